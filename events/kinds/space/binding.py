@@ -88,8 +88,9 @@ def _turned(bound: Mapping[Field, Sequence[Item]], claim: Claim) -> Iterator[str
     for item in bound["direction"]:
         if item.sign != "E":
             continue
-        move = item.meaning.rstrip("*")
-        if move in ("none", "any"):
+        move = item.meaning.rstrip("*?")
+        is_open = item.meaning.endswith("?") and not claim.metric.higher_is_better and not inverse
+        if is_open or move in ("none", "any"):
             yield f"“{item.words}” names no direction"
             continue
         is_up = (

@@ -21,8 +21,10 @@ class Impossible(Exception):
 
 def comparison_of(arm: Arm, against: Arm | float | None) -> Intervention:
     """Return what is tried: the intervention, and the baseline without it. Raises `Impossible`."""
-    if against is None and arm.from_value is not None:
+    if arm.from_value is not None and against is None:
         against = arm.from_value
+    elif arm.from_value is not None or (isinstance(against, Arm) and against.from_value is not None):
+        raise Impossible("what goes from one value to another has no other comparator")
     if against is None:
         chosen = _at_its_value(arm)
         return chosen.reversed() if arm.is_removed else chosen
@@ -44,9 +46,8 @@ def _at_its_value(arm: Arm) -> Intervention:
     if arm.value is None:
         return chosen
     if chosen.knob is not None:
-        if not chosen.knob.low <= arm.value <= chosen.knob.high:
+        if not chosen.can_be(arm.value):
             raise _out_of_range(chosen, arm.value)
-        _check_is_whole(chosen, arm.value)
         return chosen.pinned(arm.value)
     tried = tuple(each for each in chosen.strengths if _has(each, arm.value))
     if not tried:
@@ -65,26 +66,20 @@ def _against_value(arm: Arm, value: float) -> Intervention:
     if value == arm.value:
         raise Impossible(f"both sides of the comparison are {shown(value)}")
     usual = _USUAL[knob.name]
-    rivals = [each.knob for each in INTERVENTIONS.values() if each.knob and each.knob.name == knob.name]
-    if value != usual and not any(each.low <= value <= each.high for each in rivals):
+    rivals = [each for each in INTERVENTIONS.values() if each.knob and each.knob.name == knob.name]
+    if value != usual and not any(each.can_be(value) for each in rivals):
         raise _out_of_range(chosen, value)
-    _check_is_whole(INTERVENTIONS[arm.name], value)
     start: Value = round(value) if isinstance(usual, int) else value
     title = f"{chosen.title} instead of {described({knob.name: start})}"
     return replace(chosen, title=title, off={knob.name: start})
-
-
-def _check_is_whole(chosen: Intervention, value: float) -> None:
-    """Refuse a part of what is counted, such as half a network. Raises `Impossible`."""
-    if chosen.is_counted and not value.is_integer():
-        raise Impossible(f"{chosen.title} is tried with whole numbers, and not at {value:g}")
 
 
 def _out_of_range(chosen: Intervention, value: float) -> Impossible:
     knob = INTERVENTIONS[chosen.name].knob
     assert knob is not None
     title = INTERVENTIONS[chosen.name].title
-    return Impossible(f"{title} is tried from {knob.low:g} to {knob.high:g}, and not at {value:g}")
+    is_whole = "at whole numbers " if isinstance(_USUAL[knob.name], int) else ""
+    return Impossible(f"{title} is tried {is_whole}from {knob.low:g} to {knob.high:g}, and not at {value:g}")
 
 
 def _has(changes: Changes, value: float) -> bool:

@@ -52,6 +52,12 @@ class Intervention:
         """Return whether the number that can be refined is a whole one."""
         return self.knob is not None and isinstance(self.off[self.knob.name], int)
 
+    def can_be(self, value: float) -> bool:
+        """Return whether its number can be a value: in range, and whole where only whole ones are tried."""
+        if self.knob is None or not self.knob.low <= value <= self.knob.high:
+            return False
+        return value.is_integer() or not self.is_counted
+
     def pinned(self, value: float) -> Intervention:
         """Return this intervention at the one strength that the text named."""
         assert self.knob is not None
@@ -87,8 +93,10 @@ class Intervention:
 _SGD: Final[Changes] = {"optimiser": "sgd", "lr": 0.05}
 _CLASSES: Final[frozenset[Need]] = frozenset({"classes"})
 _IMAGES: Final[frozenset[Need]] = frozenset({"images"})
-_GROWING: Final = r"(?:increas\w+|doubling|raising|growing|enlarging|higher|larger|greater)(?: the)?"
-_SHRINKING: Final = r"(?:decreas\w+|halving|reduc\w+|lowering|shrinking|cutting|lower|smaller)(?: the)?"
+_RAISING: Final = r"(?:increas\w+|raising|growing|enlarging|higher|larger|greater)(?: the)?"
+_LOWERING: Final = r"(?:decreas\w+|reduc\w+|lowering|shrinking|cutting|lower|smaller)(?: the)?"
+_GROWING: Final = rf"(?:{_RAISING}|doubling(?: the)?)"
+_SHRINKING: Final = rf"(?:{_LOWERING}|halving(?: the)?)"
 _NORM: Final = r"(?:norm|normali[sz]ation|normali[sz]ed|normali[sz]ing)"
 
 
@@ -143,16 +151,16 @@ _SPACE: Final = (
     _one("mix_up", "mix-up", "mix_up", off=0.0, at=(0.1, 0.2, 0.4), knob=(0.02, 2.0),
         words=r"mix ?up|mixing (?:pairs of )?(?:training )?(?:examples|samples|inputs)"),
     _one("shift_augmentation", "augmentation by random shifts", "shift", off=0, at=(1, 2), needs=_IMAGES,
-        words=r"(?:(?:data )?augmentation (?:by|with) )?(?:random )?(?:image )?(?:shifts?|translations?)(?: augmentation)?(?: of the images)?"),
+        words=r"(?:(?:data )?augmentation (?:by|with) )?(?:random )?(?:image )?(?:shifts|translations)(?: of the images)?|(?:random )?(?:image )?(?:shift|translation) augmentation|random (?:image )?(?:shift|translation)"),
     _one("noise_augmentation", "noise on the inputs", "noise", off=0.0, at=(0.1, 0.2, 0.4), knob=(0.01, 2.0),
-        words=r"(?:gaussian |random |additive )*input noise(?: augmentation| injection)?|noisy inputs"
+        words=r"(?:gaussian |random |additive )*input noise(?: augmentation| injection)?"
         r"|(?:gaussian |random |additive )*noise (?:on|to|in) (?:the )?(?:inputs|features|pixels)"),
     _one("weight_decay", "weight decay", "weight_decay", off=0.0, at=(1e-4, 1e-3, 1e-2), knob=(1e-6, 0.3),
         words=r"weight ?decay|l2 (?:regulari[sz]ation|penalty)"),
     _one("one_cycle", "one-cycle schedule", "schedule", off="constant", at=("one_cycle",),
         words=r"(?:one|1) ?cycle(?: (?:learning rate )?(?:schedule|policy))?"),
     _one("cosine_schedule", "cosine learning-rate schedule", "schedule", off="constant", at=("cosine",),
-        words=r"cosine(?: learning rate| lr)?(?: annealing| schedule| decay)?(?: schedule)?"),
+        words=r"cosine(?: learning rate| lr)?(?: annealing| schedule| decay)(?: schedule)?"),
     _one("step_schedule", "step learning-rate schedule", "schedule", off="constant", at=("step",),
         words=r"step(?: learning rate| lr)? (?:decay|schedule)|step ?wise (?:decay|schedule)"),
     _one("learning_rate_schedule", "learning-rate schedule", "schedule", off="constant", at=("cosine", "linear", "step"),
@@ -185,7 +193,7 @@ _SPACE: Final = (
         r"|(?:[2-9]|[1-5]\d|6[0-3]) (?:hidden )?(?:units|neurons)|width (?:of )?(?:[2-9]|[1-5]\d|6[0-3])(?!\d)"),
     _one("deeper", "a deeper network", "depth", off=2, at=(3, 4, 6),
         words=r"deeper(?: (?:networks?|models?|mlps?))?|more (?:hidden )?layers|(?:greater|larger|increased|more) depth"
-        r"|additional (?:hidden )?layers?|extra (?:hidden )?layers?|adding (?:hidden )?layers"
+        r"|additional (?:hidden )?layers|extra (?:hidden )?layers|adding (?:hidden )?layers"
         rf"|{_GROWING} (?:depth|number of (?:hidden )?layers)|twice (?:the depth|as deep|as many (?:hidden )?layers)"
         r"|[3-9] (?:hidden )?layers"),
     _one("shallower", "a shallower network", "depth", off=2, at=(1,),
@@ -193,14 +201,14 @@ _SPACE: Final = (
         rf"|{_SHRINKING} (?:depth|number of (?:hidden )?layers)|half (?:the depth|as deep|as many (?:hidden )?layers)"),
     Intervention(name="residual", title="residual connections", off={"residual": False, "depth": 4},
         strengths=({"residual": True, "depth": 4},),
-        words=r"residual(?: (?:connections?|networks?|blocks?))?|skip connections?"),
+        words=r"residual (?:connections?|networks?|blocks?)|skip connections?"),
     _activation("leaky_relu", "leaky ReLU", r"leaky ?relus?(?: activations?)?"),
     _activation("gelu", "GELU", r"gelus?(?: activations?)?"),
     _activation("silu", "SiLU", r"(?:silu|swish)(?: activations?)?"),
     _activation("elu", "ELU", r"elus?(?: activations?)?"),
     _activation("relu", "ReLU", r"relus?(?: activations?)?"),
     _activation("tanh", "tanh", r"tanh(?: activations?)?|hyperbolic tangent"),
-    _activation("sigmoid", "sigmoid", r"sigmoids?(?: activations?)?|logistic activations?"),
+    _activation("sigmoid", "sigmoid", r"sigmoids?(?: activations?)?(?! cross| loss)|logistic activations?"),
     _one("weight_averaging", "averaging of the weights", "weight_average", off=0.0, at=(0.9, 0.97, 0.99), knob=(0.5, 0.999),
         words=r"ema(?: of(?: the)? weights)?|exponential moving averages?(?: of(?: the)? weights)?|polyak averaging"
         r"|weight averaging|averag(?:ing|ed)(?: of)?(?: the)? weights"),
@@ -217,10 +225,10 @@ _SPACE: Final = (
         rf"|{_SHRINKING} (?:mini ?)?batch(?:es| sizes?)|(?:mini ?)?batch(?:es| sizes?) (?:of )?(?:[4-9]|[12]\d|3[01])(?!\d)(?: examples)?"),
     _optimiser("higher_learning_rate", "a higher learning rate", rates=(0.003, 0.01, 0.03), off={"optimiser": "adam", "lr": 0.001}, by="adam",
         words=r"(?:higher|larger?|increased|bigger|high) (?:learning rates?|lr|step sizes?)"
-        rf"|{_GROWING} (?:learning rates?|lr|step sizes?)"),
+        rf"|{_RAISING} (?:learning rates?|lr|step sizes?)"),
     _optimiser("lower_learning_rate", "a lower learning rate", rates=(0.001, 0.0003, 0.0001), off={"optimiser": "adam", "lr": 0.003}, by="adam",
         words=r"(?:lower|small(?:er)?|reduced|low) (?:learning rates?|lr|step sizes?)"
-        rf"|{_SHRINKING} (?:learning rates?|lr|step sizes?)"),
+        rf"|{_LOWERING} (?:learning rates?|lr|step sizes?)"),
     _one("longer_training", "longer training", "training_length", off=1.0, at=(2.0, 4.0), knob=(1.1, 8.0),
         words=r"longer training(?! times?| durations?)|training (?:for )?longer|train(?:ed|s)? longer|more epochs|additional epochs"
         rf"|{_GROWING} (?:training length|(?:number of )?epochs)|(?:training |trained )?(?:twice as long|(?:for )?twice as many epochs)"),

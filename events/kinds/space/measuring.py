@@ -24,8 +24,9 @@ def measured(idea: Idea, dataset: str | None) -> str:
     shipped = SHIPPED.get(re.sub(r"[\s_-]+", "_", (named or "").strip()).casefold())
     if named is None or shipped is not None:
         return _told(understand(idea, shipped))
-    path = PurePath(named.strip().partition("#")[0])
-    classes = replace(_FILE, name=_ENDING.sub("", path.name) or "the file", location=str(path))
+    place, _, target = named.strip().partition("#")
+    path = PurePath(place)
+    classes = replace(_FILE, name=_ENDING.sub("", path.name) or "the file", location=str(path), target=target)
     values = replace(classes, task="regression", outputs=1)
     found, refusals = [], []
     for each in (classes, values):

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from events.kinds.space.data_sets import DEFAULT, SHIPPED
-from events.kinds.space.interventions import INTERVENTIONS, Intervention
+from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.metrics import METRICS, QUALITY, Metric
 from events.kinds.space.sentences.statement import Arm, Statement
 from events.runtime.errors import NotMeasurable
@@ -83,7 +83,8 @@ def _plain_claims(near: Statement) -> list[str]:
     has_needs = {"images": data.image_side is not None, "classes": data.task == "classification"}
     if not all(has_needs[each] for each in chosen.needs):
         data, metric = DEFAULT, metric if DEFAULT.task in metric.tasks else QUALITY[DEFAULT.task]
-    arm = near.arm if _can_be(chosen, near.arm.value) else Arm(near.arm.name, is_removed=near.arm.is_removed)
+    is_possible = near.arm.value is None or chosen.can_be(near.arm.value)
+    arm = near.arm if is_possible else Arm(near.arm.name, is_removed=near.arm.is_removed)
     improves = "higher" if metric.higher_is_better else "lower"
     other = "lower" if improves == "higher" else "higher"
     is_inverse = (near.measure is not None and near.measure.inverse) or (
@@ -98,14 +99,10 @@ def _plain_claims(near: Statement) -> list[str]:
     return [_sentence(arm, metric, data.title, each, rival) for each in moves]
 
 
-def _can_be(chosen: Intervention, value: float | None) -> bool:
-    if value is None or chosen.knob is None:
-        return value is None
-    return chosen.knob.low <= value <= chosen.knob.high and (value.is_integer() or not chosen.is_counted)
-
-
 def _sentence(arm: Arm, metric: Metric, data: str, move: str, rival: Arm | None = None) -> str:
     value = "" if arm.value is None else f" of {arm.value:.10f}".rstrip("0").rstrip(".")
+    if value and arm.name in ("longer_training", "shorter_training"):
+        value += " times the length"
     opening = "Without" if arm.is_removed else "With"
     against = "" if rival is None else f" instead of {INTERVENTIONS[rival.name].title}"
     subject = f"{INTERVENTIONS[arm.name].title}{value}{against}"

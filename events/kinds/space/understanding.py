@@ -7,12 +7,13 @@ with the words that stand in the way. What it leaves open is filled in visibly (
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
 from events.kinds.idea import Idea
+from events.kinds.space.beside import contradictions, named_beside
 from events.kinds.space.claim import Claim, Direction
 from events.kinds.space.comparison import Impossible, comparison_of
 from events.kinds.space.data_sets import DEFAULT, SHARES, SHIPPED, DataSet
@@ -21,9 +22,9 @@ from events.kinds.space.metrics import METRICS, QUALITY, Metric
 from events.kinds.space.refusal import quoted, refused
 from events.kinds.space.sentences.grammar import Unread, readable_part, statement_of
 from events.kinds.space.sentences.items import UNKNOWN, Item, items_of
-from events.kinds.space.sentences.lexicon import FILE, GIVEN, Entry, named_data
+from events.kinds.space.sentences.lexicon import ENTRIES, FILE, GIVEN, Entry, named_data
 from events.kinds.space.sentences.statement import Measure, Role, Statement
-from events.kinds.space.sentences.words import TEXT_MAX, plain
+from events.kinds.space.sentences.words import TEXT_MAX, WORDS_MAX, plain
 from events.runtime.errors import NotMeasurable
 
 ROWS_MIN: Final = 10  # to train on, and two of each class
@@ -47,14 +48,16 @@ def understand(idea: Idea, wanted: DataSet | None = None) -> Understood:
     files = list(dict.fromkeys(_FILE.findall(idea.short_hypothesis)))
     if len(files) > 1:
         raise refused(f"It names several files of data: {quoted(files)}.", words=files)
-    items = items_of(_text(idea.short_hypothesis), _own_names(wanted))
+    text = _text(idea.short_hypothesis)
+    if text.count(" ") >= WORDS_MAX:
+        raise refused(f"A claim has at most {WORDS_MAX} words.")
+    items = items_of(text, _entries(wanted))
     found = statement_of(items)
     if isinstance(found, Unread):
         what = "It is more than one claim, or no whole one, with" if found.is_known else "Not understood:"
         reason = f"{what} {quoted(found.words)}." if found.words else "It says nothing."
         raise refused(reason, words=found.words, near=readable_part(items))
-    notes: list[str] = []
-    return _measured(found, idea, wanted, notes)
+    return _measured(found, idea, wanted)
 
 
 def statement_in(text: str) -> Statement | Unread:
@@ -64,41 +67,45 @@ def statement_in(text: str) -> Statement | Unread:
 
 def file_named_in(idea: Idea) -> str | None:
     """Return the file of data, as `dataset` takes it, that the idea's own claim points to."""
-    found = (_FILE.search(text) for text in (idea.short_hypothesis, idea.title))
+    found = (_FILE.search(text[:TEXT_MAX]) for text in (idea.short_hypothesis, idea.title))
     return next((each[1] for each in found if each), None)
 
 
 def _text(text: str) -> str:
-    return plain(_FILE.sub(FILE, text[:TEXT_MAX]))
+    """Return plain words with one word for the first file that is named; another is a word like others."""
+    text = text[:TEXT_MAX]
+    first = _FILE.search(text)
+    return plain(_FILE.sub(lambda found: FILE if first and found[1] == first[1] else found[0], text))
 
 
-def _own_names(wanted: DataSet | None) -> list[Entry]:
-    """Return the name of a file of data as an entry, unless it is a phrase that means something else."""
+def _entries(wanted: DataSet | None) -> Sequence[Entry]:
+    """Return the lexicon, with the name of the user's own data unless its words mean something else."""
     name = plain(wanted.title) if wanted is not None and wanted.location else ""
-    found = items_of(name)
-    is_phrase = len(found) == 1 and found[0].sign not in (UNKNOWN, "D")
-    return [named_data(name)] if name and not is_phrase else []
+    is_name = any(each.sign in (UNKNOWN, "D") for each in items_of(name))
+    return (named_data(name), *ENTRIES) if is_name else ENTRIES
 
 
-def _measured(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[str]) -> Understood:
+def _measured(said: Statement, idea: Idea, wanted: DataSet | None) -> Understood:
     """Return a statement as a claim that can be measured. Raises `NotMeasurable`."""
     _check_is_decided(said)
-    data = _data_of(said, idea, wanted, notes)
+    notes: list[str] = []
+    beside = named_beside(idea)
+    data = _data_of(said, idea, wanted, beside["D"], notes)
     try:
         intervention = comparison_of(said.arm, said.against)
     except Impossible as error:
         reason = f"It cannot be tried as it is said: {error}."
         raise _refused(reason, said, "intervention", "comparator") from error
     _check_needs(intervention, data, said)
-    metric, measure = _metric_of(said, idea, data, notes)
+    metric, measure = _metric_of(said, data, beside["M"], notes)
     claim = Claim(
         subject=intervention.title,
         metric=metric,
         direction=_direction_of(said, measure, metric),
         data=data,
         train_examples=_rows_of(said, data),
-        notes=tuple(notes),
     )
+    claim = replace(claim, notes=(*notes, *contradictions(idea, beside, said, claim)))
     return Understood(claim, intervention)
 
 
@@ -123,7 +130,9 @@ def _check_is_decided(said: Statement) -> None:
         )
 
 
-def _data_of(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[str]) -> DataSet:
+def _data_of(
+    said: Statement, idea: Idea, wanted: DataSet | None, beside: Sequence[Item], notes: list[str]
+) -> DataSet:
     if wanted is not None:
         _check_is_wanted(said, idea, wanted)
         return wanted
@@ -134,15 +143,16 @@ def _data_of(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[st
         raise _refused("It speaks of data that it does not name: give them as `dataset`.", said, "data")
     if said.data:
         return SHIPPED[said.data]
-    named = _in_other_texts(idea, "D")
-    known = dict.fromkeys(each.meaning for each in named if each.meaning in SHIPPED)
+    known = dict.fromkeys(each.meaning for each in beside if each.meaning in SHIPPED)
     if len(known) > 1:
         raise refused(
             f"The hypothesis names no data set, and the texts beside it several: {', '.join(known)}.",
             near=said,
         )
     if known:
-        return SHIPPED[next(iter(known))]
+        found = SHIPPED[next(iter(known))]
+        notes.append(f"It names no data set; {found.title} is used, which is named beside it.")
+        return found
     notes.append(f"It names no data set; {DEFAULT.title} is used.")
     return DEFAULT
 
@@ -151,8 +161,7 @@ def _check_is_wanted(said: Statement, idea: Idea, wanted: DataSet) -> None:
     """Refuse words that name other data than the run. Raises `NotMeasurable`."""
     named = said.data
     if named == FILE:
-        path = (file_named_in(idea) or "").partition("#")[0]
-        fits = PurePath(path).name == PurePath(wanted.location).name
+        fits = _is_file(file_named_in(idea) or "", wanted)
     else:
         fits = named in ("", GIVEN) or (not wanted.location and named == wanted.name)
     if not fits:
@@ -160,6 +169,13 @@ def _check_is_wanted(said: Statement, idea: Idea, wanted: DataSet) -> None:
         raise refused(
             f"It is about {told}, and `dataset` names {wanted.title}.", words=[str(told)], near=said
         )
+
+
+def _is_file(named: str, wanted: DataSet) -> bool:
+    """Return whether a file is the wanted one, as far as both say its folder and what is predicted."""
+    path, _, target = named.partition("#")
+    mine, theirs = (PurePath(each).parts[::-1] for each in (path, wanted.location))
+    return all(map(str.__eq__, mine, theirs)) and bool(mine) and target in ("", wanted.target or target)
 
 
 def _check_needs(intervention: Intervention, data: DataSet, said: Statement) -> None:
@@ -173,12 +189,14 @@ def _check_needs(intervention: Intervention, data: DataSet, said: Statement) -> 
         )
 
 
-def _metric_of(said: Statement, idea: Idea, data: DataSet, notes: list[str]) -> tuple[Metric, Measure]:
+def _metric_of(
+    said: Statement, data: DataSet, beside: Sequence[Item], notes: list[str]
+) -> tuple[Metric, Measure]:
     """Return what is measured, and the word for it. Raises `NotMeasurable`."""
     quality = QUALITY[data.task]
     measure = said.measure
     if measure is None:
-        named = dict.fromkeys(each.meaning for each in _in_other_texts(idea, "M") if each.meaning in METRICS)
+        named = dict.fromkeys(each.meaning for each in beside if each.meaning in METRICS)
         metric = METRICS[next(iter(named))] if len(named) == 1 else quality
         notes.append(f"It names no metric; {metric.title} is measured.")
         measure = Measure("quality" if metric is quality else metric.name)
@@ -213,7 +231,7 @@ def _rows_of(said: Statement, data: DataSet) -> int | None:
     there = int(data.rows * SHARES["train"])
     if said.share is not None and data.location:
         raise _refused("A share of the rows of a file is not measured: say how many.", said, "condition")
-    wanted = said.rows if said.share is None else round(there * said.share / 100.0)
+    wanted = said.rows if said.share is None else round(there * min(said.share, 1e3) / 100.0)
     least = max(ROWS_MIN, 2 * data.outputs)
     if wanted is not None and not least <= wanted <= there:
         reason = f"{data.title} has {there} rows to train on, and at least {least} are needed."
@@ -229,14 +247,3 @@ def _refused(reason: str, said: Statement, *roles: Role) -> NotMeasurable:
 
 def _words_of(said: Statement, role: Role) -> str:
     return " ".join(each.words for each in said.bound if each.role == role)
-
-
-def _in_other_texts(idea: Idea, sign: str) -> Sequence[Item]:
-    """Return what the first of the other texts of an idea that names any has of it."""
-    found = ([each for each in items_of(_text(text)) if each.sign == sign] for text in _other_texts(idea))
-    return next((each for each in found if each), ())
-
-
-def _other_texts(idea: Idea) -> Iterator[str]:
-    experiments = idea.experiments if isinstance(idea.experiments, str) else ". ".join(idea.experiments)
-    yield from (idea.title, idea.name, idea.abstract, experiments)

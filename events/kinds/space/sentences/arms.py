@@ -24,6 +24,15 @@ _CALLED: Final = {
     "weight_decay": ("coefficient", "factor", "strength", "rate"), "members": ("size",),
     "batch_size": ("size",), "weight_average": ("rate", "factor"), "lr": ("learning rate", "lr"),
 }  # fmt: skip
+_SHARES: Final = (
+    "dropout",
+    "label_smoothing",
+    "weight_decay",
+    "warm_up",
+    "weight_average",
+)  # may be per cent
+_THINGS: Final = {"pixel": "shift", "member": "members", "network": "members"}
+_COUNTING: Final = re.compile(r"\b(?:more|fewer|additional|extra|adding)\b")
 _JOINING: Final = re.compile(r"\b(?:with|an?|of|at|set|equal|to|max|maximum)\b")
 
 
@@ -64,11 +73,12 @@ def _arm_at(items: Sequence[Item], at: int) -> Place | None:
     named = [each for each in took if each.sign == "I"]
     inner = [value for each in named if (value := _value_in(each)) is not None]
     said = [value_of(each) for each in took if each.sign == "N"]
-    if (inner and said) or (said and not _is_called_so(named[0], took)):
+    if (inner and said) or (said and not (_is_called_so(named[0], took) and _fits(named[0], took))):
         return None
     if len(said) == 2:
         low, high = said
-        if took[0].sign == "E" and took[0].meaning != ("up" if high > low else "down"):
+        named_move = took[0].meaning if took[0].sign == "E" else _move_of(named[0])
+        if named_move and named_move != ("up" if high > low else "down"):
             return None
         return Place("A", took, Arm(named[0].meaning, high, low))
     if items[at + len(took) : at + len(took) + 1] and items[at + len(took)].sign == "U":
@@ -83,9 +93,37 @@ def _is_repeated(one: Item, other: Item) -> bool:
 
 def _is_called_so(named: Item, took: Sequence[Item]) -> bool:
     """Return whether the words at the number are those for the number of this intervention."""
-    *_, field = INTERVENTIONS[named.meaning].off
+    *others, field = INTERVENTIONS[named.meaning].off
+    if others and field != "lr":
+        return False
     words = {" ".join(_JOINING.sub("", each.words).split()) for each in took if each.sign == "q"} - {""}
     return words <= {*_CALLED.get(field, ())} and (field != "lr" or bool(words))
+
+
+def _fits(named: Item, took: Sequence[Item]) -> bool:
+    """Return whether the numbers of an arm are values of its field, and no counts of other things."""
+    *_, field = INTERVENTIONS[named.meaning].off
+    numbers = [each for each in took if each.sign == "N"]
+    if took[0].sign == "N" and took[0].words.isdecimal():
+        return False  # 2 shifts
+    if _COUNTING.search(named.words):
+        return False  # more layers (4)
+    if any(each.parts.get("unit") for each in numbers) and field not in _SHARES:
+        return False
+    things = [each.parts.get("thing", "") for each in numbers]
+    if field == "training_length":
+        return set(things) == {"times the length"}
+    return all(not each or _THINGS.get(each.rstrip("s")) == field for each in things)
+
+
+def _move_of(named: Item) -> str:
+    """Return where an intervention moves its number, empty where its name does not say."""
+    (start, *_), (end, *_) = (
+        list(each.values()) for each in (INTERVENTIONS[named.meaning].off, INTERVENTIONS[named.meaning].usual)
+    )
+    if named.meaning == "ensemble" or not isinstance(start, int | float) or not isinstance(end, int | float):
+        return ""
+    return "" if not start else "up" if end > start else "down"
 
 
 def _value_in(item: Item) -> float | None:

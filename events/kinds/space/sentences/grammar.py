@@ -18,27 +18,39 @@ from events.kinds.space.sentences.statement import Arm, Bound, Measure, Move, Ro
 
 ASIDE: Final = "_DFnhm"
 LEFT_OUT_MAX: Final = 6  # items in a row that may be the ones which make a sentence unreadable
+ARM_ITEMS_MAX: Final = 4  # two arms, each named twice
 ITEMS_MAX: Final = 40  # of one claim; a longer text is none
+LOWER_IS_BETTER: Final = (
+    "ece", "nll", "brier", "rmse", "training_seconds", "parameters", "error", "loss",
+)  # fmt: skip
+_SIZES: Final = ("wider", "narrower", "deeper", "shallower")
+_BEING: Final = frozenset({"is", "are", "was", "were", "be", "been", "being", "gets", "get"})
+_DONE: Final = re.compile(r"\w+ed|hurt|cut")
+_ADDED: Final = re.compile(r"\b(?:add\w*|introduc\w+)\b")
+_THRESHOLD: Final = re.compile(r"M.*(c)q*N")
+_THAN: Final = ("than", "over", "against", "relative to")
 _TIME: Final = Measure("training_seconds")
 _ROLES: Final[dict[str, Role]] = {
     "I": "intervention", "N": "intervention", "q": "intervention", "u": "intervention",
     "U": "intervention", "x": "intervention", "X": "intervention", "w": "intervention", "f": "intervention",
-    "t": "intervention", "c": "comparator", "b": "direction", "s": "comparator", "r": "comparator",
-    "R": "comparator", "o": "comparator", "M": "metric", "i": "metric", "E": "direction", "e": "direction",
-    "Z": "direction", "j": "filler", "_": "filler", "D": "data", "F": "condition", "n": "negation",
-    "h": "hedge", "m": "margin",
+    "t": "intervention", "c": "comparator", "C": "comparator", "b": "direction", "s": "comparator",
+    "r": "comparator", "R": "comparator", "o": "comparator", "M": "metric", "i": "metric", "E": "direction",
+    "e": "direction", "Z": "direction", "j": "filler", "_": "filler", "D": "data", "F": "condition",
+    "n": "negation", "h": "hedge", "m": "margin",
 }  # fmt: skip
 
 _EFFECT: Final = "(?:EM|Z|E|ME)"
 _SAID: Final = "(?:ME|EM|Z|E)"
-_VERSUS: Final = "(?:c[wu]*(?:A|q*N))"
+_VERSUS: Final = "(?:c[wu]*(?:A|q*N)|cxA?|CA)"
 # A is an arm, then the other one; where the other comes first, the pattern is in the second row.
 _PATTERNS: Final = tuple(
     re.compile(pattern)
     for pattern in (
         rf"[wu]*A{_VERSUS}?j?{_EFFECT}",  # with dropout accuracy rises; Adam instead of SGD improves accuracy
-        rf"[wu]*A(?:EM|Z|E){_VERSUS}(?:iM)?",  # Adam has a higher accuracy than SGD
+        rf"[wu]*A(?:EM|ME|Z|E){_VERSUS}",  # Adam has a higher accuracy than SGD
+        rf"[wu]*AE(?:{_VERSUS}iM|iM{_VERSUS}?)",  # Adam is better than SGD in accuracy
         rf"{_SAID}[wu]+A{_VERSUS}?",  # accuracy is higher with Adam than with SGD
+        rf"Mw+AE{_VERSUS}?",  # accuracy with Adam is higher than with SGD
         rf"MeA{_VERSUS}?",  # calibration benefits from label smoothing
         r"[wu]*Ab(?:A|q*N)(?:iM)?",  # LayerNorm beats BatchNorm in accuracy
     )
@@ -46,7 +58,7 @@ _PATTERNS: Final = tuple(
 _TURNED: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"c[wu]*A[wu]*A{_EFFECT}",  # compared with SGD, Adam has a higher accuracy
+        rf"(?:c[wu]*|C)A[wu]*A{_EFFECT}",  # compared with SGD, Adam has a higher accuracy
         rf"sfAtAj?{_EFFECT}",  # switching from SGD to Adam improves accuracy
         rf"rA[wo]Aj?{_EFFECT}",  # replacing SGD with Adam improves accuracy
         rf"w?ARAj?{_EFFECT}",  # SGD is replaced by Adam
@@ -56,8 +68,8 @@ _TURNED: Final = tuple(
 _REMOVED: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"[wu]*(?:xu?A|AX)j?{_EFFECT}",  # without dropout accuracy is lower
-        rf"{_SAID}w*(?:xu?A|AX)",  # accuracy falls when dropout is removed
+        rf"[wu]*(?:xu?A|AX)j?{_EFFECT}(?:cw+A?)?",  # without dropout accuracy is lower
+        rf"{_SAID}w*(?:xu?A|AX)(?:cw+A?)?",  # accuracy falls when dropout is removed
     )
 )
 
@@ -112,6 +124,13 @@ def _without_some(items: Sequence[Item]) -> Iterator[tuple[Statement, str]]:
 
 
 def _read(items: Sequence[Item]) -> Statement | None:
+    signs = "".join(each.sign for each in items)
+    if (
+        signs.count("M") > 1
+        or sum(map(signs.count, "EZeb")) not in (1, 2, 3)
+        or signs.count("I") > ARM_ITEMS_MAX
+    ):
+        return None  # at once: no pattern has as many
     places = arms_in([each for each in items if each.sign not in ASIDE])
     code = "".join(each.sign for each in places)
     if any(each.fullmatch(code) for each in _PATTERNS):
@@ -136,6 +155,10 @@ def _stated(
         return None
     arms = [each.arm for each in places if each.arm is not None]
     main, *rivals = reversed(arms) if is_turned else arms
+    if (is_removed or "cx" in code or "C" in code) and rivals:
+        if rivals != [Arm(main.name)]:
+            return None  # better with dropout than without weight decay
+        rivals = []
     number = next((value_of(each.items[0]) for each in places if each.sign == "N"), None)
     if is_removed:
         main = Arm(main.name, main.value, main.from_value, is_removed=True)
@@ -143,6 +166,12 @@ def _stated(
     measured = next((each.items[0] for each in places if each.sign == "M"), None)
     if measured is None and effect.sign == "E" and effect.meaning.rstrip("*") in ("up", "down"):
         return None  # of what?
+    if effect.meaning.endswith("?") and measured is not None and measured.meaning in LOWER_IS_BETTER:
+        return None  # a negative effect on the error
+    if _is_of_the_arm(effect, items, code) or _is_counted(main, places, items) or _is_threshold(places, code):
+        return None
+    if not _is_sequence(places, code):
+        return None
     condition = aside["F"][0].parts if aside["F"] else {}
     margins = [each.words for each in aside["m"]]
     if effect.meaning.endswith("*"):
@@ -151,7 +180,7 @@ def _stated(
         arm=main,
         against=rivals[0] if rivals else number,
         measure=_TIME if effect.sign == "Z" else _measure(measured) if measured else None,
-        move=cast("Move", effect.meaning.rstrip("*")),
+        move=cast("Move", effect.meaning.rstrip("*?")),
         margin=" ".join(margins),
         rows=int(condition["rows"]) if "rows" in condition else None,
         share=float(condition["share"]) if "share" in condition else None,
@@ -160,6 +189,35 @@ def _stated(
         hedge=_words(aside["h"]),
         bound=tuple(Bound(_ROLES[each.sign], each.words) for each in items),
     )
+
+
+def _is_of_the_arm(effect: Item, items: Sequence[Item], code: str) -> bool:
+    """Return whether something is said to be done to the arm itself: dropout is improved."""
+    if effect.sign != "E" or "M" in code[: code.index("E")] or not _DONE.fullmatch(effect.words):
+        return False
+    return any(each.words in _BEING for each in items[: items.index(effect)])
+
+
+def _is_counted(main: Arm, places: Sequence[Place], items: Sequence[Item]) -> bool:
+    """Return whether so many layers or units are added or removed: how many there are then is not said."""
+    named = [each.items[0].words for each in places if each.arm is not None and each.arm.name == main.name]
+    if main.name not in _SIZES or not any(each[0].isdigit() for each in named):
+        return False
+    return any(each.sign in "xX" or (each.sign in "uU" and _ADDED.search(each.words)) for each in items)
+
+
+def _is_threshold(places: Sequence[Place], code: str) -> bool:
+    """Return whether a number stands where it may be one of the metric: a higher accuracy than 0.9."""
+    found = _THRESHOLD.search(code)
+    return found is not None and places[found.start(1)].items[0].words in _THAN
+
+
+def _is_sequence(places: Sequence[Place], code: str) -> bool:
+    """Return whether what stands before an "and" is a happening, and no second subject of the effect."""
+    at = code.find("j")
+    if at < 0 or places[at].items[0].words == "then" or "R" in code:
+        return True
+    return any(_BEING & {*each.words.split()} for each in places[at - 1].items)
 
 
 def _words(items: Iterable[Item]) -> str:

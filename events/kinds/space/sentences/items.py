@@ -25,9 +25,9 @@ class Item:
     parts: dict[str, str] = field(default_factory=dict)
 
 
-def items_of(text: str, own: Sequence[Entry] = ()) -> list[Item]:
-    """Return the items of a plain text in order; `own` are entries beside those of the lexicon."""
-    return list(_items(text, (*own, *ENTRIES)))
+def items_of(text: str, entries: Sequence[Entry] = ENTRIES) -> list[Item]:
+    """Return the items of a plain text in order."""
+    return list(_items(text, entries))
 
 
 def _items(text: str, entries: Sequence[Entry]) -> Iterator[Item]:

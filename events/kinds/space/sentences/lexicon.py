@@ -13,7 +13,7 @@ from events.kinds.space.interventions import INTERVENTIONS
 
 FILE: Final = "thefileofdata"  # stands in a text for the name of a file
 GIVEN: Final = "given"  # the data that the specification names
-NUMBER: Final = r"(?:\d{1,99}\.?\d{0,99}|\.\d{1,99})"  # a longer one is no word of a claim
+NUMBER: Final = r"(?:\d{1,99}(?:\.\d{0,99})?|\.\d{1,99})"  # a longer one is no word of a claim
 _WHOLE: Final = r"\d{1,99}"
 _EXACT: Final = r"(?:at least |at most |more than |less than |about |around |roughly |up to |over )?"
 _ROWS: Final = r"(?:examples|samples|images|rows|labels|(?:data|training) points)"
@@ -42,15 +42,17 @@ _TABLE: Final = (
                    r"|misclassifications?|wrong predictions|mistakes"),
     ("M", "accuracy", r"(?:classification |test |generali[sz]ation )?accurac(?:y|ies)|accurate|correct predictions"),
     ("M", "loss", r"(?:test )?loss(?:es)?"),
-    ("M", "quality", r"generali[sz](?:ation|es?)|(?:test |predictive |generali[sz]ation )?performance|performs?|quality"),
+    ("M", "quality", r"generali[sz](?:ation|es?)|(?:test |predictive |generali[sz]ation )?performance|performs?|works?|quality"),
     ("M", "ranked", r"top (?P<k>\d+) (?:accuracy|errors?(?: rates?)?)"),
     ("M", "of_class", r"(?:accuracy|errors?(?: rates?)?) (?:for|on|of|in) (?:the )?class (?P<of>\w+)"),
     # how it moves
-    ("E", "good", rf"improv(?:es?|ed|ing)|help(?:s|ed|ing)?|enhanc(?:es?|ed|ing)|boost(?:s|ed|ing)?|benefits?|better|superior"
-                  rf"|(?:a )?(?:positive|beneficial) {_EFFECT}|(?:good|beneficial) (?:for|to)|(?:an )?improvements? {_OF}"),
+    ("E", "good", rf"improv(?:es?|ed|ing)|help(?:s|ed|ing)?|benefits?|better|superior"
+                  rf"|good (?:for|to)|beneficial(?: (?:for|to))?|helpful(?: (?:for|to))?|(?:an )?improvements? {_OF}"),
+    ("E", "good?", rf"enhanc(?:es?|ed|ing)|boost(?:s|ed|ing)?|(?:a )?(?:positive|beneficial) {_EFFECT}"),
     ("E", "bad", rf"harm(?:s|ed|ing)?|hurt(?:s|ing)?|degrad(?:es?|ed|ing)|worsen(?:s|ed|ing)?|worse|damag(?:es?|ed|ing)"
                  rf"|impair(?:s|ed|ing)?|deteriorat(?:es?|ed|ing)|inferior|hinder(?:s|ed|ing)?|suffers?|costs?"
-                 rf"|(?:a )?(?:negative|harmful|detrimental|adverse) {_EFFECT}|(?:bad|harmful|detrimental) (?:for|to)"),
+                 rf"|(?:a )?(?:harmful|detrimental|adverse) {_EFFECT}|bad (?:for|to)|(?:harmful|detrimental)(?: (?:for|to))?"),
+    ("E", "bad?", rf"(?:a )?negative {_EFFECT}"),
     ("E", "up", r"(?:an? )?(?:increase|rise|growth|gains?) (?:in|of)"
                 r"|increas(?:es?|ed|ing)|rais(?:es?|ed|ing)|rises?|rising|grows?|higher|greater|more|larger|climbs?|goes up"),
     ("E", "down", r"(?:an? )?(?:decrease|drop|decline|reduction|fall|loss) (?:in|of)"
@@ -66,12 +68,14 @@ _TABLE: Final = (
                   r"|accelerat(?:es?|ed|e) training|takes? less time to train|(?:is |are )?(?:faster|quicker) to train"),
     ("Z", "up", r"slow(?:s|ed)?(?: down)? training(?: down)?|trains? (?:slower|more slowly)|slower training|(?:is |are )?slower to train"
                 r"|training (?:is |becomes |gets |runs )?slower|makes? training slower|takes? (?:longer|more time) to train"),
-    ("e", "good", r"(?:benefits?|profits?|gains?) from"),
+    ("e", "good", r"(?:benefits?|profits?) from"),
+    ("e", "good?", r"gains? from"),
     ("e", "bad", r"suffers? (?:from|under)"),
-    ("b", "good", r"outperform(?:s|ed)?|beats?|surpass(?:es)?"),
-    ("b", "bad", r"underperforms?|loses? (?:to|against)"),
+    ("b", "good", r"outperform(?:s|ed)?|beats?|surpass(?:es)?|superior to"),
+    ("b", "bad", r"underperforms?|loses? (?:to|against)|inferior to"),
     # what it is compared with
     ("c", "", r"than(?: those)?(?: trained)?|instead of|in place of|rather than|over|versus|vs|against|(?:as )?compared (?:to|with)|relative to"),
+    ("C", "", r"(?:than|instead of|versus|vs|(?:as )?compared (?:to|with)|relative to)(?: with)? no"),
     ("s", "", r"switch(?:ing|ed)?|moving|changing"),
     ("r", "", r"replac(?:ing|e)|swapping|exchanging"),
     ("R", "", r"(?:is |are |was |were |being )?(?:replaced|swapped|exchanged) (?:by|with|for)"),
@@ -80,18 +84,18 @@ _TABLE: Final = (
     ("o", "", r"for"),
     ("i", "", r"in terms of|with respect to|regarding|in"),
     ("w", "", r"with(?: a)?|when|if|under|by|through|via|thanks to|due to|because of|after|once"),
-    ("u", "", r"adding|using|applying|introducing|employing|(?:the )?(?:use|addition) of|(?:when )?train(?:ing|ed)(?: networks)? (?:with|by|using)"),
+    ("u", "", r"(?:switching|moving|changing) to|adding|using|applying|introducing|employing|(?:the )?(?:use|addition) of|(?:when )?train(?:ing|ed)(?: (?:an? |the )?(?:networks?|models?))? (?:with|by|using)"),
     ("U", "", r"(?:is|are|was|were|being) (?:used|added|applied|introduced|employed|turned on|switched on)"),
     ("x", "", r"without(?: any| using)?|removing|(?:the )?removal of|disabling|omitting|leaving out|turning off|switching off|ablating"
               r"|(?:the )?(?:absence|lack) of"),
     ("X", "", r"(?:is|are|was|were|being) (?:removed|omitted|disabled|left out|turned off|switched off)"),
     ("j", "", r"and|then"),
     # numbers
-    ("N", "", rf"{NUMBER} ?(?:%|percent)|{NUMBER}(?: (?:pixels?|members?|networks|times the length))?"),
+    ("N", "", rf"{NUMBER}(?: ?(?P<unit>%|percent)| (?P<thing>pixels?|members?|networks|times the length))?"),
     ("q", "", r"(?:with )?(?:a |an )?(?:max(?:imum)? )?(?:rate|probability|strength|coefficient|factor|norm|size|alpha|sigma|epsilon|p|level"
               rf"|learning rate|lr)(?: (?:of|at|equal to|set to))?(?= {NUMBER})|of|at|set to|equal to"),
     # what surrounds it
-    ("F", "rows", rf"{_TRAINED}(?P<rows>{_WHOLE}) (?:labell?ed |training |different )*{_ROWS}"),
+    ("F", "rows", rf"{_TRAINED}(?P<rows>{_WHOLE}) (?:labell?ed |training )*{_ROWS}"),
     ("F", "share", rf"{_TRAINED}(?P<share>{NUMBER}) ?(?:%|percent) of (?:the |its |all )?training (?:data|set|{_ROWS})"),
     ("n", "", r"no|not|never|no longer|cannot|can not|neither|nor|fail(?:s|ed)? to|nothing|none"
               r"|it is (?:false|untrue|wrong|not true|not the case) that|false"),
@@ -106,10 +110,10 @@ _TABLE: Final = (
     ("_", "", r"is|are|was|were|be|been|being|becomes?|has|have|had|does|do|did|will|should|makes?|gives?|gets?|yields?|leads? to"
               r"|results? in|reach(?:es)?|achiev(?:es?|ed)|obtains?|attains?|shows?|means|caus(?:es?|ed)|brings?|produces?|trains? to"),
     ("_", "", rf"(?:(?:from|in|of|for|by) )?(?:the |a )?(?:neural |trained |(?:fully|densely) connected |feed ?forward )*{_NOUNS}"),
-    ("_", "", r"significantly|measurably|clearly|really|during training|on (?:the )?(?:test (?:data|set)|(?:unseen|new|held out) (?:data|examples|rows))"),
+    ("_", "", r"significantly|measurably|clearly|really|on (?:the )?(?:test (?:data|set)|(?:unseen|new|held out) (?:data|examples|rows))"),
     ("_", "", rf"(?:than|over|compared (?:to|with)|relative to|against) {_BASELINE}"),
     ("_", "", rf"(?:we|i) (?:hypothesi[sz]e|expect|claim|think|believe|assume|propose|predict|suspect|conjecture|test|ask|show"
-              rf"|want to (?:know|test|see|show)){_THAT}|(?:the |my |our )?(?:hypothesis|claim|question|idea)(?: is)?{_THAT}|whether|that"
+              rf"|want to (?:know|test|see|show)){_THAT}|(?:the |my |our )?(?:hypothesis|claim|question|idea)(?: is)?{_THAT}|whether|that|is it true that|h\d"
               rf"|(?:please )?(?:test|check|show|investigate|verify|find out|see){_THAT}|it is (?:expected|hypothesi[sz]ed|assumed)(?: that)?"),
     ("_", "", r"\."),
 )  # fmt: skip
@@ -146,6 +150,9 @@ ENTRIES: Final = (
     entry("D", GIVEN, _THESE),
     *(entry(*row) for row in _TABLE),
 )
+
+
+NAMING: Final = tuple(each for each in ENTRIES if each.sign in "DME")  # of data and metrics
 
 
 def named_data(words: str) -> Entry:

@@ -114,6 +114,7 @@ def test_a_part_of_a_number_is_no_number_of_the_subject() -> None:
             {"metric": ["error"], "direction": ["reduces"]},
             "",
         ),
+        (SENTENCE.replace("improves", "boosts"), {"direction": ["boosts"]}, ""),
         (SENTENCE.replace("improves", "affects"), {"direction": ["affects"]}, "names no direction"),
     ],
 )

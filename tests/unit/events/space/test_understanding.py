@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -109,6 +109,60 @@ def test_the_other_texts_of_an_idea_fill_in_what_its_claim_leaves_open() -> None
 
 
 @pytest.mark.parametrize(
+    ("beside", "note"),
+    [
+        ({"title": "Dropout on iris"}, "The texts beside it name iris; wine is used."),
+        ({"abstract": "We train on iris."}, "The texts beside it name iris; wine is used."),
+        (
+            {"experiments": ["The Brier score."]},
+            "The texts beside it name brier score; accuracy is measured.",
+        ),
+        ({"title": "Weight decay on wine"}, "The title says something else"),
+        ({"title": "Dropout 0.5 against 0.2"}, "The title says something else"),
+        ({"title": "Dropout with weight decay"}, "The title says something else"),
+        ({"title": "Dropout of 0.9"}, "The title says something else"),
+        ({"title": "Dropout hurts accuracy on wine"}, "The title says something else"),
+        ({"title": "Dropout never improves accuracy"}, "The title says something else"),
+        ({"title": "Dropout with 100 examples improves accuracy"}, "The title says something else"),
+    ],
+)
+def test_what_the_other_texts_of_an_idea_contradict_is_told(beside: dict[str, Any], note: str) -> None:
+    idea = Idea(short_hypothesis="Dropout of 0.5 improves accuracy on wine.", **beside)
+    assert note in " ".join(understand(idea).claim.notes)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"title": "Dropout on wine", "abstract": "Accuracy on wine and iris, and the loss."},
+        {"title": "With dropout of 0.5 accuracy is higher on wine", "experiments": "The error on wine."},
+        {"title": "Regularisation"},
+    ],
+)
+def test_texts_that_agree_with_the_hypothesis_leave_no_note(beside: dict[str, Any]) -> None:
+    idea = Idea(short_hypothesis="Dropout of 0.5 improves accuracy on wine.", **beside)
+    assert understand(idea).claim.notes == ()
+
+
+@pytest.mark.parametrize("name", ["not", "may", "by 2 points", "weight decay"])
+def test_the_name_of_a_file_takes_no_word_from_the_sentence(name: str) -> None:
+    data = replace(HOUSES, name=name, location=f"/data/{name}.csv")
+    assert refusal(f"Dropout does improve {name} the RMSE", data)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Dropout helps on /data/old/house_prices.csv",
+        "Dropout helps on house_prices.csv#rooms",
+        "Dropout helps on house_prices.csv, other.csv",
+    ],
+)
+def test_another_file_or_another_column_is_not_the_wanted_one(text: str) -> None:
+    assert refusal(text, replace(HOUSES, location="/data/new/house_prices.csv", target="price"))
+
+
+@pytest.mark.parametrize(
     ("text", "wanted", "words"),
     [
         ("Dropout helps on wine", SHIPPED["iris"], "It is about wine, and `dataset` names iris."),
@@ -179,6 +233,11 @@ def test_both_arms_are_said_before_anything_is_queued(text: str, arms: str) -> N
     assert arms in measured(idea_of(text), None)
 
 
+def test_another_column_than_the_specification_names_is_refused_before_any_row_is_read() -> None:
+    with pytest.raises(NotMeasurable, match=r"houses\.csv#price"):
+        measured(idea_of("Dropout lowers the RMSE on houses.csv#price"), "houses.csv#rooms")
+
+
 def test_what_no_task_of_a_file_can_measure_is_refused() -> None:
     with pytest.raises(NotMeasurable, match="flarb"):
         measured(idea_of("Dropout improves the flarb"), "houses.csv")
@@ -187,8 +246,11 @@ def test_what_no_task_of_a_file_can_measure_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("An ensemble of 2.5 networks helps", "whole numbers, and not at 2.5"),
-        ("A wider network of 128 beats a wider network of 100.5", "whole numbers, and not at 100.5"),
+        ("An ensemble of 2.5 networks helps", "whole numbers from 2 to 15, and not at 2.5"),
+        (
+            "A wider network of 128 beats a wider network of 100.5",
+            "whole numbers from 65 to 1024, and not at 100.5",
+        ),
         ("Weight decay of 0.1 is better than 1e-13", "not at 1e-13"),
         ("Dropout helps with " + "\N{CIRCLED NUMBER TWENTY ONE}" * 3_000 + " examples", "Not understood"),
         (f"Dropout helps on {'9' * 400} % of the training data", "Not understood"),
@@ -212,6 +274,18 @@ def test_the_name_of_a_file_is_no_word_that_means_something_else() -> None:
 
 def test_a_text_without_end_is_no_claim_and_no_part_of_it_is_read_for_it() -> None:
     assert "at most 4,000 characters" in refusal("Dropout helps." + " " * 4_000 + "Not.")
+
+
+@pytest.mark.parametrize("words", ["x", "1", "the", "dropout", "improves accuracy", "with a max", "·"])
+def test_a_text_of_many_words_is_refused_before_they_are_read(words: str) -> None:
+    text = " ".join([words] * 200)
+    assert "at most 80 words" in refusal(text)
+
+
+def test_numbers_without_end_are_out_of_range() -> None:
+    many = "9" * 400
+    for text in ("Dropout of {} helps", "Dropout helps on {}% of the training data", "Dropout 0.5 beats {}"):
+        assert refusal(text.format(many))
 
 
 PIECES: Final = [
