@@ -18,6 +18,7 @@ from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import PipelineError
 from stages.adapters.models.openai import OpenAiModel
 from stages.adapters.models.retrier import Retrier
+from stages.experiment.paper.assertions import supported_prose
 from stages.experiment.paper.words import problems_of, write_words
 from stages.experiment.record.numbers import numbers_of
 from stages.experiment.record.prose import SECTIONS
@@ -586,7 +587,8 @@ def test_a_section_that_is_not_mended_has_the_built_in_words_and_the_log_says_so
     made = record()
     prose = at.researcher.write(made)
     assert prose.sections["results"] == write_words(made, numbers_of(made)).sections["results"]
-    assert prose.sections["method"] == ["We write about method: {effect.mean}."]
+    assert prose.sections["introduction"] == ["We write about introduction: {effect.mean}."]
+    assert prose.sections["method"] == write_words(made, numbers_of(made)).sections["method"]
     assert "built-in words in: results" in prose.author
     assert "results" in at.log[0]
     assert "effect.invented" in at.log[0]
@@ -594,25 +596,27 @@ def test_a_section_that_is_not_mended_has_the_built_in_words_and_the_log_says_so
 
 
 def test_words_cannot_turn_the_verdict(desk: Open) -> None:
-    turned = {"paragraphs": ["The claim is supported, not inconclusive."]}
-    at = desk(said(words("supported", conclusion=["It is inconclusive."])), said(turned), said(turned))
+    at = desk(said(words("supported", abstract=["The claim is supported."])))
     made = record(supported=False)
     assert made.verdicts.judgement.conclusion == "inconclusive"
-    prose = at.researcher.write(made)
-    assert prose.sections["abstract"] == write_words(made, numbers_of(made)).sections["abstract"]
-    assert prose.sections["conclusion"] == ["It is inconclusive."]
-    assert "is supported" in at.log[0]
+    numbers = numbers_of(made)
+    generated = write_words(made, numbers)
+    kept, removed = supported_prose(made, at.researcher.write(made), generated, numbers)
+    assert kept.sections["abstract"] == generated.sections["abstract"]
+    assert kept.sections["conclusion"] == generated.sections["conclusion"]
+    assert "it says 'supported', and the verdict is inconclusive" in {each.reason for each in removed}
 
 
 def test_missing_sections_and_foreign_works_do_not_enter_the_paper(desk: Open) -> None:
     draft = words() | {"cited": [0, 4, -1]}
-    del draft["sections"]["limitations"]
+    del draft["sections"]["introduction"], draft["sections"]["limitations"]
     draft["sections"]["acknowledgements"] = ["We thank nobody."]
     at = desk(said(draft), said({"paragraphs": ["It is one data set."]}))
     made = record()
     prose = at.researcher.write(made)
     assert prose.cited == (0,)
-    assert prose.sections["limitations"] == ["It is one data set."]
+    assert prose.sections["introduction"] == ["It is one data set."]
+    assert prose.sections["limitations"] == write_words(made, numbers_of(made)).sections["limitations"]
     assert set(prose.sections) == set(SECTIONS)
 
 
@@ -636,7 +640,7 @@ def test_no_paper_is_lost_to_a_model_that_does_not_write(desk: Open, replies: li
 def test_a_model_that_fails_half_way_is_asked_no_more(desk: Open) -> None:
     at = desk(said(words(results=["17"], method=["18"], limitations=["19"])), unauthorised())
     prose = at.researcher.write(record())
-    assert "method, results, limitations" in prose.author
+    assert "in: results, limitations" in prose.author
     assert len(at.server.asked) == 2
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from stages.experiment.paper.assertions import supported_prose
 from stages.experiment.paper.blocks import plain_text
 from stages.experiment.paper.document import LEVELS, composed
 from stages.experiment.paper.latex import latex_of
@@ -54,15 +55,29 @@ def write_paper(
     """Write the paper into `folder`, below which the pictures lie.
 
     Words that type numbers, or refer to nothing, are refused: the built-in author's stand in their place.
+    Sentences that nothing supports are removed, counted beside the author, and listed in `removed.json`.
     """
     warnings: list[str] = []
+    generated = write_words(record, numbers)
     problems = problems_of(prose, numbers, len(record.works))
     if problems:
         warnings.append(
             f"the words of {prose.author} were refused ({problems[0]}); the built-in author wrote"
         )
-        prose = write_words(record, numbers)
-    name_author(numbers, prose.author)
+        prose = generated
+    prose, removed = supported_prose(record, prose, generated, numbers)
+    author, lists = prose.author, []
+    if removed:
+        counted = "1 sentence removed: nothing supports it"
+        if len(removed) > 1:
+            counted = f"{len(removed)} sentences removed: nothing supports them"
+        warnings.append(f"{counted}; removed.json lists what and why, such as: {removed[0].reason}")
+        author = f"{author}; {counted}"
+        lists.append(folder / "removed.json")
+        lists[0].write_text(
+            json.dumps([asdict(each) for each in removed], indent=1, ensure_ascii=False), "utf-8"
+        )
+    name_author(numbers, author)
     source, table = folder / "paper.tex", folder / "numbers.json"
     table.write_text(json.dumps(numbers.plain(), indent=1, ensure_ascii=False), encoding="utf-8")
     for level in LEVELS:
@@ -84,8 +99,8 @@ def write_paper(
         text=plain_text(document, numbers, TEXT_MAX),
         pages=rendered.pages,
         level=level.name,
-        author=prose.author,
+        author=author,
         numbers=numbers,
-        files=(rendered.pdf, source, table, *rendered.made),
+        files=(rendered.pdf, source, table, *lists, *rendered.made),
         warnings=(*warnings, *rendered.warnings),
     )

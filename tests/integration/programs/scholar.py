@@ -180,12 +180,13 @@ def choice(**fields: Any) -> dict[str, Any]:
 
 def words(verdict: str) -> dict[str, Any]:
     sections = {
-        name: [f"This part speaks of {name.replace('_', ' ')}, as the log bears it out."] for name in SECTIONS
+        name: [f"This section is about {name.replace('_', ' ')}, and describes what was measured."]
+        for name in SECTIONS
     }
     sections |= {
-        "abstract": [f"We measured momentum in a short training. The claim is {verdict}."],
+        "introduction": ["We measured what momentum changes. A large user study with doctors confirms it."],
         "results": ["The mean difference over the units is {effect.mean}."],
-        "conclusion": [f"In the end the claim is {verdict}, with {{effect.mean}} on average."],
+        "conclusion": [f"The claim is {verdict}, with a difference of {{effect.mean}} on average."],
     }
     return {"sections": sections, "cited": []}
 

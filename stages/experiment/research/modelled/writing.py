@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, get_args
+from typing import Annotated, Final
 
 import msgspec
 
-from events.catalog import Conclusion
+from stages.experiment.paper.assertions import GENERATED, GENERATED_FIRST
 from stages.experiment.paper.words import CITED_MAX, PARAGRAPHS_MAX, problems_of, write_words
 from stages.experiment.record.numbers import Numbers, numbers_of
 from stages.experiment.record.prose import SECTIONS, Prose
@@ -34,7 +34,7 @@ NUMBER_MAX: Final = 200
 ABSTRACT_MAX: Final = 800
 PLANS_MAX: Final = 8_000
 TEMPERATURE: Final = 0.6
-VERDICT_SECTIONS: Final = ("abstract", "conclusion")  # where a reader looks for it
+WANTED: Final = tuple(name for name in SECTIONS if name not in GENERATED)
 
 _NOT_FOR_WORDS: Final = re.compile(
     r"^(?:idea|work_|version_)|\.(?:plan|problem)$"
@@ -67,8 +67,7 @@ def ask_words(model: Model, record: Record, say: Say) -> Prose:
         say(f"the words of the paper are built in: the model gave none ({error.trouble}: {error.message})")
         return usual
     works = min(len(record.works), CITED_MAX)
-    conclusion = record.verdicts.judgement.conclusion
-    check = _Check(numbers, works, usual, conclusion, frozenset(problems_of(usual, numbers, works)))
+    check = _Check(numbers, works, usual, frozenset(problems_of(usual, numbers, works)))
     return _Editor(model, check, usual, question, say).edited(draft)
 
 
@@ -79,37 +78,16 @@ class _Check:
     numbers: Numbers
     works: int
     usual: Prose
-    conclusion: Conclusion
     known: frozenset[str]
 
     def section(self, name: str, paragraphs: list[str]) -> list[str]:
         """Return what is wrong with one section."""
         prose = replace(self.usual, sections={**self.usual.sections, name: paragraphs})
-        return [*self._new(prose), *self._against_the_verdict(name, " ".join(paragraphs))]
+        return [each for each in problems_of(prose, self.numbers, self.works) if each not in self.known]
 
     def cited(self, places: Sequence[int]) -> tuple[int, ...]:
         """Return the works among `places` that there are."""
         return tuple(sorted({each for each in places if 0 <= each < self.works}))
-
-    def _new(self, prose: Prose) -> list[str]:
-        return [each for each in problems_of(prose, self.numbers, self.works) if each not in self.known]
-
-    def _against_the_verdict(self, name: str, text: str) -> list[str]:
-        """Return the sections that have to state the verdict and do not, or state the opposite."""
-        if name not in VERDICT_SECTIONS:
-            return []
-        others = [each for each in get_args(Conclusion) if each != self.conclusion]
-        problems = []
-        if not re.search(rf"\b{self.conclusion}\b", text, re.IGNORECASE):
-            problems.append(f"{name}: it does not say that the claim is {self.conclusion}")
-        said = re.search(
-            rf"\b(?:is|was|are|were|been|stands?) (?:{'|'.join(others)}|refuted|proven)\b(?! (?:only )?(?:if|when)\b)",
-            text,
-            re.IGNORECASE,
-        )
-        if said is not None:
-            problems.append(f"{name}: it says {said[0]!r}, and the verdict is {self.conclusion}")
-        return problems
 
 
 @dataclass(slots=True)
@@ -127,13 +105,16 @@ class _Editor:
         """Return the draft with every section that does not hold mended, or replaced."""
         sections = dict(self.usual.sections)
         replaced: list[str] = []
-        for name in SECTIONS:
-            paragraphs = self._mended(name, draft.sections.get(name, []))
+        for name in WANTED:
+            own = draft.sections.get(name, [])
+            if not own and name in GENERATED_FIRST:
+                continue
+            paragraphs = self._mended(name, own)
             if paragraphs is None:
                 replaced.append(name)
             else:
                 sections[name] = paragraphs
-        if len(replaced) == len(SECTIONS):
+        if len(replaced) == len(WANTED):
             return self.usual
         author = self.model.name
         if replaced:
@@ -185,7 +166,7 @@ def _question(record: Record, numbers: Numbers) -> Question:
     )
     return Question(
         purpose="write",
-        system=prompt.system("write", sections=", ".join(SECTIONS)),
+        system=prompt.system("write", sections=", ".join(WANTED)),
         text="\n\n".join(parts),
         temperature=TEMPERATURE,
     )
