@@ -252,6 +252,7 @@ KIND: Final = Kind(
     codes={
         "NO_MODEL": "Start a pod with a language model, or let the built-in researcher read another wording.",
         "NOT_MEASURABLE": "Say it as one of the nearest claims, or as `podfleet submit --dry-run` reads it.",
+        "MACHINE_LOST": "Pods lost its programs (memory, disk); see the log, and start a larger pod.",
         "ALL_NODES_BUGGY": "Every node failed; see the errors of the nodes, and try another data set.",
     },
 )

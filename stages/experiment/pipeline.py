@@ -83,7 +83,7 @@ from stages.experiment.statistics.validation import (
     pairs_of,
 )
 from stages.experiment.tree import Node, Policy, Tree
-from stages.experiment.trials.trial import Bench, write_data
+from stages.experiment.trials.trial import Bench, MachineLost, write_data
 from stages.experiment.trials.units import Units
 from stages.experiment.verdict import Verdict, weigh
 from stages.isolation.sandbox import JobLimits
@@ -95,7 +95,7 @@ STAGES_TOTAL: Final = len(STAGES)
 DRAFTS: Final = 3
 APPLIES: Final = "Stage_3"  # the first stage that tries the intervention
 WORKS_MAX: Final = 8
-LOSSES_MAX: Final = 3  # of one training that the machine does not begin
+LOST_ATTEMPTS_MAX: Final = 5  # after which a run whose programs machines lose is not given back any more
 # What is registered before that, in words for people.
 UNIT: Final = "a random split of the rows with its seed, on which both programs are trained"
 ESTIMATOR: Final = (
@@ -197,6 +197,10 @@ def run(context: Context) -> str:
     try:
         chosen = choose_researcher(context, spec, data_set, effort.epochs, past)
         return Experiment(context, witness, spec, effort, chosen, past, folder, renderer).run()
+    except MachineLost as error:
+        if context.attempt < LOST_ATTEMPTS_MAX:
+            raise
+        raise PipelineError("MACHINE_LOST", str(error), retryable=True) from error
     except Exception as error:  # whatever it is, an earlier attempt may be its cause
         _begin_anew(past, error)
         raise
@@ -453,7 +457,7 @@ class Experiment:
     def _measure(self, measured: Round, stage: Stage, keep: Callable[[], object]) -> None:
         """Run what is not measured by now; `keep` is called after each training.
 
-        Raises `GivenBack` where the machine loses a training again and again.
+        Raises `MachineLost` where the machine loses a training again and again.
         """
         readings = measured.readings
         total = len(measured.arms) * len(measured.seeds)
@@ -481,14 +485,9 @@ class Experiment:
             self.chosen.check()
             with setup.units.opened(seed) as unit:
                 bench = replace(setup.bench, facts=unit.facts, data=unit.data)
-                for lost in range(LOSSES_MAX):
-                    folder = self.folder / measured.purpose / f"{arm}-{seed}-{lost}"
-                    (trial,) = bench.run(
-                        node.code, seeds=(seed,), judges=unit.judges, folder=folder, gpu=gpu
-                    ).trials
-                    if not trial.is_lost:
-                        return Outcome(trial.reading(unit.naive), trial.error)
-            raise GivenBack(f"this pod did not start a program {LOSSES_MAX} times: {trial.error}")
+                folder = self.folder / measured.purpose / f"{arm}-{seed}"
+                tried = bench.run(node.code, seeds=(seed,), judges=unit.judges, folder=folder, gpu=gpu)
+                return Outcome(tried.trials[0].reading(unit.naive), tried.error)
 
         return measure
 

@@ -116,7 +116,10 @@ class Plan:
         return cls(**{**fields, "limits": JobLimits(**fields["limits"])})
 
 
-Breach = Literal["wall", "cpu", "memory", "processes", "output", "disk", "hiding", "room"]
+# The last two are no doing of the program.
+Breach = Literal[
+    "wall", "cpu", "memory", "processes", "output", "disk", "hiding", "room", "machine_memory", "machine_disk"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,7 +369,7 @@ def _how(report: Report, plan: Plan) -> tuple[How, str]:
     if report.obstacle:
         return "not_started", report.obstacle
     if report.lost:
-        return "killed", report.lost
+        return "lost", report.lost
     match report.breach:
         case "wall":
             return "timed_out", f"it ran longer than {limits.wall_s:g} s"
@@ -384,6 +387,13 @@ def _how(report: Report, plan: Plan) -> tuple[How, str]:
             return "disk_full", "it hid folders from the watch: nested too deeply, or not readable"
         case "room":
             return "disk_full", f"the disk has less than {DISK_LEFT_MIB} MiB left"
+        case "machine_memory":
+            return "lost", "the machine ran out of memory, and the program was within its limit"
+        case "machine_disk":
+            return (
+                "lost",
+                f"the disk has less than {DISK_LEFT_MIB} MiB left, and not by what the program wrote",
+            )
         case None:
             return _how_by_itself(report, plan)
 

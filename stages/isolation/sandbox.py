@@ -50,13 +50,15 @@ class Job:
 
 How = Literal[
     "finished", "exited", "killed", "timed_out", "out_of_memory", "too_many_processes", "too_much_output",
-    "disk_full", "not_started",
+    "disk_full", "not_started", "lost",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """How a program ended: `finished` is exit status 0, `message` has the details for people.
+
+    `not_started` and `lost` are the machine's doing: it did not begin the program, or ended it.
 
     `seconds` counts only time in which the program could run, `processor_s` the processor time of all its
     processes, None where it could not be measured; `log_tail` is the end of its output, at most

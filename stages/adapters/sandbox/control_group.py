@@ -17,6 +17,12 @@ NAME: Final = "podfleet-"
 # Threads are counted there too, and numerical libraries start many.
 THREADS_PER_PROCESS: Final = 8
 FOLDERS_MAX: Final = 1_000
+PEAKS: Final = {
+    "memory.limit_in_bytes": "memory.max_usage_in_bytes",
+    "memory.memsw.limit_in_bytes": "memory.memsw.max_usage_in_bytes",
+    "memory.max": "memory.peak",
+}
+AT_LIMIT: Final = 0.9  # of the limit: what is refused is asked for in large pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,12 @@ class ControlGroup:
                 (folder / "cgroup.procs").write_text("0")
 
     def memory_ran_out(self) -> bool:
-        """Return whether the kernel ended a process of the group for want of memory."""
-        return any(self._count(name, "oom_kill") for name in ("memory.events", "memory.oom_control"))
+        """Return whether the kernel ended a process of the group because the group used all that it may."""
+        return self._was_ended_for_memory() and self._was_at_its_limit()
+
+    def machine_ran_out(self) -> bool:
+        """Return whether the kernel ended a process of the group although the group was within its limit."""
+        return self._was_ended_for_memory() and not self._was_at_its_limit()
 
     def processes_ran_out(self) -> bool:
         """Return whether the group was refused another process or thread."""
@@ -72,6 +82,20 @@ class ControlGroup:
         for folder in self.folders:
             with suppress(OSError):
                 folder.rmdir()
+
+    def _was_ended_for_memory(self) -> bool:
+        return any(self._count(name, "oom_kill") for name in ("memory.events", "memory.oom_control"))
+
+    def _was_at_its_limit(self) -> bool:
+        """Return whether the group once used what it may; not every kernel counts the refusals themselves."""
+        if self._count("memory.events", "oom"):
+            return True
+        for folder in self.folders:
+            for limit, peak in PEAKS.items():
+                with suppress(OSError, ValueError):
+                    if int((folder / peak).read_text()) >= AT_LIMIT * int((folder / limit).read_text()):
+                        return True
+        return False
 
     def _count(self, name: str, key: str) -> int:
         for folder in self.folders:

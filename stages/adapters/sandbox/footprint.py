@@ -194,6 +194,15 @@ def free_bytes(folder: str) -> int:
     return found.f_bavail * found.f_frsize
 
 
+def oom_kills() -> int:
+    """Return how many processes this machine ended for want of memory; 0 if it does not say."""
+    with suppress(OSError), open("/proc/vmstat") as counters:
+        for line in counters:
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
 def nameless_bytes(processes: list[Process]) -> int:
     """Return what is kept in open files that no folder names any more, or never did."""
     found: dict[tuple[int, int], int] = {}

@@ -102,6 +102,7 @@ class Watch:
         self._supervisor: SeccompSupervisor | None = None
         self._group = ControlGroup.make(memory_bytes=limits.memory_mib * MIB, processes=limits.processes)
         self._group_s = 0.0
+        self._oom_kills_before = footprint.oom_kills()
         self._disk_limit = limits.disk_mib * MIB
         self._disk_before = footprint.disk_use(plan.folder, sys.maxsize).used_bytes
         self._next_look_s = self._next_disk_look_s = 0.0
@@ -223,6 +224,8 @@ class Watch:
             return "wall"
         if self._group.memory_ran_out():
             return "memory"
+        if self._group.machine_ran_out() or (at_end and self._was_killed_beside_others()):
+            return "machine_memory"
         if self._group.processes_ran_out() or (
             self._supervisor is not None and self._supervisor.is_over_limit
         ):
@@ -255,8 +258,20 @@ class Watch:
             return "hiding"
         if use.used_bytes + nameless > limit:
             return "disk"
+        free = footprint.free_bytes(self.plan.folder)
+        if free >= DISK_LEFT_MIB * MIB:
+            return None
         # A file without a name can be kept where nobody can count it: in a message to oneself.
-        return "room" if footprint.free_bytes(self.plan.folder) < DISK_LEFT_MIB * MIB else None
+        written = use.used_bytes + nameless - self._disk_before
+        return "room" if free + written >= DISK_LEFT_MIB * MIB else "machine_disk"
+
+    def _was_killed_beside_others(self) -> bool:
+        """Return whether it ended by SIGKILL while the machine ended somebody for want of memory.
+
+        Who has no control group is not told whom. A program may kill itself at such a moment: see `Bench`.
+        """
+        killed = -signal.SIGKILL if not self.plan.namespaces else 128 + signal.SIGKILL
+        return self._status in (killed, -signal.SIGKILL) and footprint.oom_kills() > self._oom_kills_before
 
     def _processor_s(self) -> float | None:
         """Return the processor time of all processes; None where some ended without a wait.

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from events.files.removing import remove_tree
+from events.runtime.errors import GivenBack
 from stages.experiment.data.loading import Facts, Visible
 from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.judging.program_output import Known, Mistake, Report, read_answers, read_report
@@ -36,16 +37,16 @@ from stages.isolation.sandbox import Ended, Job, JobLimits, Sandbox
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500
 SCRIPT: Final = "runner.py"
-# The one end that no program can bring about: by a signal, or by a full disk, it could choose to count for nothing.
-LOST: Final = "not_started"
+LOST: Final = frozenset({"not_started", "lost"})  # ends that are the machine's doing
+LOSSES_MAX: Final = 2  # of one execution, before another pod tries it
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """The measurements of a program from one seed; `error` in the place of scores.
 
-    `is_caught` is whether it knew targets that it was not given, `is_lost` whether the machine did not begin it, and
-    `processor_s` its processor time.
+    `is_caught` is whether it knew targets that it was not given, `is_lost` whether the machine did not begin it or
+    ended it, and `processor_s` its processor time.
     """
 
     seed: int
@@ -60,6 +61,10 @@ class Trial:
         """Return what the validation keeps of it, beside the quality of the best constant answer."""
         assert not self.is_lost, "a training that the machine lost measures nothing"
         return Reading(self.scores, naive, is_caught=self.is_caught, processor_s=self.processor_s)
+
+
+class MachineLost(GivenBack):
+    """The machine did not begin a program, or ended it, again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +98,22 @@ class Bench:
     def run(
         self, code: str, *, seeds: Sequence[int], judges: Judges, folder: Path, gpu: int | None = None
     ) -> Trials:
-        """Run `code` once a seed, in one process.
+        """Run `code` once a seed, in one process; what the machine lost is run again.
 
-        `folder`, which must be new, names the execution to us, and to no program.
+        `folder`, which must be new, names the execution to us, and to no program. Raises `MachineLost` where
+        the machine loses it `LOSSES_MAX` times: such an execution never counts, so that no program gains by
+        an end that looks like one.
         """
         assert seeds
         folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
+        for _ in range(LOSSES_MAX):
+            trials = self._once(code, seeds, judges, gpu)
+            lost = next((each for each in trials.trials if each.is_lost), None)
+            if lost is None:
+                return trials
+        raise MachineLost(f"this pod lost a program {LOSSES_MAX} times: {lost.error}")
+
+    def _once(self, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
         place = self.places / token_hex(8)
         place.mkdir(parents=True)
         try:
@@ -152,7 +167,7 @@ class Bench:
             if missing := self.measured - scores.keys():
                 raise Mistake(f"the program did not report {', '.join(sorted(missing))}")
         except Mistake as mistake:
-            is_lost = ended.how == LOST
+            is_lost = ended.how in LOST
             is_caught = isinstance(mistake, Known)
             return Trial(seed, error=_shown(str(mistake)), is_caught=is_caught, is_lost=is_lost)
         processor_s = None if ended.processor_s is None else ended.processor_s / seeds

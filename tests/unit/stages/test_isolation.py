@@ -236,6 +236,11 @@ def test_every_limit_has_an_end_of_its_name() -> None:
         "disk": ("disk_full", "it wrote more than 64 MiB"),
         "hiding": ("disk_full", "it hid folders from the watch: nested too deeply, or not readable"),
         "room": ("disk_full", "the disk has less than 256 MiB left"),
+        "machine_memory": ("lost", "the machine ran out of memory, and the program was within its limit"),
+        "machine_disk": (
+            "lost",
+            "the disk has less than 256 MiB left, and not by what the program wrote",
+        ),
     }
 
 
@@ -274,7 +279,7 @@ def test_what_prevented_the_start_or_hid_the_end_is_said_in_its_own_words() -> N
     end = ended(replace(REPORT, status=127, obstacle="no such interpreter"), SPACED)
     assert (end.how, end.message) == ("not_started", "no such interpreter")
     end = ended(replace(REPORT, status=None, lost="its watch was killed"), SPACED)
-    assert (end.how, end.message) == ("killed", "its watch was killed")
+    assert (end.how, end.message) == ("lost", "its watch was killed")
 
 
 def test_what_the_kernel_did_not_let_go_is_told() -> None:

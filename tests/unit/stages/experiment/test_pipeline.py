@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from stages.experiment.statistics.guards import WORSE
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Reading, Registration
 from stages.experiment.trials.trial import Bench
-from stages.isolation.sandbox import Ended, Isolation, Job
+from stages.isolation.sandbox import Ended, How, Isolation, Job
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
@@ -185,33 +185,38 @@ def test_how_the_claim_will_be_judged_is_registered_before_its_intervention_is_t
     assert (verdict.verdict == "pass") == (verdict.conclusion == "supported")
 
 
-class NotStarting:
-    """A sandbox of a machine that does not begin some jobs, and leaves the others to a real one."""
+class Losing:
+    """A sandbox of a machine that loses the first jobs of some stages; the others a real one does."""
 
-    def __init__(self, inner: Any, losses: int) -> None:
-        self.inner, self.losses, self.asked = inner, losses, 0
+    def __init__(self, inner: Any, losses: int, how: How, stages: Sequence[str]) -> None:
+        self.inner, self.how, self.left = inner, how, dict.fromkeys(stages, losses)
 
     def isolation(self) -> Isolation:
         return Isolation(self.inner.isolation().name)
 
     def run(self, job: Job) -> Ended:
-        if NOW.folder.parent.name == "validation" and self.asked < self.losses:
-            self.asked += 1
-            return Ended(how="not_started", seconds=0.0, message="there is no room on this machine")
+        for stage in self.left:
+            if stage in NOW.folder.parts and self.left[stage]:
+                self.left[stage] -= 1
+                return Ended(how=self.how, seconds=0.0, message="there is no room on this machine")
         ended: Ended = self.inner.run(job)
         return ended
 
 
-@pytest.mark.parametrize(("losses", "is_given_back"), [(1, False), (1_000, True)])
-def test_a_unit_that_the_machine_did_not_start_is_run_again_and_never_counted(
-    tools: Tools, tmp_path: Path, losses: int, is_given_back: bool
+@pytest.mark.parametrize(
+    ("losses", "how", "stages"),
+    [(1, "lost", ["Stage_1", "validation"]), (99, "not_started", ["validation"]), (99, "lost", ["Stage_1"])],
+)
+def test_what_the_machine_lost_is_run_again_and_is_no_score_and_no_bug(
+    tools: Tools, tmp_path: Path, losses: int, how: How, stages: list[str]
 ) -> None:
-    lacking = replace(tools, sandbox=NotStarting(tools.sandbox, losses))
+    lacking = replace(tools, sandbox=Losing(tools.sandbox, losses, how, stages))
     reporter = experiment(tmp_path, lacking, seed=3)
     end = reporter.facts[-1]
-    if is_given_back:
+    assert not [each for each in reporter.of(NodeCompleted) if "no room" in (each.error or "")]
+    if losses > 1:
         assert isinstance(end, c.RunPreempted), end
-        assert "no room" in (end.reason or "")
+        assert "this pod lost a program 2 times: there is no room" in (end.reason or "")
         return
     assert isinstance(end, c.RunCompleted), end
     (verdict,) = reporter.of(c.ValidationAutoCompleted)
