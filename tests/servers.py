@@ -78,7 +78,12 @@ def mongod(memory_folder: Path) -> Iterator[Mongod]:
         find_mongod(NO_SEARCH_PATH), home / "mongo", credentials(home / "credentials.json", ids), ids
     )
     service = server.service()
-    argv = (*service.command.argv, "--setParameter", "enableTestCommands=1")  # its fail points
+    parameters = (
+        "enableTestCommands=1",  # its fail points
+        "ttlMonitorEnabled=false",  # it deletes what is past by its own clock, whatever clock a test has
+    )
+    more = (word for parameter in parameters for word in ("--setParameter", parameter))
+    argv = (*service.command.argv, *more)
     service = replace(service, command=replace(service.command, argv=argv))
     with kept(server.port), Supervisor([[service]], logs=home / "logs", clock=SystemClock(), say=_quiet):
         yield server
