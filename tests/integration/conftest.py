@@ -143,6 +143,7 @@ def start_control_plane(
     host: str = "127.0.0.1",
     keyless: bool = True,
     is_forked: bool = True,
+    program: Sequence[str] = ("-m", "control_plane"),
     **environment: str,
 ) -> tuple[Program, str]:
     """Start a control plane, at a free port or at `port`; return its process and its address, when ready."""
@@ -150,7 +151,7 @@ def start_control_plane(
     values = {**os.environ, **s3.environment, "MONGODB_URL": database_url, **environment}
     for _ in range(PORTS_TRIED):
         chosen = port or choose(SystemIds())
-        command = ["-m", "control_plane", "serve", "--migrate"]
+        command = [*program, "serve", "--migrate"]
         command += ["--host", host, "--port", str(chosen)]
         command += ["--keyless"] if keyless and "PODFLEET_API_KEY" not in environment else []
         with (

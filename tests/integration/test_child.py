@@ -1108,7 +1108,7 @@ class TestForkServer:
         self, spawner: Spawner
     ) -> None:
         options = ChildOptions(environ=ENVIRON, kinds=("probe",))
-        before = set(psutil.Process().children())
+        before = set(psutil.Process().children())  # some of which may end meanwhile
         with ForkServer(options, CLOCK) as warm:
             warm.prestart()
             ahead = set(psutil.Process().children()) - before
@@ -1117,7 +1117,7 @@ class TestForkServer:
                 assert isinstance(child.wait_ready(LIMIT_S), Ready)
         with ForkServer(options, CLOCK) as warm:
             warm.prestart()
-        assert set(psutil.Process().children()) == before
+        assert set(psutil.Process().children()) <= before
 
     @forked
     def test_each_child_has_chance_of_its_own(self, spawner: Spawner) -> None:

@@ -194,7 +194,7 @@ def test_a_watch_survives_a_restart_of_the_control_plane(
             port = int(url.rpartition(":")[2])
             process = start_control_plane(home, fleet.database_url, s3, port=port)[0]
             assert watching.stdout.readline().startswith(f"{run_id} CANCELED after")
-            assert watching.wait(30) == 1
+            assert watching.wait(60) == 1
     finally:
         process.kill()
         process.wait()

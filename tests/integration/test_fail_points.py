@@ -288,7 +288,7 @@ CASES: Final = [
 async def test_what_is_tried_again_takes_effect_once(
     mongod: Mongod, emptied_url: str, monkeypatch: pytest.MonkeyPatch, act: str, name: str
 ) -> None:
-    monkeypatch.setattr("pod_worker.queue.mongo.CALL_S", 1.0)  # within it the driver tries again by itself
+    monkeypatch.setattr("pod_worker.queue.mongo.CALL_S", 30.0)  # within it the driver tries again by itself
     wanted = ACTS[act]
     async with fleet(emptied_url) as scene:
         for step in wanted.before:

@@ -118,7 +118,7 @@ def test_a_change_arrives_without_a_reload(scripted: Page, fleet: Any, made: dic
     scripted.goto(f"/runs/{made['run']}")
     expect(scripted.locator(".facts")).to_contain_text("QUEUED")
     fleet.client.post(f"/api/runs/{made['run']}/cancel")
-    scripted.locator(".facts", has_text="CANCELED").wait_for(timeout=15_000)
+    scripted.locator(".facts", has_text="CANCELED").wait_for()
 
 
 def test_pictures_of_a_run_stand_with_what_they_show(
