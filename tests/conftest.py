@@ -32,12 +32,13 @@ from tests.servers import (
     mongo_url,
     mongod,
     mongod_pid,
+    no_socket_is_left,
     s3,
 )
 
 FROM_SERVERS = (
     *(database, database_url, emptied_url, memory_folder, memory_path, migrated_url, mongo_url),
-    *(mongod, mongod_pid, s3),
+    *(mongod, mongod_pid, no_socket_is_left, s3),
 )
 
 hypothesis.settings.register_profile("podfleet", deadline=None, derandomize=True, max_examples=100)

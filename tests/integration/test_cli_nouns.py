@@ -164,8 +164,9 @@ def test_runs_are_compared_and_opened(fleet: Any, tmp_path: Path) -> None:
 def test_the_doctor_says_what_is_well_and_what_to_do(
     fleet: Any, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "PATIENCE_S", 60.0)  # a loaded machine is not ill
-    well = within(fleet.url, "doctor", "--json", MONGODB_URL=fleet.database_url, **s3.environment)
+    with monkeypatch.context() as patch:
+        patch.setattr(doctor, "PATIENCE_S", 60.0)  # a loaded machine is not ill
+        well = within(fleet.url, "doctor", "--json", MONGODB_URL=fleet.database_url, **s3.environment)
     found = {each["check"]: each for each in json.loads(well.stdout)}
     assert well.returncode == 0, well.stdout
     asked = ("python", "mongodb", "storage", "control plane", "clock")

@@ -288,7 +288,8 @@ CASES: Final = [
 async def test_what_is_tried_again_takes_effect_once(
     mongod: Mongod, emptied_url: str, monkeypatch: pytest.MonkeyPatch, act: str, name: str
 ) -> None:
-    monkeypatch.setattr("pod_worker.queue.mongo.CALL_S", 30.0)  # within it the driver tries again by itself
+    # Within it the driver tries again by itself; where every answer is lost it does so until the end.
+    monkeypatch.setattr("pod_worker.queue.mongo.CALL_S", 2.0 if name == LOST_ANSWER else 60.0)
     wanted = ACTS[act]
     async with fleet(emptied_url) as scene:
         for step in wanted.before:
