@@ -18,8 +18,9 @@ import httpx
 import pytest
 
 from events.runtime.clock import SystemClock, SystemIds
-from podfleet.embedded.ports import choose
+from podfleet.embedded.ports import choose, kept
 from tests.fork_server import run_program, start_program
+from tests.integration.conftest import local_client
 
 NDJSON = {"content-type": "application/x-ndjson"}
 LIMIT_S = 60.0
@@ -111,22 +112,22 @@ def plane(database_url: str, s3: Any, tmp_path: Path) -> Iterator[Plane]:
     address = choose(SystemIds())
     log = tmp_path / "log"
     command = [IMPATIENT, "serve", "--migrate", "--keyless", "--port", str(address)]
-    with log.open("wb") as stderr:
-        process = start_program(
-            command, env={"PATH": os.defpath, **s3.environment, **ours}, stderr=stderr, cwd=tmp_path
-        )
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{address}", trust_env=False, timeout=60.0) as client:
-            yield Plane(client, log, mongodb, storage)
-    finally:
-        process.terminate()
-        process.wait(60)
-        mongodb.pull()
-        storage.pull()
+    with kept(mongodb.port), kept(storage.port), kept(address):
+        with log.open("wb") as stderr:
+            process = start_program(
+                command, env={"PATH": os.defpath, **s3.environment, **ours}, stderr=stderr, cwd=tmp_path
+            )
+        try:
+            with local_client(f"http://127.0.0.1:{address}", timeout=60.0) as client:
+                yield Plane(client, log, mongodb, storage)
+        finally:
+            process.terminate()
+            process.wait(60)
+            mongodb.pull()
+            storage.pull()
 
 
 @pytest.mark.slow("every wait for a store that is away lasts its whole limit")
-@pytest.mark.timeout(180)
 def test_an_outage_is_a_503_that_passes_and_leaves_nothing_half_done(plane: Plane, database: Any) -> None:
     wait_until(
         lambda: "start.waits" in plane.log.read_text() and "mongodb_unreachable" in plane.log.read_text()

@@ -213,7 +213,6 @@ def test_the_spy_wins_where_nothing_holds_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("whoever is first makes a whole experiment with programs in the sandbox")
-@pytest.mark.timeout(400)
 def test_no_secret_of_a_pod_is_stored_shown_or_printed_nor_found_by_a_program(
     spied: Spied, s3: S3Server
 ) -> None:
@@ -236,7 +235,6 @@ def test_no_secret_of_a_pod_is_stored_shown_or_printed_nor_found_by_a_program(
 
 
 @pytest.mark.slow("a whole experiment: the one that `make test` has undisturbed")
-@pytest.mark.timeout(400)
 def test_a_model_carries_an_idea_from_the_queue_to_a_reviewed_paper(spied: Spied, tmp_path: Path) -> None:
     fleet, server, run_id = spied.fleet, spied.server, spied.run_id
     run = fleet.run(run_id)

@@ -13,13 +13,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
-import pytest
 
 from events.testing import make_run
 from tests.integration.command_line import podfleet, started, within
 from tests.integration.conftest import start_control_plane
-
-pytestmark = pytest.mark.timeout(180)
 
 RUN = "01" + "A" * 24
 STREAM = "text/event-stream"

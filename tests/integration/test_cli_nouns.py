@@ -16,7 +16,7 @@ from events.queue.settlement import End
 from podfleet.commands import doctor
 from tests.integration.command_line import podfleet, within
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.common_fleet
 
 
 def digest(path: Path) -> str:

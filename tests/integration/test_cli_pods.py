@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.command_line import podfleet
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.common_fleet
 
 
 def children_of(worker: Any) -> list[psutil.Process]:

@@ -18,7 +18,7 @@ from tests.integration.command_line import on_terminal, podfleet, seen, started,
 ROOT = Path(__file__).resolve().parents[2]
 TOLD = (("kinds", "show", "probe"), ("submit", "--kind", "experiment", "--help"))
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.common_fleet
 
 
 def test_a_run_is_submitted_watched_to_its_failure_and_looked_at(fleet: Any) -> None:

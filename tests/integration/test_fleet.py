@@ -13,7 +13,7 @@ import pytest
 from pod_worker.isolation.privileges import KEPT
 from tests.integration.conftest import QUICK_WORKER
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.common_fleet
 
 
 def child_of(worker: Any) -> psutil.Process:

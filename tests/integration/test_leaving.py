@@ -21,7 +21,7 @@ from pod_worker.program import LEAVE_S
 from tests.fork_server import Program
 from tests.integration.conftest import QUICK_WORKER
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.common_fleet
 # test_program.py pins the limit to the digit; here the machine may be busy with other work
 GONE_S = 3 * LEAVE_S
 

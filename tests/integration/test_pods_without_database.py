@@ -19,7 +19,7 @@ from tests.integration.conftest import LOG, NDJSON, Fleet, start_control_plane
 from tests.servers import S3Server
 
 ROOT_KEY = "the-key-of-the-test"
-pytestmark = [pytest.mark.common_fleet(key=ROOT_KEY), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.common_fleet(key=ROOT_KEY)
 GONE = {"MONGODB_URL": "", "WORKER_MODE": "experiment"}
 
 

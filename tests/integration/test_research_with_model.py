@@ -48,7 +48,7 @@ from tests.integration.test_leaving import rescue
 from tests.integration.test_steering import must_agree_with_its_log
 from tests.servers import S3Server
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.common_fleet
 Until = Callable[..., None]
 Serve = Callable[..., ModelServer]
 

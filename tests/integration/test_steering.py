@@ -22,7 +22,7 @@ from tests.fork_server import run_program
 from tests.integration.command_line import PROGRAM
 from tests.integration.test_fleet import be_short, child_of
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.common_fleet
 
 
 def log_of(fleet: Any, run_id: str) -> list[dict[str, Any]]:

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import pytest
 
 from events.catalog import RunLog, RunStarted, StageMetric
 from tests.integration.conftest import start_control_plane
 
-pytestmark = pytest.mark.timeout(120)
 Until = Callable[..., None]
 # A control plane that ends no request before it is answered, however long that takes.
 PATIENT = ("-c", "import sys; from control_plane import __main__ as m; m.GRACE_S = 3600; sys.exit(m.main())")

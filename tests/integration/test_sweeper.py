@@ -87,7 +87,6 @@ async def finds(deps: Deps) -> list[Document]:
     return [each async for each in deps.db["system.profile"].find(query)]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("page", "due", "overdue", "journals", "delayed"),
     [

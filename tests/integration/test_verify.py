@@ -36,7 +36,7 @@ from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import Fleet, fleet_on
 from tests.servers import S3Server, own_database
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("verify")]  # they share a fleet
+pytestmark = pytest.mark.xdist_group("verify")  # they share a fleet
 
 Db = Database[dict[str, Any]]
 Json = dict[str, Any]

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from events.catalog import RunLog, RunStarted
 from tests.integration.conftest import start_control_plane
 
-pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.xdist_group("pages")
 Until = Callable[..., None]
 
 SOON_MS = 60_000

@@ -19,7 +19,7 @@ from events.text.key_text import letters
 from pod_worker.queue.mongo import MongoQueue, connect
 from tests.integration.conftest import Fleet, HandDriven
 
-pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.xdist_group("pages")
 
 POD = "<img src=x onerror=alert(1)>&'"
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe" + "W" * 200

@@ -14,7 +14,7 @@ from events.catalog import RunStarted, StageStarted
 from events.kinds.experiment import NodeCreated
 from tests.integration.files import keep
 
-pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.xdist_group("pages")
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\x1b[31m" + "W" * 300
 

@@ -17,7 +17,7 @@ from events.queue.settlement import End
 from tests.integration.conftest import Fleet
 from tests.integration.files import keep
 
-pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.xdist_group("pages")
 
 SCRIPT = b"<!doctype html><script>document.title = 'ran'; parent.document.title = 'ran'</script>"
 CALLING = b"<!doctype html><script>setInterval(() => parent.postMessage('ran', '*'), 10)</script>"
