@@ -52,11 +52,11 @@ class Cable:
 
     def pull(self) -> None:
         """Break every connection and accept no more."""
-        for each in ([self.listener] if self.listener else []) + self.ends:
+        listener, self.listener = self.listener, None
+        for each in ([listener] if listener else []) + self.ends:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
-        self.listener = None
         self.ends.clear()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -65,6 +65,10 @@ class Cable:
                 near, _ = listener.accept()
                 far = socket.create_connection(self.target)
                 self.ends += [near, far]
+                if self.listener is not listener:  # it was pulled meanwhile
+                    near.close()
+                    far.close()
+                    return
                 for pair in ((near, far), (far, near)):
                     threading.Thread(target=self._pump, args=pair, daemon=True).start()
 
