@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import certifi
+import httpx
 import hypothesis
 import pytest
 
@@ -30,12 +32,13 @@ from tests.servers import (
     mongo_url,
     mongod,
     mongod_pid,
+    no_socket_is_left,
     s3,
 )
 
 FROM_SERVERS = (
     *(database, database_url, emptied_url, memory_folder, memory_path, migrated_url, mongo_url),
-    *(mongod, mongod_pid, s3),
+    *(mongod, mongod_pid, no_socket_is_left, s3),
 )
 
 hypothesis.settings.register_profile("podfleet", deadline=None, derandomize=True, max_examples=100)
@@ -44,6 +47,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "podfleet"
 
 OURS = ("PODFLEET_", "MINIO_", "MONGODB_", "CONTROL_PLANE_", "WORKER_", "RUNPOD_", "OPENAI_", "ANTHROPIC_")
 ID_CHARS = 60
+PATIENCE_S = 60.0  # for an answer that a test waits for
 TESTS = Path(__file__).parent
 
 END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
@@ -156,8 +160,9 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 def no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the settings of the machine, and of the shell that started the tests, out of them.
 
-    Every HTTP client reads the certificates of all authorities, for 20 ms; here, where each server is on
-    loopback and speaks plain HTTP, one authority is enough.
+    No HTTP client gives up after the five seconds of httpx: a loaded machine may take longer to answer. Each
+    reads the certificates of all authorities, for 20 ms; here, where each server is on loopback and speaks
+    plain HTTP, one authority is enough.
     """
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background job
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -169,6 +174,9 @@ def no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterat
         trusted = tmp_path_factory.mktemp("trusted") / "one.pem"
         trusted.write_text("".join(authority[:2]), "utf-8")
         patch.setenv("SSL_CERT_FILE", str(trusted))
+        usual = inspect.signature(httpx.get).parameters["timeout"].default  # one object for all of httpx
+        for name in ("connect", "read", "write", "pool"):
+            patch.setattr(usual, name, PATIENCE_S)
         yield
 
 

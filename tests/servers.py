@@ -9,6 +9,7 @@ import asyncio
 import atexit
 import functools
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +18,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from pymongo import MongoClient
+from pymongo import MongoClient, _csot
 from pymongo.database import Database
+from pymongo.pool_options import PoolOptions
 
 from control_plane.store import database as store
 from control_plane.store import schema
@@ -78,10 +80,38 @@ def mongod(memory_folder: Path) -> Iterator[Mongod]:
         find_mongod(NO_SEARCH_PATH), home / "mongo", credentials(home / "credentials.json", ids), ids
     )
     service = server.service()
-    argv = (*service.command.argv, "--setParameter", "enableTestCommands=1")  # its fail points
+    parameters = (
+        "enableTestCommands=1",  # its fail points
+        "ttlMonitorEnabled=false",  # it deletes what is past by its own clock, whatever clock a test has
+    )
+    more = (word for parameter in parameters for word in ("--setParameter", parameter))
+    argv = (*service.command.argv, *more)
     service = replace(service, command=replace(service.command, argv=argv))
     with kept(server.port), Supervisor([[service]], logs=home / "logs", clock=SystemClock(), say=_quiet):
         yield server
+
+
+async def _connect(address: tuple[str, int], options: PoolOptions) -> socket.socket:
+    """Connect as pymongo does; where that is canceled, close the socket, which pymongo leaves open."""
+    left_s = _csot.remaining()
+    connection = socket.socket()
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setblocking(False)
+        connecting = asyncio.get_running_loop().sock_connect(connection, address)
+        await asyncio.wait_for(connecting, options.connect_timeout if left_s is None else left_s)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_socket_is_left() -> Iterator[None]:
+    """Leave none where a client is closed while it connects: any test that comes later would fail of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pymongo.pool_shared._async_create_connection", _connect)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -173,6 +174,7 @@ def control_plane(_: Variables) -> Iterator[Finding]:
     """Ask the control plane what it stands on, whether our key is valid, and what time it is there."""
     import httpx
 
+    from events.runtime.clock import SystemClock
     from events.runtime.errors import ConfigError
     from podfleet.embedded.config import found_access
 
@@ -183,8 +185,9 @@ def control_plane(_: Variables) -> Iterator[Finding]:
         return
     url, client = found.url, Client(found.url, found.key)
     try:
-        http = client.http
+        http, asked_at = client.http, SystemClock().now()
         ready = http.get("/readyz", timeout=PATIENCE_S)
+        answered_at = SystemClock().now()
         states = ready.json()
         if not isinstance(states, dict):
             raise ValueError("no control plane answers so")
@@ -209,20 +212,18 @@ def control_plane(_: Variables) -> Iterator[Finding]:
     elif allowed.status_code == httpx.codes.FORBIDDEN:
         then = "nothing on a pod, whose key claims and reports; people need a key that may read"
         yield Finding("key", "note", f"{url} knows this key, which may not read", then)
-    yield from _clock(ready.headers.get("date"))
+    yield from _clock(ready.headers.get("date"), asked_at, answered_at)
 
 
-def _clock(date: str | None) -> Iterator[Finding]:
-    from events.runtime.clock import SystemClock
-
+def _clock(date: str | None, asked_at: datetime, answered_at: datetime) -> Iterator[Finding]:
     if date is None:
         return
     try:
         there = parsedate_to_datetime(date)
     except ValueError:
         return
-    skew_s = (SystemClock().now() - there).total_seconds()
-    # The other side tells whole seconds, and the answer took its time.
+    # By whatever the answer took; the other side tells whole seconds.
+    skew_s = (min(max(asked_at, there), answered_at) - there).total_seconds()
     if abs(skew_s) > SKEW_MAX_S:
         way = "ahead of" if skew_s > 0 else "behind"
         then = "set this machine's clock: `timedatectl set-ntp true`"

@@ -45,7 +45,7 @@ class Place:
         self.balancer._deck = list(reversed(mishaps))
 
     def post(self) -> httpx.Response:
-        return httpx.post(self.url, content=b"body", trust_env=False, timeout=10.0)
+        return httpx.post(self.url, content=b"body", trust_env=False, timeout=60.0)
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ SEED = 7
 
 
 @pytest.mark.long("a minute and a half of real faults; `make test` has each planted bug and the simulation")
-@pytest.mark.timeout(240)
 @pytest.mark.xdist_group("campaign")
 def test_nothing_is_lost_and_nothing_happens_twice_under_every_kind_of_fault(tmp_path: Path) -> None:
     settings = short(SEED, tmp_path / "home")

@@ -18,7 +18,8 @@ from podfleet.embedded.ports import choose
 from testing.chaos.proxies.links import CLIENT, Links, Partition
 from testing.chaos.proxies.network import LOOPBACK, Network
 
-QUIET_S = 0.2
+QUIET_S = 0.2  # after which nothing is expected any more
+ANSWER_S = 60.0
 
 
 @dataclass
@@ -29,9 +30,7 @@ class Echo:
     address: int
 
     def connect(self) -> socket.socket:
-        connection = socket.create_connection((LOOPBACK, self.address), timeout=5.0)
-        connection.settimeout(QUIET_S)
-        return connection
+        return socket.create_connection((LOOPBACK, self.address), timeout=ANSWER_S)
 
 
 @pytest.fixture
@@ -63,17 +62,17 @@ def test_a_hole_swallows_until_it_is_healed(echo: Echo) -> None:
         assert connection.recv(10) == b"before"
         echo.links.cut(0, "hole")
         connection.sendall(b"after")
+        connection.settimeout(QUIET_S)
         with pytest.raises(TimeoutError):
             connection.recv(10)
         echo.links.heal(0)
-        connection.settimeout(5.0)
+        connection.settimeout(ANSWER_S)
         assert connection.recv(10) == b"after"
 
 
 def answer_of(echo: Echo) -> bytes:
     """Return what a new connection hears, which says nothing."""
     with echo.connect() as connection:
-        connection.settimeout(5.0)
         return connection.recv(10)
 
 
@@ -82,7 +81,6 @@ def test_a_refusal_resets_what_is_open_and_what_comes(echo: Echo) -> None:
         connection.sendall(b"x")
         assert connection.recv(10) == b"x"
         echo.links.cut(0, "refusal")
-        connection.settimeout(5.0)
         with pytest.raises(ConnectionResetError):
             connection.recv(10)
     with pytest.raises(ConnectionResetError):  # connecting, or afterwards
@@ -122,7 +120,7 @@ def test_the_kernel_tells_whose_socket_it_is(until: Callable[..., None]) -> None
         links.open(0, address=address, target=target)
         links.cut(0, "refusal")  # a member reaches itself, whatever cuts it off from others
         with socket.socket() as caller:
-            caller.settimeout(5.0)
+            caller.settimeout(ANSWER_S)
             with suppress(ConnectionResetError):  # the member may have hung up before the caller looks
                 caller.connect((LOOPBACK, address))
             until(lambda: reached)
@@ -146,7 +144,7 @@ def test_a_connection_that_was_just_accepted_is_closed_with_the_network(rounds: 
         with Network() as network:
             network.listen(address, serve)
             network.call(connect(caller))
-        caller.settimeout(5.0)
+        caller.settimeout(ANSWER_S)
         with suppress(ConnectionResetError):
             assert caller.recv(1) == b""
 
@@ -160,13 +158,13 @@ def test_a_connection_that_is_accepted_while_the_network_ends_is_closed_with_it(
 
     def block() -> None:
         is_busy.set()
-        is_connected.wait(5.0)
+        is_connected.wait(ANSWER_S)
 
     with socket.socket() as caller:
         with Network() as network:
             network.listen(address, serve)
             network.loop.call_soon_threadsafe(block)
-            assert is_busy.wait(5.0)
+            assert is_busy.wait(ANSWER_S)
             caller.connect((LOOPBACK, address))
             threading.Timer(0.1, is_connected.set).start()  # behind the call that ends the network
         gc.collect()  # what is open fails the test here

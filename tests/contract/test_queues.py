@@ -33,7 +33,7 @@ from pod_worker.queue.roster import PodReport, source_of
 from tests.integration.conftest import Fleet, fleet_on
 from tests.servers import own_database
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("queues")]
+pytestmark = pytest.mark.xdist_group("queues")
 
 Adapter = MongoQueue | HttpQueue
 POD = "pod-1/abc"
@@ -250,8 +250,8 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     page = html.unescape(house.fleet.client.get(f"/pods/{POD}").text)
     assert all(f"<td>{told}</td>" in page for told in ("filter", "the worker's user: it is not root"))
     assert has["gpus"] == [{"name": "H100", "memoryMib": 81_559.0}]
-    (hour,) = house.db.pod_telemetry.find()
-    assert [each["gpuTemperatureC"] for each in hour["samples"]] == [60.0, 60.0]
+    samples = [each for hour in house.db.pod_telemetry.find() for each in hour["samples"]]
+    assert [each["gpuTemperatureC"] for each in samples] == [60.0, 60.0]  # an hour may have ended between
 
 
 def test_the_run_token_speaks_for_its_attempt_and_no_other(house: House) -> None:

@@ -26,7 +26,7 @@ from events.runtime.clock import SystemClock, SystemIds
 from events.text.key_text import letters
 from pod_worker.queue.mongo import MongoQueue, connect
 from podfleet.embedded.mongod import Mongod
-from podfleet.embedded.ports import choose
+from podfleet.embedded.ports import choose, kept
 from tests.fork_server import Program, execute_program, start_program
 from tests.integration.research import IDEA, SPEC, WHOLE_S, Experiment
 from tests.integration.seeding import seed
@@ -143,6 +143,7 @@ def start_control_plane(
     host: str = "127.0.0.1",
     keyless: bool = True,
     is_forked: bool = True,
+    program: Sequence[str] = ("-m", "control_plane"),
     **environment: str,
 ) -> tuple[Program, str]:
     """Start a control plane, at a free port or at `port`; return its process and its address, when ready."""
@@ -150,13 +151,16 @@ def start_control_plane(
     values = {**os.environ, **s3.environment, "MONGODB_URL": database_url, **environment}
     for _ in range(PORTS_TRIED):
         chosen = port or choose(SystemIds())
-        command = ["-m", "control_plane", "serve", "--migrate"]
+        command = [*program, "serve", "--migrate"]
         command += ["--host", host, "--port", str(chosen)]
         command += ["--keyless"] if keyless and "PODFLEET_API_KEY" not in environment else []
-        with (home / LOG).open("ab") as log:
+        with (
+            kept(chosen),
+            (home / LOG).open("ab") as log,
+        ):  # else another test may choose it until it is served
             process = start(command, env=values, stderr=log, cwd=home)
-        if is_ready(process, f"http://127.0.0.1:{chosen}"):
-            return process, f"http://127.0.0.1:{chosen}"
+            if is_ready(process, f"http://127.0.0.1:{chosen}"):
+                return process, f"http://127.0.0.1:{chosen}"
     raise AssertionError((home / LOG).read_text())
 
 

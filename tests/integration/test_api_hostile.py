@@ -181,7 +181,7 @@ def test_a_body_without_end_is_cut_off(fleet: Any) -> None:
     address = urlsplit(fleet.url)
     head = f"POST /api/runs HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-type: application/json\r\n"
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
         connection.sendall(f"{head}transfer-encoding: chunked\r\n\r\n".encode())
         try:
             for _ in range(1_024):

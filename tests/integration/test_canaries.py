@@ -125,14 +125,14 @@ def spied(
             run = fleet.run(run_id)
             return run["status"] in ENDS and not run["logOpen"]
 
-        until(is_over, 120)
+        until(is_over, 300)
         assert server.asked, "the pipeline has the key"
         assert server.asked[0].headers["authorization"] == f"Bearer {CANARIES['OPENAI_API_KEY']}"
         token = (
             (home / "pod" / "claim.token").read_bytes() if (home / "pod" / "claim.token").exists() else b""
         )
         worker.terminate()
-        worker.wait(15)
+        worker.wait(60)
         with pytest.raises(BlockingIOError):
             post_box.recv(100)
         found = {"commands": b"\n".join(commands), "claim token": token}
@@ -213,7 +213,6 @@ def test_the_spy_wins_where_nothing_holds_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("whoever is first makes a whole experiment with programs in the sandbox")
-@pytest.mark.timeout(180)
 def test_no_secret_of_a_pod_is_stored_shown_or_printed_nor_found_by_a_program(
     spied: Spied, s3: S3Server
 ) -> None:

@@ -199,7 +199,7 @@ def test_processor_time_is_measured_outside_or_unknown(trial_setup: TrialSetup) 
     assert mine is not None
     assert waited is not None
     assert min(mine, waited) > 0.3
-    assert lost is None or lost > waited - 0.15, "a control group counts whom nobody waits for"
+    assert lost is None or lost > 0.3, "a control group counts whom nobody waits for"
 
 
 def answering(answers: np.ndarray) -> str:

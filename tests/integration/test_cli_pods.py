@@ -10,19 +10,25 @@ import pytest
 
 from tests.integration.command_line import podfleet
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.common_fleet
+
+
+def children_of(worker: Any) -> list[psutil.Process]:
+    """Return the processes of a worker that run its pipelines."""
+    return [each for each in psutil.Process(worker.pid).children() if each.name() == "podfleet-run"]
 
 
 def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     fleet: Any, database: Any, until: Any
 ) -> None:
     worker = fleet.start_quick_worker(name="w1")
-    first = fleet.submit(spec={"seconds": 5})
-    fleet.wait_for(first, "RUNNING")
-    child = next(each for each in psutil.Process(worker.pid).children() if each.name() == "podfleet-run")
+    until(lambda: children_of(worker))
+    (child,) = children_of(worker)  # which waits for its run
     child.suspend()  # the run lasts until the order has come
+    first = fleet.submit(spec={"seconds": 0})
+    fleet.wait_for(first, "SCHEDULED")
     second = fleet.submit(spec={"seconds": 0})
-    until(lambda: database.pods.count_documents({"runId": first}) == 1, seconds=30)
+    until(lambda: database.pods.count_documents({"runId": first}) == 1)
 
     listed = podfleet(fleet.url, "pods", "list")
     assert listed.returncode == 0, listed.stderr
@@ -33,6 +39,7 @@ def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     assert drained.returncode == 0, drained.stderr
     assert f"ends after run {first}" in drained.stdout
 
+    until(lambda: database.pods.count_documents({"runId": first, "state": "draining"}) == 1)  # it has heard
     child.resume()
     assert worker.wait(60) == 0
     done = fleet.wait_for(first, "COMPLETED")

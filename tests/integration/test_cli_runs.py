@@ -18,7 +18,7 @@ from tests.integration.command_line import on_terminal, podfleet, seen, started,
 ROOT = Path(__file__).resolve().parents[2]
 TOLD = (("kinds", "show", "probe"), ("submit", "--kind", "experiment", "--help"))
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.common_fleet
 
 
 def test_a_run_is_submitted_watched_to_its_failure_and_looked_at(fleet: Any) -> None:
@@ -163,7 +163,7 @@ def test_the_same_idempotency_key_is_the_same_run(fleet: Any) -> None:
 def test_ids_that_nobody_has_or_several_share_say_what_there_is(fleet: Any) -> None:
     assert within(fleet.url, "runs", "show", "@latest").stderr.startswith("there is no run yet")
     ids = [fleet.submit() for _ in range(2)]
-    shared = ids[0][:6]
+    shared = ids[0][:3]  # of a year: six letters are those of a thousand seconds, which may end between both
     assert "why: no pod" in within(fleet.url, "runs", "show", ids[0]).stdout
     several = within(fleet.url, "runs", "show", shared)
     assert (several.returncode, several.stdout) == (1, "")
@@ -188,13 +188,13 @@ def test_a_control_plane_that_is_not_there_is_said_to_be_so() -> None:
 
 def test_ctrl_c_leaves_the_watched_run_alone(fleet: Any, until: Any) -> None:
     fleet.start_worker(name="w1")
-    run_id = fleet.submit(spec={"seconds": 60})
+    run_id = fleet.submit(spec={"seconds": 600})
     with started(fleet.url, "runs", "watch", run_id) as watching:
         assert watching.stdout is not None
         while "RUNNING" not in watching.stdout.readline():
             assert watching.poll() is None
         watching.send_signal(signal.SIGINT)
-        _, errors = watching.communicate(timeout=30)
+        _, errors = watching.communicate(timeout=60)
     assert (watching.returncode, f"podfleet runs cancel {run_id}" in errors) == (130, True)
     assert "Traceback" not in errors
     assert fleet.run(run_id)["status"] == "RUNNING"
@@ -220,7 +220,7 @@ def test_a_log_is_followed_without_gap_or_repetition_and_steers_no_terminal(
         )
         seen += [tail.stdout.readline() for _ in range(50)]
         tail.send_signal(signal.SIGINT)
-        assert tail.wait(30) == 130
+        assert tail.wait(60) == 130
     assert [line.split("\t")[-1].strip() for line in seen] == [
         f"line {n}" if n != 250 else "[red]line 250[/red]   tail" for n in range(10, 300)
     ]

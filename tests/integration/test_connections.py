@@ -63,14 +63,14 @@ async def served(**limits: Any) -> AsyncIterator[tuple[Connect, set[Any], type[C
 async def ended(reader: asyncio.StreamReader) -> bytes:
     """Return all that comes until the connection ends."""
     try:
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), 60)
     except ConnectionResetError:
         return b""
 
 
 async def is_answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     writer.write(ASK)
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
     return head.startswith(b"HTTP/1.1 200") and await reader.readexactly(2) == b"xx"
 
 
@@ -124,7 +124,7 @@ async def test_an_answer_that_nobody_reads_ends_the_connection() -> None:
         reader, writer = await connect()
         reader._transport.pause_reading()  # type: ignore[attr-defined] # nothing public stops reading
         writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not connections:
                 await asyncio.sleep(0.01)
             while connections:
@@ -148,7 +148,7 @@ async def test_where_too_much_is_unread_those_that_read_nothing_for_longest_end(
             reader._transport.resume_reading()
             try:
                 await reader.readuntil(b"\r\n\r\n")
-                read.append(len(await asyncio.wait_for(reader.readexactly(LARGE), 10)))
+                read.append(len(await asyncio.wait_for(reader.readexactly(LARGE), 60)))
             except (asyncio.IncompleteReadError, ConnectionResetError):
                 read.append(0)
         assert read == [0, 0, 0, LARGE, LARGE]
@@ -166,7 +166,7 @@ async def test_where_there_are_too_many_the_longest_without_a_request_makes_room
         assert await is_answered(*third)
         for each in (second, third):
             each[1].write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while any(each.cycle is None or each.cycle.response_complete for each in connections):
                 await asyncio.sleep(0.01)
         late, _ = await connect()
@@ -178,7 +178,7 @@ async def test_where_all_are_busy_the_longest_with_half_a_body_makes_room() -> N
     async with served(connections=3) as (connect, _, kind):
         whole, slow, slower = await connect(), await connect(), await connect()
         whole[1].write(b"POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for number, each in enumerate((slower, slow), 1):
                 each[1].write(b"POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
                 while len(kind.sending) < number:

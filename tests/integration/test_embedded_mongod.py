@@ -140,7 +140,7 @@ def test_a_killed_mongod_is_started_again_with_its_data_and_reported(memory_path
         _add(server, "a")
         before = supervisor.pids()["mongodb"]
         os.kill(before, signal.SIGKILL)
-        until(lambda: any(" is back " in line for line in said), seconds=40)
+        until(lambda: any(" is back " in line for line in said), seconds=100)
         assert supervisor.pids()["mongodb"] != before
         assert _things(server) == ["a"]
     assert any("SIGKILL" in line for line in said)

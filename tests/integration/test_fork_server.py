@@ -69,7 +69,7 @@ def test_signals_reach_the_program_itself(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         program.wait(0.05)
     program.terminate()
-    assert program.wait(30) == -signal.SIGTERM
+    assert program.wait(60) == -signal.SIGTERM
     program.kill()  # it is over: nobody else gets it
     assert program.poll() == -signal.SIGTERM
 

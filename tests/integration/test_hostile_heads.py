@@ -45,6 +45,7 @@ HEADS += [
     [("Content-Type", 'text/x; a="' + ";" * ROOM)],
     [(f"x{number}", "") for number in range(6_000)],
 ]
+TRIES = 5  # as often as something else of the machine may come between a request and its answer
 FORMS = [
     (FORM, b"&" * 2_000_000, 413),
     (FORM, b"a=&" * 2_000, 413),
@@ -76,6 +77,17 @@ def asked(url: str, path: str, headers: Sequence[tuple[str, str]], body: bytes =
     return status, clock.monotonic_s() - begun_s
 
 
+def least(
+    url: str, path: str, headers: Sequence[tuple[str, str]], body: bytes = b"", *, bound_s: float
+) -> tuple[int, float]:
+    """Return the status, and the least time of some requests: the first that is below the bound is enough."""
+    costs_s: list[float] = []
+    while len(costs_s) < TRIES and min(costs_s, default=bound_s) >= bound_s:
+        status, cost_s = asked(url, path, headers, body)
+        costs_s.append(cost_s)
+    return status, min(costs_s)
+
+
 def test_no_head_or_form_of_a_stranger_holds_up_the_others(fleet: Any) -> None:
     """Each costs at most many times an ordinary request; where a parser is quadratic, it is thousands."""
     paths = ("/api/runs", "/static/style.css")
@@ -83,11 +95,11 @@ def test_no_head_or_form_of_a_stranger_holds_up_the_others(fleet: Any) -> None:
     bound_s = max(0.5, 50 * usual[len(usual) // 2])
     for headers in HEADS:
         for path in paths:
-            status, cost_s = asked(fleet.url, path, headers)
+            status, cost_s = least(fleet.url, path, headers, bound_s=bound_s)
             assert status < 500, (headers[0][0], headers[0][1][:40], path, status)
             assert cost_s < bound_s, (headers[0][0], headers[0][1][:40], path, cost_s, bound_s)
     assert asked(fleet.url, "/api/runs", HEADS[-1])[0] == 431, "as many headers are read by nobody"
     for media, body, wanted in FORMS:
-        status, cost_s = asked(fleet.url, "/signin", [("Content-Type", media)], body)
+        status, cost_s = least(fleet.url, "/signin", [("Content-Type", media)], body, bound_s=bound_s)
         assert status == wanted, (media, body[:40], status)
         assert cost_s < bound_s, (media, body[:40], cost_s, bound_s)

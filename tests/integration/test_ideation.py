@@ -24,7 +24,7 @@ from tests.integration.programs.model_server import (
     unauthorised,
 )
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.common_fleet
 Json = dict[str, Any]
 Until = Callable[..., None]
 TOPICS = ("Warm-up", "Dropout", "Mix-up", "GELU")

@@ -23,7 +23,7 @@ from events.runtime.errors import Transient
 from tests.integration.command_line import podfleet
 from tests.integration.files import keep
 
-pytestmark = [pytest.mark.common_fleet]
+pytestmark = pytest.mark.common_fleet
 GOOD = b"metric,value\naccuracy,0.5\n"
 FORGED = b"metric,value\naccuracy,0.9\n"
 

@@ -100,11 +100,11 @@ def test_a_revoked_key_opens_nothing_at_any_replica_within_seconds(
         stack.callback(process.terminate)
         assert [status(url, key) for url in (keyed_url, other)] == [200, 200]
         told = stack.enter_context(httpx.Client(base_url=other, headers={"authorization": f"Bearer {key}"}))
-        stream = stack.enter_context(told.stream("GET", "/api/stream", timeout=20))
+        stream = stack.enter_context(told.stream("GET", "/api/stream", timeout=60))
         assert stream.status_code == 200
         assert root.post(f"/api/keys/{id_of(key)}/revoke").json()["revokedBy"] == "root"
         assert status(keyed_url, key) == 401, "at once where it was revoked"
-        until(lambda: status(other, key) == 401, 5)
+        until(lambda: status(other, key) == 401)
         assert httpx.get(f"{other}/api/runs", headers={"authorization": f"Bearer {key}"}).json()["code"] == (
             "key_over"
         )
@@ -116,15 +116,17 @@ def test_a_revoked_key_opens_nothing_at_any_replica_within_seconds(
 
 @keyed
 def test_a_rotated_key_opens_beside_its_successor_until_the_overlap_is_over(
-    root: httpx.Client, keyed_url: str, until: Any
+    root: httpx.Client, keyed_url: str, database: Any, until: Any
 ) -> None:
     old = made(root, kind="operator", scopes=["read"], life_s=3600)
-    new = root.post(f"/api/keys/{old['id']}/rotate", json={"overlap_s": 3}).json()
+    new = root.post(f"/api/keys/{old['id']}/rotate", json={"overlap_s": 600}).json()
     assert (new["kind"], new["name"], new["scopes"]) == ("operator", "vera", ["read"])
     assert [status(keyed_url, each["key"]) for each in (old, new)] == [200, 200]
     again = root.post(f"/api/keys/{old['id']}/rotate")
     assert (again.status_code, new["id"] in again.json()["detail"]) == (409, True)
-    until(lambda: status(keyed_url, old["key"]) == 401, 8)
+    ends = database.api_keys.find_one({"_id": old["id"]})["endsAt"]
+    database.api_keys.update_one({"_id": old["id"]}, {"$set": {"endsAt": ends - timedelta(seconds=600)}})
+    until(lambda: status(keyed_url, old["key"]) == 401)
     assert status(keyed_url, new["key"]) == 200
 
 
@@ -148,7 +150,7 @@ def test_a_proxy_that_shows_itself_ends_keyless_work(database_url: str, s3: Any,
         assert (later.status_code, later.json()["code"]) == (401, "no_key")
     finally:
         process.terminate()
-        process.wait(15)
+        process.wait(60)
 
 
 @keyed
@@ -205,7 +207,7 @@ def test_a_key_may_be_short_lived(keyed_url: str, tmp_path: Path, until: Any, wr
         (row,) = [each for each in rows if each.startswith(short)]
         return "ended" in row.split("\t")
 
-    until(is_ended, 20)
+    until(is_ended)
 
 
 @keyed
@@ -221,12 +223,12 @@ def test_a_worker_that_began_before_its_fleet_finds_the_key_when_there_is_one(
             env=env, stderr=told, cwd=tmp_path,
         )  # fmt: skip
     try:
-        until(lambda: "start.waits" in log.read_text(), 30)
+        until(lambda: "start.waits" in log.read_text())
         replace_private(tmp_path / ".podfleet" / FILE, noted(Access(keyed_url, ROOT_KEY), os.getpid()))
-        until(lambda: bool(root.get("/api/pods").json()["items"]), 30)
+        until(lambda: bool(root.get("/api/pods").json()["items"]))
     finally:
         worker.terminate()
-        assert worker.wait(15) == 0, log.read_text()
+        assert worker.wait(60) == 0, log.read_text()
 
 
 @keyed
@@ -288,7 +290,7 @@ def test_a_key_that_was_made_without_a_control_plane_closes_the_door_of_loopback
     assert done.returncode == 0, done.stderr
     key = done.stdout.strip()
     assert id_of(key) in done.stderr
-    until(lambda: httpx.get(f"{url}/api/runs").status_code == 401, 10)
+    until(lambda: httpx.get(f"{url}/api/runs").status_code == 401)
     assert status(url, key) == 200
     wrong = key[:-1] + ("0" if key[-1] != "0" else "1")
     assert status(url, wrong) == 401

@@ -67,7 +67,7 @@ def test_the_role_of_the_documents_is_enough_for_a_pod_and_for_nothing_else(
     run_id = fleet.submit(spec={"seconds": 0.2, "events": 3, "artifact_bytes": 100})
     worker = fleet.start_worker("--max-runs", "1", MONGODB_URL=restricted_url)
     assert fleet.wait_for(run_id, "COMPLETED", "FAILED")["status"] == "COMPLETED"
-    assert worker.wait(30) == 0
+    assert worker.wait(60) == 0
     with MongoClient[dict[str, Any]](restricted_url) as client:
         db = client.get_default_database()
         assert db.pods.find_one() is not None

@@ -17,7 +17,7 @@ from events.files.checkpoints import file_artifact, manifest_artifact
 from events.queue.settlement import End
 from tests.integration.conftest import Fleet, HandDriven
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.common_fleet
 
 MARK = b"PLANTED"
 LARGE_BYTES = 1 << 20

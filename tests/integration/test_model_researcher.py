@@ -109,7 +109,7 @@ def desk() -> Iterator[Open]:
     with ExitStack() as stack:
 
         def opened(
-            *replies: Reply, by: Callable[[Asked], Reply] | None = None, patience_s: float = 10.0
+            *replies: Reply, by: Callable[[Asked], Reply] | None = None, patience_s: float = 60.0
         ) -> Desk:
             script: Callable[[Asked], Reply] | Iterable[Reply] = by or replies
             server = stack.enter_context(ModelServer(script))

@@ -7,6 +7,7 @@ from typing import Any
 
 from events.catalog import RunLog, RunStarted, RunUsage
 from events.envelope import Head, wire
+from events.runtime.clock import SystemClock
 from events.text.attempt_id import AttemptId
 
 LONG_AGO = "2026-01-01T00:00:00Z"
@@ -20,7 +21,9 @@ def scrape(fleet: Any) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
-def test_what_ended_what_it_cost_and_what_was_refused_is_counted(fleet: Any) -> None:
+def test_what_ended_what_it_cost_and_what_was_refused_is_counted(fleet: Any, until: Any) -> None:
+    # What is of today here has to be of today at the end.
+    until(lambda: f"{SystemClock().now():%H:%M}" != "23:59", seconds=70)
     run = fleet.submit(spec={"seconds": 0, "events": 1})
     bad = fleet.submit(spec={"seconds": 0, "events": 1, "end": "exception"})
     fleet.start_worker()

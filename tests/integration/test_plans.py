@@ -54,14 +54,15 @@ SCHEDULE = {"id": "nightly", "cron": "0 3 * * *", "run": {"kind": "probe"}}
 async def app(filled: tuple[str, Any], s3: Any) -> AsyncIterator[FastAPI]:
     """The application on a filled store, without its loops, which ask questions of their own.
 
-    Its clock stands still: what it remembers for a second is not asked again where the machine is slow.
+    Its clock stands still: what it remembers for a second is not asked again where the machine is slow,
+    and of a day that has just begun two parts are asked for, of this one and of the one before.
     """
     url, _ = filled
     values = {"MONGODB_URL": url, **s3.environment}
     client = store.connect(url)
     db = store.database(client, url)
     settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
-    yield create_app(wire(settings, db, ManualClock(SystemClock().now()), SystemIds()))
+    yield create_app(wire(settings, db, ManualClock(SystemClock().now().replace(hour=12)), SystemIds()))
     await client.close()
 
 

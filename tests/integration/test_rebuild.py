@@ -563,11 +563,11 @@ def test_what_happened_a_moment_ago_is_left_to_application_for_a_while(emptied_u
         run_id = await core.submit()
         await core.claim()
         await core.events.append([storable(each, arrival(core)) for each in decoded(whole_log(run_id)[:4])])
-        patient = replace(rebuilder(core), patience_s=0.2)
+        patient = replace(rebuilder(core), patience_s=60.0)
         turns = [patient.rebuild("runs", run_id), core.projector.apply(AttemptId(run_id, 1))]
         assert await asyncio.gather(*turns) == [Rebuilt(), 4]
         await core.db.stages.delete_many({})
-        assert len((await patient.rebuild("runs", run_id)).done) == 1
+        assert len((await replace(patient, patience_s=0.2).rebuild("runs", run_id)).done) == 1
 
     in_core(emptied_url, scenario)
 

@@ -21,7 +21,7 @@ from tests.integration.test_research_with_model import start_pod, submit
 from tests.integration.test_steering import Hand, kept, must_agree_with_its_log
 from tests.servers import S3Server
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.common_fleet
 
 PROGRAM: Final = """# {number}
 import numpy as np

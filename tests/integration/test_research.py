@@ -233,7 +233,7 @@ def steered(shared_fleet: Any, undisturbed: Experiment, flowers: str, until: Unt
     until(lambda: own.events("ai.node.executing"), 300)
     assert client.post(f"{path}/pause").json()["paused"] is True
     child = child_of(shared_fleet.workers[0])
-    until(lambda: is_stopped(child), 30)
+    until(lambda: is_stopped(child))
     for _ in range(2):  # what was said before it stood still may be on its way
         beat = own.run["lastHeartbeat"]
         until(lambda beat=beat: own.run["lastHeartbeat"] != beat, 60)

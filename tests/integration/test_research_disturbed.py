@@ -68,13 +68,13 @@ def kill(worker: Any, until: Until) -> None:
     with suppress(psutil.NoSuchProcess):
         child.kill()
     worker.wait()
-    until(lambda: not any(each.is_running() for each in family), 30)
+    until(lambda: not any(each.is_running() for each in family))
 
 
 def take_away(worker: Any) -> None:
     """Tell a worker to leave, as whoever owns the machine does: it gives the run back."""
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(10) == 0
+    assert worker.wait(60) == 0
 
 
 @pytest.mark.xdist_group("research")

@@ -48,7 +48,7 @@ from tests.integration.test_leaving import rescue
 from tests.integration.test_steering import must_agree_with_its_log
 from tests.servers import S3Server
 
-pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.common_fleet
 Until = Callable[..., None]
 Serve = Callable[..., ModelServer]
 
@@ -194,7 +194,7 @@ def test_a_run_whose_pods_are_lost_goes_on_behind_what_they_left_and_pays_nothin
     taken_away = start_pod(fleet, server, name="taken-away")
     until(lambda: "validation" in run.of("ai.run.stage_started", "stage"), 200)
     taken_away.terminate()
-    assert taken_away.wait(20) == 0
+    assert taken_away.wait(60) == 0
     start_pod(fleet, server, name="last")
     found = run.wait_for("COMPLETED")
 
@@ -439,7 +439,7 @@ def test_hostile_programs_are_buggy_or_harmless_and_learn_no_secret(
         "the pipeline has the key"
     )
     worker.terminate()
-    worker.wait(15)
+    worker.wait(60)
     for name, content in everything_kept(fleet, run_id).items():
         for secret in (KEY, password, database_url):
             assert secret.encode() not in content, name
@@ -477,7 +477,7 @@ def test_a_limit_of_tokens_counts_over_all_attempts_and_keeps_what_there_is(
     run_id = submit(fleet, max_tokens=3_200, nodes={**NODES, "Stage_1": 3})
     until(lambda: len(server.asked) == 3, 120)  # the claim and a program are there, a third answer is late
     first.send_signal(signal.SIGTERM)
-    assert first.wait(10) == 0
+    assert first.wait(60) == 0
     held.set()
     start_pod(fleet, server, name="second")
     run = fleet.wait_for(run_id, *ENDS, limit_s=120)
@@ -580,11 +580,11 @@ def test_notes_reach_the_next_question_a_pause_stops_the_asking_and_a_cancel_wai
         assert re.search("<note>\n\\S+: before it began: mind the scale \\S/note>\n</note>", text)
     assert ["try a colder start" in text for text in told] == [False, False, True]
     assert not any("began:" in each.system or "colder" in each.system for each in server.asked)
-    until(lambda: "try a colder start" in str(said(fleet, run_id, "ai.run.log")), 30)
+    until(lambda: "try a colder start" in str(said(fleet, run_id, "ai.run.log")))
 
     steer("pause")
     child = child_of(worker)
-    until(lambda: child.status() == psutil.STATUS_STOPPED, 30)
+    until(lambda: child.status() == psutil.STATUS_STOPPED)
     gates[3].set()
     before = renewals()
     until(lambda: renewals() >= before + 1, 40)
@@ -594,8 +594,8 @@ def test_notes_reach_the_next_question_a_pause_stops_the_asking_and_a_cancel_wai
 
     begun_s = SystemClock().monotonic_s()
     steer("cancel")
-    until(lambda: not child.is_running(), 30)
-    run = fleet.wait_for(run_id, *ENDS, limit_s=30)
+    until(lambda: not child.is_running())
+    run = fleet.wait_for(run_id, *ENDS)
     assert (run["status"], run["error"]) == ("CANCELED", None)
     assert SystemClock().monotonic_s() - begun_s < 25, "the order comes with the next renewal"
     *_, bill = said(fleet, run_id, "ai.run.usage")

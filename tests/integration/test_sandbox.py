@@ -417,7 +417,7 @@ def test_several_programs_run_at_once_without_seeing_each_other(
 import os, time
 from pathlib import Path
 Path("mine").write_text(os.getcwd())
-end = time.monotonic() + 10
+end = time.monotonic() + 50
 while not os.path.exists("all") and time.monotonic() < end:
     time.sleep(0.01)
 found = []
@@ -541,4 +541,4 @@ def test_a_program_does_not_outlive_whoever_started_it(
             watch.kill()
         until(lambda: not living(work))
         until(lambda: not any(lives(process) for process in below))
-        assert pipeline.wait(30) == (-9 if killed == "the pipeline" else 0)
+        assert pipeline.wait(60) == (-9 if killed == "the pipeline" else 0)

@@ -87,7 +87,6 @@ async def finds(deps: Deps) -> list[Document]:
     return [each async for each in deps.db["system.profile"].find(query)]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("page", "due", "overdue", "journals", "delayed"),
     [
@@ -149,7 +148,7 @@ async def test_a_run_that_cannot_be_decided_keeps_no_other_waiting(emptied_url: 
         assert [(await run(deps, each))["status"] for each in ids[1:]] == ["QUEUED", "QUEUED"]
 
 
-@pytest.mark.parametrize("limit_s", [1, 60, 30 * 24 * 3600])
+@pytest.mark.parametrize("limit_s", [600, 3_600, 30 * 24 * 3600])
 async def test_a_run_waits_as_long_as_its_submitter_said_by_the_stores_clock(
     emptied_url: str, limit_s: int
 ) -> None:
@@ -170,7 +169,7 @@ async def test_a_run_that_nobody_took_in_time_fails_with_its_own_code(
     async with control_plane(emptied_url) as deps:
         run_id = await submit(deps, queue_limit_s=1)
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await run(deps, run_id))["status"] != "FAILED":
                 await deps.sweeper.run_once()
         failed = await run(deps, run_id)
@@ -261,5 +260,5 @@ def test_a_queue_limit_is_from_a_second_to_thirty_days(fleet: Any) -> None:
         answer = fleet.client.post("/api/runs", json={"kind": "probe", "queue_limit_s": wrong})
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
     run_id = fleet.submit(queue_limit_s=1)
-    failed = fleet.wait_for(run_id, "FAILED", limit_s=20)
+    failed = fleet.wait_for(run_id, "FAILED")
     assert (failed["error"]["code"], failed["queueLimitS"]) == ("QUEUE_TIMEOUT", 1)

@@ -16,7 +16,7 @@ from events.delivery.control_plane_client import bearer
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Rejected
 
-pytestmark = [pytest.mark.common_fleet]
+pytestmark = pytest.mark.common_fleet
 RUN = "01K00000000000000000000001"
 PUT = (f"runs/{RUN}/a1/0/a", 60)
 

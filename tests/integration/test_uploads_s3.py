@@ -219,7 +219,7 @@ def made(folder: Path, content: bytes, name: str) -> Made:
 
 
 def drained(uploader: Uploader, claim: Claim) -> str | None:
-    return uploader.drain(claim, deadline_s=uploader.clock.monotonic_s() + 60)
+    return uploader.drain(claim, deadline_s=uploader.clock.monotonic_s() + 100)
 
 
 def test_files_lie_in_storage_byte_for_byte_when_they_are_registered(

@@ -36,7 +36,7 @@ from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import Fleet, fleet_on
 from tests.servers import S3Server, own_database
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("verify")]  # they share a fleet
+pytestmark = pytest.mark.xdist_group("verify")  # they share a fleet
 
 Db = Database[dict[str, Any]]
 Json = dict[str, Any]
@@ -112,17 +112,17 @@ def at_work(fleet: Fleet, database: Db, until: Any) -> dict[str, str]:
         fleet.wait_for(runs[name], "COMPLETED", "FAILED")
     fleet.wait_for(runs["reviewed"], "AWAITING_HUMAN")
     assert fleet.client.post(f"/api/runs/{runs['reviewed']}/review", json={"verdict": "pass"}).is_success
-    runs["canceled"] = fleet.submit(spec={"seconds": 60, "events": 600}, priority=-5)
+    runs["canceled"] = fleet.submit(spec={"seconds": 600, "events": 6_000}, priority=-5)
     until(lambda: fleet.run(runs["canceled"])["lastEventSeq"] > 3)
     assert fleet.client.post(f"/api/runs/{runs['canceled']}/cancel").is_success
     fleet.wait_for(runs["canceled"], "CANCELED")
-    assert worker.wait(30) == 0
-    runs["preempted"] = fleet.submit(spec={"seconds": 60, "events": 600})
+    assert worker.wait(60) == 0
+    runs["preempted"] = fleet.submit(spec={"seconds": 600, "events": 6_000})
     second = fleet.start_worker(name="second")
     until(lambda: fleet.run(runs["preempted"])["lastEventSeq"] > 3)
     second.terminate()
-    assert second.wait(10) == 0
-    runs["held"] = fleet.submit(spec={"seconds": 600, "events": 1}, priority=9)
+    assert second.wait(60) == 0
+    runs["held"] = fleet.submit(spec={"seconds": 7_200, "events": 1}, priority=9)
     fleet.start_worker(name="third")
     until(lambda: fleet.run(runs["held"])["lastEventSeq"] >= 2)
     until(lambda: database.runs.count_documents({"journal.n": {"$gte": 0}}) == 0)

@@ -14,7 +14,7 @@ from pymongo.database import Database
 from events.runtime.clock import SystemIds
 from podfleet.embedded.credentials import MONGO_USER
 from podfleet.embedded.mongod import Mongod, find_mongod
-from podfleet.embedded.ports import answers, choose
+from podfleet.embedded.ports import answers, choose, kept
 from tests.fork_server import run_program
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -117,15 +117,16 @@ def standalone_url(memory_path: Path) -> Iterator[str]:
     port = choose(SystemIds())
     (memory_path / "db").mkdir()
     command = [str(find_mongod("")), "--dbpath", str(memory_path / "db"), "--port", str(port), "--bind_ip"]
-    server = subprocess.Popen([*command, "127.0.0.1", "--nounixsocket"], stdout=subprocess.DEVNULL)
-    try:
-        with MongoClient[dict[str, Any]]("127.0.0.1", port, directConnection=True) as client:
-            client.admin.command("ping")
-        assert answers(port)
-        yield f"mongodb://127.0.0.1:{port}/podfleet"
-    finally:
-        server.kill()
-        server.wait()
+    with kept(port):
+        server = subprocess.Popen([*command, "127.0.0.1", "--nounixsocket"], stdout=subprocess.DEVNULL)
+        try:
+            with MongoClient[dict[str, Any]]("127.0.0.1", port, directConnection=True) as client:
+                client.admin.command("ping")
+            assert answers(port)
+            yield f"mongodb://127.0.0.1:{port}/podfleet"
+        finally:
+            server.kill()
+            server.wait()
 
 
 def test_a_stand_alone_server_is_refused(run: Run, standalone_url: str) -> None:

@@ -27,7 +27,7 @@ BROWSER_FLAGS = (
 DESK: ViewportSize = {"width": 1280, "height": 720}
 Tabs = Callable[[bool], Page]
 
-expect.set_options(timeout=20_000)  # of milliseconds: a limit for a loaded machine, which nobody waits for
+expect.set_options(timeout=60_000)  # of milliseconds: a limit for a loaded machine, which nobody waits for
 
 
 @pytest.fixture(scope="package")

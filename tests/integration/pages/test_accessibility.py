@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.xdist_group("pages")
 
 # What each page has to say, in this order; what else stands between is its own matter.
 TREES = {

@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Page, Route, expect
 from events.catalog import RunLog, RunStarted
 from tests.integration.conftest import start_control_plane
 
-pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.xdist_group("pages")
 Until = Callable[..., None]
 
-SOON_MS = 20_000
+SOON_MS = 60_000
 
 
 def is_live(page: Any, state: str = "open") -> None:
@@ -130,15 +130,15 @@ def test_a_restart_of_the_control_plane_loses_and_repeats_no_event(
         page.goto(f"/runs/{run_id}/events")
         is_live(page)
         hand.say(RunStarted(), *(RunLog(level="info", message=f"line {n}") for n in range(10)))
-        until(lambda: len(lines_of(page)) == 10, 20)
+        until(lambda: len(lines_of(page)) == 10)
         process.send_signal(signal.SIGTERM)
-        process.wait(10)
+        process.wait(60)
         is_live(page, "lost")
         hand.say(*(RunLog(level="info", message=f"line {n}") for n in range(10, 20)))
         process = start_control_plane(home, fleet.database_url, s3, port=int(url.rpartition(":")[2]))[0]
         is_live(page)
         hand.say(*(RunLog(level="info", message=f"line {n}") for n in range(20, 30)))
-        until(lambda: len(lines_of(page)) >= 30, 20)
+        until(lambda: len(lines_of(page)) >= 30)
         assert lines_of(page) == [f"line {n}" for n in range(30)]
         page.close()
     finally:

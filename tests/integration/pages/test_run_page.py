@@ -17,7 +17,7 @@ from events.queue.settlement import End
 from tests.integration.conftest import Fleet
 from tests.integration.files import keep
 
-pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.xdist_group("pages")
 
 SCRIPT = b"<!doctype html><script>document.title = 'ran'; parent.document.title = 'ran'</script>"
 CALLING = b"<!doctype html><script>setInterval(() => parent.postMessage('ran', '*'), 10)</script>"
@@ -55,7 +55,7 @@ def test_stages_and_nodes_are_pictures_and_a_node_leads_to_its_row(page: Page, h
     expect(page.locator("svg .node")).to_have_count(2)
     assert page.locator("svg .node.best title").text_content() == "Stage_1/1, good, metric 0.9: the first"
     page.locator("svg.tree a circle").nth(1).click()
-    page.locator("tr:target").wait_for(timeout=10_000)
+    page.locator("tr:target").wait_for()
     expect(page).to_have_url(re.compile("#n-Stage_1/2$"))
     expect(page.locator("tr:target")).to_contain_text("<b>the second</b>")
 
@@ -102,7 +102,7 @@ def test_a_page_in_the_place_of_a_paper_does_not_run(reading: Page, hand: Any, u
         reading.goto(f"/artifacts/{each['id']}")
         reading.evaluate("() => { window.heard = []; onmessage = (said) => { heard.push(said.data); }; }")
         # the browser's own reader of PDF takes either, and runs nothing of it
-        until(lambda: "ran" in reading.evaluate("heard") or is_read_as_pdf(reading), seconds=20)
+        until(lambda: "ran" in reading.evaluate("heard") or is_read_as_pdf(reading))
         assert reading.evaluate("heard") == []
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from events.runtime.clock import SystemClock, SystemIds
+from podfleet.embedded import stack
 from podfleet.embedded.stack import Options, Programs, Stack, World, up
 
 
@@ -16,6 +17,8 @@ def say(line: str) -> None:
 
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup the tests would ignore it, and so would we
+if os.environ.get("FAKE_WORKER") == "broken":
+    vars(stack)["WORKER_STEADY_S"] = 30.0  # it ends before it has lived for so long, on a loaded machine too
 here = Path(__file__).parent
 options = Options(
     data=Path(sys.argv[1]),
@@ -29,6 +32,6 @@ options = Options(
 world = World(environment=os.environ, clock=SystemClock(), ids=SystemIds(), say=say)
 if sys.argv[2] == "up":
     sys.exit(up(options, world))
-with Stack(options, world) as stack:
-    say(f"ready {stack.url}")
+with Stack(options, world) as running:
+    say(f"ready {running.url}")
     signal.pause()

@@ -232,7 +232,7 @@ def test_every_event_is_followed_only_while_somebody_reads_a_log() -> None:
         await anext(reader)
         assert log.opened == 1
         await reader.aclose()
-        await asyncio.wait_for(watching, 5)
+        await asyncio.wait_for(watching, 60)
         assert feed.token is None
 
     played(story)

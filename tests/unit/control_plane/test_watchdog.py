@@ -32,17 +32,16 @@ def test_a_step_that_holds_the_loop_is_told_with_its_route() -> None:
 
     async def story() -> None:
         client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://podfleet")
-        async with client, asyncio.timeout(20):
+        async with client, asyncio.timeout(60):
             with watchdog.watching():
-                for held_s in (0.0, 0.4):
+                await client.get("/runs/R?held_s=0.0")
+                # on a loaded machine a stall may pass before the watchdog looks, and others may be told
+                while "GET /runs/{run_id}" not in {route for route, _ in told}:
                     await asyncio.sleep(0.05)
-                    await client.get(f"/runs/R?held_s={held_s}")
-                while not told:
-                    await asyncio.sleep(0.01)
+                    await client.get("/runs/R?held_s=0.4")
 
     asyncio.run(story())
-    assert "GET /runs/{run_id}" in {route for route, _ in told}
-    assert max(seconds for _, seconds in told) > 0.2
+    assert max(seconds for route, seconds in told if route == "GET /runs/{run_id}") > 0.1
 
 
 def test_a_step_of_no_request_is_told_by_what_it_is() -> None:
@@ -54,14 +53,12 @@ def test_a_step_of_no_request_is_told_by_what_it_is() -> None:
 
     async def story() -> None:
         with watchdog.watching():
-            await asyncio.sleep(0.05)
-            await asyncio.create_task(sweeping())
-            async with asyncio.timeout(10):
-                while not told:
-                    await asyncio.sleep(0.01)
+            async with asyncio.timeout(60):
+                while not any("sweeping" in route for route in told):
+                    await asyncio.sleep(0.05)
+                    await asyncio.create_task(sweeping())
 
     asyncio.run(story())
-    assert any("sweeping" in route for route in told)
 
 
 def unheard(_: str, __: float) -> None:
@@ -71,22 +68,22 @@ def unheard(_: str, __: float) -> None:
 def test_a_second_is_told_and_logged_where_nobody_chose_other_limits(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[float] = []
-    watchdog = Watchdog(SystemClock(), lambda _, seconds: told.append(seconds))
+    told: list[tuple[str, float]] = []
+    watchdog = Watchdog(SystemClock(), lambda route, seconds: told.append((route, seconds)))
 
     async def story() -> None:
         with watchdog.watching():
-            await asyncio.sleep(0.2)
-            threading.Event().wait(1.0)
-            async with asyncio.timeout(5):
-                while not told:
-                    await asyncio.sleep(0.01)
+            async with asyncio.timeout(60):
+                while not any("story" in route for route, _ in told):
+                    await asyncio.sleep(0.2)
+                    threading.Event().wait(1.0)
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(story())
-    (record,) = [each for each in caplog.records if each.getMessage() == "loop.stalled"]
-    assert "story" in record.__dict__["route"]
-    assert record.__dict__["seconds"] == round(told[0], 3)
+    logged = [vars(each) for each in caplog.records if each.getMessage() == "loop.stalled"]
+    assert [(each["route"], each["seconds"]) for each in logged] == [
+        (route, round(seconds, 3)) for route, seconds in told
+    ]
 
 
 def test_who_watches_goes_when_nobody_is_watched_any_more() -> None:
@@ -97,7 +94,7 @@ def test_who_watches_goes_when_nobody_is_watched_any_more() -> None:
         before = watching()
         with Watchdog(SystemClock(), unheard, ask_s=0.01).watching():
             (thread,) = [each for each in watching() if each not in before]
-        await asyncio.to_thread(thread.join, 5)
+        await asyncio.to_thread(thread.join, 60)
         assert not thread.is_alive()
 
     asyncio.run(story())
@@ -139,12 +136,12 @@ def test_a_loop_that_never_comes_round_again_does_not_hold_who_watches() -> None
     thread.join(0.2)
     assert thread.is_alive(), "it waits for the loop"
     watchdog._stop.set()
-    thread.join(5)
+    thread.join(60)
     loop.close()
     assert not thread.is_alive()
 
 
-def test_a_loop_is_asked_so_often_and_no_more() -> None:
+def test_a_loop_is_asked_so_often_and_no_more(until: Callable[..., None]) -> None:
     class Quick:
         asked = 0
 
@@ -152,12 +149,13 @@ def test_a_loop_is_asked_so_often_and_no_more() -> None:
             self.asked += 1
             call()
 
-    loop, watchdog = Quick(), Watchdog(SystemClock(), unheard, ask_s=0.05)
+    loop, clock, ask_s = Quick(), SystemClock(), 0.05
+    watchdog, begun_s = Watchdog(clock, unheard, ask_s=ask_s), clock.monotonic_s()
     thread = watched(loop, watchdog)
-    thread.join(0.3)
+    until(lambda: loop.asked > 3)
     watchdog._stop.set()
-    thread.join(5)
-    assert 1 <= loop.asked <= 7
+    thread.join(60)
+    assert loop.asked <= (clock.monotonic_s() - begun_s) / ask_s
 
 
 def test_only_requests_are_known() -> None:

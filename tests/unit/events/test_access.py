@@ -75,7 +75,7 @@ def test_a_fleet_is_found_with_its_stores(tmp_path: Path) -> None:
         assert running(tmp_path) is None, stores
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 def test_a_pipe_or_a_folder_in_the_place_of_the_file_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE, 0o600)
     assert running(tmp_path) is None

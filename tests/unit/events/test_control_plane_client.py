@@ -110,11 +110,12 @@ BOMB = gzip.compress(bytes(100 * BYTES_MAX))
     ],
 )
 def test_a_lie_is_no_answer_and_costs_little_time(say: Say, code: str) -> None:
+    is_late = say in (silent, drip)
     begun_s = SystemClock().monotonic_s()
     with answering(say) as control_plane, pytest.raises(Transient) as raised:
-        control_plane.send("POST", "/api/claims", json={}, timeout_s=0.5).read(Settled)
+        control_plane.send("POST", "/api/claims", json={}, timeout_s=0.5 if is_late else 60.0).read(Settled)
     assert raised.value.code == code
-    assert SystemClock().monotonic_s() - begun_s < 5
+    assert SystemClock().monotonic_s() - begun_s < 30
 
 
 @pytest.mark.parametrize("say", [endless, body(BOMB, head=OK + b"Content-Encoding: gzip\r\n")])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
 import pytest
 
-from podfleet.commands.doctor import isolation
+from podfleet.commands.doctor import _clock, isolation
 
 
 @pytest.mark.parametrize(
@@ -20,3 +23,19 @@ from podfleet.commands.doctor import isolation
 def test_the_isolation_of_workers_is_told(value: str | None, state: str, says: str) -> None:
     (found,) = isolation({} if value is None else {"PODFLEET_ISOLATION": value})
     assert (found.state, found.says.partition(";")[0]) == (state, says)
+
+
+@pytest.mark.parametrize(
+    ("there_s", "took_s", "says"),
+    [
+        (0, 0, "within seconds of the control plane's"),
+        (30, 60, "within seconds of the control plane's"),
+        (-20, 10, "20 s ahead of the control plane's"),
+        (20, 10, "10 s behind the control plane's"),
+    ],
+)
+def test_a_slow_answer_is_no_wrong_clock(there_s: float, took_s: float, says: str) -> None:
+    asked_at = datetime(2026, 1, 1, tzinfo=UTC)
+    date = format_datetime(asked_at + timedelta(seconds=there_s), usegmt=True)
+    (found,) = _clock(date, asked_at, asked_at + timedelta(seconds=took_s))
+    assert found.says == says

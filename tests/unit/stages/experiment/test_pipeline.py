@@ -39,7 +39,7 @@ from stages.pipeline import run_pipeline
 from stages.ports import Tools
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("small_pictures", "short_trainings")]
+pytestmark = pytest.mark.usefixtures("small_pictures", "short_trainings")
 TINY = {"Stage_1": 1, "Stage_2": 1, "Stage_3": 2, "Stage_4": 2}
 ORDER = list(STAGES)
 

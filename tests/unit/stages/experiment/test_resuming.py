@@ -24,7 +24,6 @@ from stages.testing import MemoryCheckpoints, RecordingReporter, make_context
 
 pytestmark = [
     pytest.mark.slow("whoever is first makes a whole experiment for all"),
-    pytest.mark.timeout(240),
     pytest.mark.usefixtures("small_pictures", "short_trainings", "small_papers"),
 ]
 SPEC = {
