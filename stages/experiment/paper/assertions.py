@@ -218,7 +218,8 @@ class _Ground:
         elif (question := _QUESTION.match(text)) is not None:
             yield from self._of_questions(text[question.end() :])
         elif (pointer := _POINTER.match(text)) is not None:
-            yield from _unsupported(text[pointer.end() :], phrases.OF_POINTERS | _MEASURES)
+            pointed = text[pointer.end() :].replace("learning curves", "curves")
+            yield from _unsupported(pointed, phrases.OF_POINTERS | _MEASURES)
         elif text or verdict is None:
             yield "it refers to no result and no work, and is neither the question nor the verdict"
 
@@ -246,7 +247,7 @@ class _Ground:
 
     def _of_results(self, text: str, results: Sequence[str], conditions: set[str]) -> Iterator[str]:
         """Judge whether a sentence calls its results what they are, and whether they show what it compares."""
-        forms = {key: form for key in results if (form := phrases.said(key)) is not None}
+        forms = {key: found for key in results for found in [phrases.said(key)] if found}
         abouts = {about for key, (about, _) in forms.items() if key != "units.registered"}
         if len(forms) < len({*results}) or len(abouts) > 1:
             yield "it refers to what is in the tables only, or mixes the test, the search and failures"
@@ -270,7 +271,8 @@ class _Ground:
             phrases.OF_RESULTS | _MEASURES | (phrases.FAILING if "failures" in abouts else phrases.ASSERTING)
         )
         allowed |= phrases.OF_ABLATIONS if conditions else frozenset()
-        allowed |= {"seconds"} & {"seconds" if _slug("training_seconds") in words else ""}
+        if _slug("training_seconds") in words:
+            allowed |= {"seconds"}
         yield from _unsupported(rest, allowed)
         if asserted := [word for word in rest.split() if word in phrases.ASSERTING]:
             yield from self._unmeasured(text, asserted, results)

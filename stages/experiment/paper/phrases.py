@@ -69,6 +69,7 @@ _SAID: Final[Sequence[tuple[About, str, str]]] = (
     ),
     ("test", r"effect\.p_value", "p (?:value )?(?:is |was |of )?KEY"),
     ("test", r"effect\.in_test_rows", r"KEY (?:of (?:the )?\{units\.test_rows\} )?test rows"),
+    ("test", r"units\.test_rows", "of (?:the )?KEY test rows"),
     ("test", r"units\.measured", r"(?:over|in) KEY (?:of (?:the )?\{units\.registered\} (?:registered )?)?units"),
     (
         "failures", r"units\.failed\.(?:baseline|intervention)",
