@@ -62,9 +62,11 @@ LIES = (
     "The accuracy rises by {effect.mean} on average in the search.",
     "The accuracy would rise by {effect.mean} on average.",
     "The accuracy without the intervention is {effect.mean} higher on average.",
-    "The mean accuracy goes from {mean.accuracy.intervention} with the intervention to {mean.accuracy.baseline} with "
+    "The mean accuracy goes from {mean.accuracy.intervention} with the intervention to "
+    "{mean.accuracy.baseline} with "
     "the baseline.",
-    "The mean accuracy is {mean.accuracy.intervention} with the intervention, and than {mean.accuracy.baseline} with "
+    "The mean accuracy is {mean.accuracy.intervention} with the intervention, and than "
+    "{mean.accuracy.baseline} with "
     "the baseline is higher.",
     "The confidence interval goes from {effect.high} to {effect.low}.",
     "The confidence interval from {effect.low} to {effect.high} includes zero.",
@@ -110,7 +112,11 @@ HONEST = (
     "The figure shows the learning curves.",
     "A related question is considered in {work.0}.",
 )
-ABSTRACT = "We show that label smoothing improves calibration. It does not help distillation. Batch norm is less accurate than layer norm."
+ABSTRACT = (
+    "We show that label smoothing improves calibration. It does not help distillation. Batch norm "
+    "is less accurate "
+    "than layer norm."
+)
 
 
 def words_of(record: Record, section: str, *sentences: str) -> tuple[str, list[str]]:
