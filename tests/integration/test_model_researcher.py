@@ -596,7 +596,8 @@ def test_a_section_that_is_not_mended_has_the_built_in_words_and_the_log_says_so
 
 
 def test_words_cannot_turn_the_verdict(desk: Open) -> None:
-    at = desk(said(words("supported", abstract=["The claim is supported."])))
+    turned = ["The claim is supported."]
+    at = desk(said(words("supported", abstract=turned, conclusion=turned)))
     made = record(supported=False)
     assert made.verdicts.judgement.conclusion == "inconclusive"
     numbers = numbers_of(made)

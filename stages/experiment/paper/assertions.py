@@ -1,20 +1,22 @@
 """Removes the sentences of a paper's author that nothing in the run supports; pure.
 
-Law: what a model writes is printed only if its words are those of this paper, and only if what it asserts can be
-read off a result it refers to, or stands in the work it cites. The sentences that carry the verdict, the method
-and the limits are generated, and come first. What is true and cannot be bound is removed as well.
+Law: what a model writes is printed only in a form that is bound: the question, the verdict, a pointer to a table,
+a result that is called what it is, or words of a work as they stand there. Each form has a list of its words, and no list
+of forbidden ones is needed. The sentences that carry the verdict, the method and the limits are generated, and
+come first. What is true and cannot be bound is removed as well.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, get_args
+from typing import Final
 
 from events.catalog import Conclusion
 from events.kinds.space.metrics import METRICS
-from stages.experiment.record.ablations import ablations_of
+from stages.experiment.paper import phrases
 from stages.experiment.record.numbers import REFERENCE, Number, Numbers
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record
@@ -23,217 +25,53 @@ from stages.literature import Work
 GENERATED: Final = frozenset({"abstract", "method", "validation"})  # nothing of a model is taken here
 GENERATED_WHY: Final = "this section is generated"
 GENERATED_FIRST: Final = frozenset({"results", "ablations", "limitations", "conclusion"})
-OWN_SHARE_MIN: Final = 0.5  # of a cited sentence's content words: those that the work has, too
+LENGTH_MAX: Final = 400  # characters of a sentence; what is longer says more than one thing
+KEYS_MAX: Final = 8  # references of a sentence, for the same reason
+SENTENCES_MAX: Final = 40  # of a paragraph
+WORKS_MAX: Final = 64  # whose words are kept
 
-_SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\n+")
-_WORD: Final = re.compile(r"[^\W_]+")
-_NOT: Final = re.compile(r"n['’]t\b", re.IGNORECASE)
-_WORK: Final = re.compile(r"work\.([0-9]{1,4})")
 _ENDINGS: Final = ("ations", "ation", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s", "e", "y")
 _STEM_MIN: Final = 3
 
-# Words that say nothing about the world: any author may use them.
-_PLAIN: Final = """
-a about above according across after again against along also although among an and another appear apply are
-arm as ask at available average baseline be become been before begin being below beside between both but by can
-change chance choice choose claim code column come compare comparison complete conclusion condition consider
-contain count data dataset decide decision describe description design detail difference direction do document
-does during each earlier either end epoch estimate event example experiment explain feature figure final finalist
-follow following for form found from further get give given go had has have he here how however idea if in
-include inconclusive independent index information input instead interpret interval into introduction is it
-its itself keep know label later layer learn less limit limitation list listing literature look made make many
-material may mean meaning measure measurement mention method metric might model more much name namely near need
-neither next node nor not note now number object obtain of off on once one open or order other our out output over
-own page pair paper parameter part particular people per perform place plan point possible prediction preset
-present print procedure process program protocol publication purpose put question random range rate rather read
-reader refer reference register relate related remain repeat report research respect rest result review row rule
-run same sample say score search second section see seed select selection sentence separate set setting show since
-single size so some speak split stage standard start state step still subject such summary table take target task
-tell term test text than that the their them then there these they thing this those through time to together train
-training tree trial try tune two under unit until up us use used value variance variation verdict version was way we
-well were what when where whether which while who whole why will with within without word work would write
-"""
+_SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\n+")
+_TOKEN: Final = re.compile(r"\{[^{}]*\}|[^\W_]+")
+_SIGNS: Final = re.compile(r"[\w ,:()'’=-]*\.?")  # no other sign: an arrow or a bracket may assert as well
+_WORK: Final = re.compile(r"work\.([0-9]{1,4})")
 
-_MOVES: Final[Mapping[str, int]] = {
-    **dict.fromkeys(
-        [
-            "higher",
-            "greater",
-            "larger",
-            "more",
-            "increases",
-            "increased",
-            "increase",
-            "increasing",
-            "rises",
-            "rose",
-            "rise",
-            "rising",
-            "risen",
-            "raises",
-            "raised",
-            "raise",
-            "raising",
-            "grows",
-            "grew",
-            "gains",
-            "gained",
-            "gain",
-        ],
-        1,
-    ),
-    **dict.fromkeys(
-        [
-            "lower",
-            "smaller",
-            "less",
-            "fewer",
-            "decreases",
-            "decreased",
-            "decrease",
-            "decreasing",
-            "falls",
-            "fell",
-            "fall",
-            "falling",
-            "fallen",
-            "lowers",
-            "lowered",
-            "lowering",
-            "reduces",
-            "reduced",
-            "reduce",
-            "reducing",
-            "reduction",
-            "drops",
-            "dropped",
-            "drop",
-            "shrinks",
-            "shrank",
-        ],
-        -1,
-    ),
-}
-_GRADES: Final[Mapping[str, int]] = {
-    **dict.fromkeys(
-        [
-            "better",
-            "improves",
-            "improved",
-            "improve",
-            "improving",
-            "improvement",
-            "outperforms",
-            "outperformed",
-            "outperform",
-            "beats",
-            "beat",
-            "exceeds",
-            "exceeded",
-            "surpasses",
-            "surpassed",
-            "helps",
-            "helped",
-            "help",
-            "benefits",
-            "benefited",
-            "superior",
-        ],
-        1,
-    ),
-    **dict.fromkeys(
-        [
-            "worse",
-            "worsens",
-            "worsened",
-            "degrades",
-            "degraded",
-            "hurts",
-            "hurt",
-            "harms",
-            "harmed",
-            "inferior",
-            "underperforms",
-            "loses",
-            "lost",
-        ],
-        -1,
-    ),
-}
-_COMPARED: Final = frozenset(
-    [
-        "than",
-        "faster",
-        "slower",
-        "stronger",
-        "weaker",
-        "earlier",
-        "similar",
-        "similarly",
-        "comparable",
-        "equal",
-        "equally",
-        "equivalent",
-        "identical",
-        "alike",
-        "significant",
-        "significantly",
-        "insignificant",
-    ]
+
+_ARM: Final = re.compile(r"(?:^|\.)(baseline|intervention|without|with)(?:$|\.)")
+_BOTH: Final = ["baseline", "intervention"]
+_ARM_OF: Final = {"without": "baseline", "with": "intervention"}
+_FROM_TO: Final = re.compile(r"\bfrom (\{[^{}]*\})([^{}]*) to (\{[^{}]*\})")
+_THAN: Final = re.compile(r"\bthan(?: for| with)?(?: the (?:baseline|intervention))?(?= |$)")
+_THAN_BASELINE: Final = re.compile(r"\b(?:than|over)(?: for| with)? the baseline\b")
+_COMPARATIVE: Final = "(?:better|greater|higher|larger|lower|smaller|worse)"
+_BETWEEN: Final = re.compile(
+    rf"\}}[^{{]* {_COMPARATIVE} than\b[^{{]*\{{"
+)  # what is compared stands on both sides
+_CHANGE: Final = re.compile(
+    r"\b(?:by|(?:change|decrease|difference|drop|fall|gain|improvement|increase|reduction|rise)(?: [a-z]+){0,6}) "
+    rf"(?:average )?\{{[^{{}}]*\}}|\}} (?:average )?{_COMPARATIVE}\b"
 )
-_BEYOND: Final[Mapping[str, re.Pattern[str]]] = {
-    "a cause": re.compile(
-        r"\b(?:because|caus\w*|due|owing|thanks|leads?|led|therefore|thus|hence|consequen\w*|explain\w*|reasons?|"
-        r"results? in|resulted|driv\w*|enabl\w*|prevent\w*|attribut\w*|responsible|so that|makes?|allows?)\b"
-    ),
-    "a superlative": re.compile(
-        r"\b(?:best|worst|most|least|highest|lowest|largest|smallest|greatest|strongest|fastest|optimal|optimum|"
-        r"unique|novel|unprecedented|perfect\w*|ideal\w*|state of the art|outstanding|remarkabl\w*|impressive\w*|"
-        r"dramatic\w*|substantial\w*|considerabl\w*|strong|strongly|large|huge|great|greatly|excellent|good|far)\b"
-    ),
-    "something universal": re.compile(
-        r"\b(?:all|every\w*|always|never|any\w*|none|nobody|nowhere|general\w*|universal\w*|guarante\w*|certain\w*|"
-        r"cannot|must|no|nothing|entire\w*|undoubted\w*|clear\w*|obvious\w*|broad\w*|widel?y?|usual\w*|typical\w*|"
-        r"other (?:data|models?|tasks?|domains?|pods?|programs?|methods?))\b"
-    ),
-    "evidence": re.compile(
-        r"\b(?:prov\w+|proof|confirm\w*|demonstrat\w*|establish\w*|evidence|evident\w*|stud(?:y|ies)|survey\w*|known|"
-        r"shown?s? that|showed|finds?|findings?|found that|holds?|valid\w*|verif\w*|replicat\w*|reproduc\w*|"
-        r"independent\w*|people|experts?|publish\w*|agree\w*|consensus|works|reliabl\w*|robust\w*|effective\w*)\b"
-    ),
-}
-_FAILED: Final = re.compile(r"\b(?:fail\w*|bugg?y|bugs?|crash\w*|collaps\w*|diverg\w*|converg\w*|error\w*)\b")
-_SPELLED: Final = re.compile(
-    r"\b(?:zero|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozens?|hundreds?|thousands?|millions?|"
-    r"billions?|half|halves?|halved|thirds?|quarters?|twice|doubl\w*|tripl\w*|percent|tenfold|fold|points?)\b"
-)
-# What a sentence has to speak of where it refers to a result by such a key.
-_ABOUT: Final[Sequence[tuple[str, str]]] = (
-    (r"effect\.mean", r"mean|average|change|difference|effect|by"),
-    (r"effect\.(?:low|high)", r"interval|confidence"),
-    (r"effect\.p_value", r"p|probability|chance"),
-    (r"effect\.", r"effect|rows?|shown|seen"),
-    (r"mean\.", r"mean|average|over|from"),
-    (r"units\.failed", r"fail\w*"),
-    (r"units\.|unit_", r"units?|rows?|seeds?"),
-    (r"(?:nodes|stage_\d+)\.(?:nodes|tried)", r"nodes?|programs?"),
-    (r"(?:nodes|stage_\d+)\.buggy", r"buggy|fail\w*"),
-    (r"stage_\d+\.", r"stage|node|program|search|finalists?|validation"),
-    (r"ablation", r"ablations?|conditions?|pairs?|differences?|with|without"),
-)
-_ARM: Final = re.compile(r"\.(baseline|intervention|without|with)$")
-# How a sentence names the programs of such results.
-_ARMS: Final = (
-    (frozenset({"baseline", "intervention"}), re.compile(r"\b(baseline|intervention)\b")),
-    (frozenset({"without", "with"}), re.compile(r"\b(without|with)\b(?= (?:the intervention|it)\b)")),
-)
-_OBJECT: Final = re.compile(
-    r"\b(?:than|over|against|to|with)(?: that of)?(?: the| its)? (?:baseline|program without)\b"
+_DIFFERENCE: Final = re.compile(r"effect\.(?:mean|in_test_rows)|ablation_\d+\.difference")
+_OF_CHANGES: Final = phrases.listed("by change changed changes difference")
+_STAGE: Final = re.compile(r"\b(?:first|second|third|fourth) stage\b")
+_PROGRAM: Final = re.compile(r"\b(?:baseline|intervention)\b")
+_VERDICT: Final = re.compile(
+    r"(?:under the conditions described )?the (?:claim|verdict) is ([a-z]+)\b(?: under the conditions described)? ?"
 )
 _QUESTION: Final = re.compile(
-    r"^(?:we (?:ask|test|measure|consider)|this paper (?:asks|tests)|the question is|the claim (?:is|says)) "
-    r"(?:whether|that) (?!.*\b(?:and|but|or|which|as|since|for|so)\b)[^,;:()–—]*$",
-    re.IGNORECASE,
+    r"(?:we (?:ask|test|measure)|this paper (?:asks|tests)|the question is) whether "
+)
+# Sentences that stand as they are: the claim and the idea as such, and the limit of every run.
+_WHOLE: Final = re.compile(
+    r"(?:the claim(?: that was (?:tested|measured))? (?:is|reads) \{claim\}|the idea (?:is|reads) \{idea\}|"
+    r"(?:whether the (?:claim|difference|result) holds (?:for|on) )?other (?:data|data sets|tasks) (?:was|were) not "
+    r"(?:examined|measured|tested|tried|used)|only one data set was used)"
+)
+_ZERO: Final = re.compile(r"\b(?:the interval )?(includes|excludes) zero\b")
+_POINTER: Final = re.compile(
+    r"(?:the|this) (?:tables?|figures?|section|paper) (?:shows?|lists?|gives?|describes?|is about) "
 )
 
 
@@ -253,7 +91,7 @@ def supported_prose(
 
     Paragraphs of `usual` are generated and stand as they are, so its own words come out unchanged.
     """
-    ground = _Ground.of(record, usual, numbers)
+    ground = _Ground.of(record, numbers)
     sections: dict[str, Sequence[str]] = {}
     removed: list[Removed] = []
     for name, generated in usual.sections.items():
@@ -261,8 +99,13 @@ def supported_prose(
         kept = []
         for paragraph in own:
             good = []
-            for sentence in _sentences(paragraph):
-                why = GENERATED_WHY if name in GENERATED else ground.problem(sentence)
+            for place, sentence in enumerate(_sentences(paragraph)):
+                if name in GENERATED:
+                    why: str | None = GENERATED_WHY
+                elif place >= SENTENCES_MAX:
+                    why = f"the paragraph has more than {SENTENCES_MAX} sentences"
+                else:
+                    why = ground.problem(sentence)
                 if why is None:
                     good.append(sentence)
                 else:
@@ -277,6 +120,11 @@ def _sentences(paragraph: str) -> list[str]:
     return [each.strip() for each in _SENTENCE.split(paragraph) if each.strip()]
 
 
+def _tokens(text: str) -> str:
+    """Return the words and references of a text in lower case, between single spaces."""
+    return " ".join(each if each[0] == "{" else each.lower() for each in _TOKEN.findall(text))
+
+
 def _stem(word: str) -> str:
     """Return a word without its ending, crudely: both sides of a comparison are treated alike."""
     for ending in _ENDINGS:
@@ -285,155 +133,250 @@ def _stem(word: str) -> str:
     return word
 
 
-def _words(text: str) -> list[str]:
-    """Return the words of a text in lower case, references left out."""
-    return [each.lower() for each in _WORD.findall(_NOT.sub(" not", REFERENCE.sub(" ", text)))]
+def _slug(metric: str) -> str:
+    return metric.replace("_", "")
 
 
-def _stems(text: str) -> frozenset[str]:
-    return frozenset(map(_stem, _words(text)))
-
-
-_PLAIN_STEMS: Final = _stems(_PLAIN)
-_ASSERTING: Final = frozenset({*_MOVES, *_GRADES, *_COMPARED})
+_MEASURES: Final = frozenset(map(_slug, METRICS))
 
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """What a sentence can be bound to: the words of this paper, its numbers, the works found, the verdict."""
+    """What a sentence can be bound to: the numbers, the works found, the verdict, and the names of the claim."""
 
-    known: frozenset[str]
     numbers: Numbers
     works: Sequence[Work]
     conclusion: Conclusion
     metric: str
     selection: str
+    sign: int  # of the claim
+    idea: frozenset[str]
+    names: Mapping[str, str]  # what is said, and the one name that it gets here
+    naming: re.Pattern[str]
 
     @classmethod
-    def of(cls, record: Record, usual: Prose, numbers: Numbers) -> _Ground:
+    def of(cls, record: Record, numbers: Numbers) -> _Ground:
         claim = record.claim
-        texts = [claim.sentence, claim.metric.title, claim.selection.title, claim.data.title]
-        texts += [text for section in usual.sections.values() for text in section]
-        texts += [each.condition for each in ablations_of(record)]
+        names = {_tokens(each.title): _slug(name) for name, each in METRICS.items()}
+        names |= {"training time": _slug("training_seconds"), _tokens(claim.data.title): "the data"}
+        names |= {_tokens(claim.subject): "the intervention"}
+        longest = sorted(filter(None, names), key=len, reverse=True)
+        naming = re.compile(rf"(?<!\S)(?:the )?({'|'.join(map(re.escape, longest))})(?!\S)")
+        idea = phrases.listed(_tokens(record.idea.short_hypothesis))
         return cls(
-            _PLAIN_STEMS | _stems(" ".join(texts)), numbers, record.works,
-            record.verdicts.judgement.conclusion, claim.metric.name, claim.selection.name,
+            numbers, record.works, record.verdicts.judgement.conclusion, claim.metric.name, claim.selection.name,
+            1 if claim.direction == "increase" else -1, idea | {*map(_stem, idea)}, names, naming,
         )  # fmt: skip
 
     def problem(self, sentence: str) -> str | None:
-        """Return why nothing supports a sentence; None if it asserts nothing, or is bound."""
+        """Return why nothing supports a sentence; None if it is bound."""
         return next(self._problems(sentence), None)
 
     def _problems(self, sentence: str) -> Iterator[str]:
-        words = _words(sentence)
-        text = " ".join(words)
-        keys = REFERENCE.findall(sentence)
-        cited = [self.works[int(match[1])] for key in keys if (match := _WORK.fullmatch(key))]
-        source = _stems(" ".join(f"{work.title} {work.abstract}" for work in cited))
-        results = [key for key in keys if not _WORK.fullmatch(key)]
-        for word in words:
-            if word not in _ASSERTING and _stem(word) not in self.known | source:
-                yield f"it speaks of {word!r}, which is neither of this run nor of a work that it cites"
-        if (spelled := _SPELLED.search(text)) and _stem(spelled[0]) not in source:
-            yield f"{spelled[0]!r} is a number in words; a number is referred to"
-        yield from self._against_the_verdict(text)
-        for kind, pattern in _BEYOND.items():
-            yield from (
-                f"{each[0]!r} asserts {kind}, which no result of a run shows, and no work that it cites says"
-                for each in pattern.finditer(text)
-                if not _stems(each[0]) <= source
-            )
-        if cited and not results:
-            yield from self._beside_the_source(words, source)
-            return
-        if _FAILED.search(text) and not any("failed" in key or "buggy" in key for key in results):
-            yield "it speaks of failures, and refers to no count of them"
-        yield from self._misnamed(text, results)
-        if _ASSERTING & {*words} and not _QUESTION.match(sentence):
-            yield from self._unmeasured(text, words, results)
+        keys = REFERENCE.findall(sentence[:LENGTH_MAX])
+        if len(sentence) > LENGTH_MAX or len(keys) > KEYS_MAX:
+            yield f"it has more than {LENGTH_MAX} characters, or more than {KEYS_MAX} references"
+        elif not _SIGNS.fullmatch(REFERENCE.sub(" ", sentence)):
+            yield "it has other signs than words, commas and one full stop"
+        elif any(map(_WORK.fullmatch, keys)):
+            yield from self._of_works(sentence, keys)
+        elif not _WHOLE.fullmatch(_tokens(sentence)):
+            yield from self._of_run(self._named(sentence), keys)
 
-    def _against_the_verdict(self, text: str) -> Iterator[str]:
-        wrong = (
-            *(each for each in get_args(Conclusion) if each != self.conclusion),
-            "refuted",
-            "true",
-            "false",
+    def _named(self, sentence: str) -> str:
+        """Return a sentence's words, with the parts of the claim and the programs called by one name each."""
+        text = self.naming.sub(
+            lambda match: self.names[match[1]], _tokens(REFERENCE.sub(self._spelled, sentence))
         )
-        for word in wrong:
-            if re.search(rf"\b{word}\b", text):
-                yield f"it says {word!r}, and the verdict is {self.conclusion}"
-        if re.search(rf"\b(?:not|hardly|barely)\b.*\b{self.conclusion}\b", text):
-            yield f"it denies the verdict, which is {self.conclusion}"
+        text = re.sub(r"\b(with|without) it\b", r"\1 the intervention", text)
+        text = re.sub(r"\b(?:the program )?without the intervention\b", "the baseline", text)
+        text = re.sub(r"\b(than|to|with|and) (?:that|those) of\b", r"\1", text)
+        return re.sub(r"\bon average\b", "average", text)
 
-    def _beside_the_source(self, words: Sequence[str], source: frozenset[str]) -> Iterator[str]:
-        """Judge a sentence about works by the words of their titles and abstracts."""
-        content = [each for each in words if each in _ASSERTING or _stem(each) not in _PLAIN_STEMS]
-        foreign = [each for each in content if _stem(each) not in source]
-        asserted = [each for each in foreign if each in _ASSERTING]
-        if asserted or len(foreign) > (1 - OWN_SHARE_MIN) * len(content):
-            yield f"{(asserted or foreign)[0]!r} is not in the title or abstract that it cites"
+    def _spelled(self, match: re.Match[str]) -> str:
+        """Return the text of a reference that is judged as if its author had written it; others stay."""
+        key = match[1]
+        if key in phrases.NAMES:
+            return self.numbers.quotes[key].said
+        if key.endswith(".name"):
+            return phrases.STAGES.get(key, match[0])
+        if key.endswith(".condition") and key in self.numbers.quotes:
+            words = _tokens(self.numbers.quotes[key].said).split()
+            return (
+                " " if all(word in phrases.OF_CONDITIONS or word.isdecimal() for word in words) else match[0]
+            )
+        return match[0]
 
-    def _misnamed(self, text: str, results: Sequence[str]) -> Iterator[str]:
-        """Judge whether a sentence calls its results what they are."""
-        for key in results:
-            wanted = next((words for pattern, words in _ABOUT if re.match(pattern, key)), None)
-            if wanted is not None and not re.search(rf"\b(?:{wanted})\b", text):
-                yield f"it refers to {{{key}}}, and does not call it what it is ({wanted.replace('|', ', ')})"
-        arms = [match[1] for key in results if (match := _ARM.search(key))]
-        for family, named in _ARMS:
-            if (wanted_arms := [each for each in arms if each in family]) and named.findall(
-                text
-            ) != wanted_arms:
-                yield "it does not name the program of each result that it refers to, in their order"
-        measured = {match[1] for key in results if (match := re.match(r"mean\.([a-z_]+)\.", key))}
-        measured |= {self.metric for key in results if key.startswith("effect.")}
-        if measured and (other := self._metrics_in(text) - measured):
-            yield f"it speaks of the {METRICS[min(other)].title}, and refers to another measure"
+    def _of_run(self, text: str, keys: Sequence[str]) -> Iterator[str]:
+        """Judge a sentence that cites no work by its form."""
+        if (verdict := _VERDICT.match(text)) is not None:
+            if verdict[1] != self.conclusion:
+                yield f"it says {verdict[1]!r}, and the verdict is {self.conclusion}"
+            text = text[verdict.end() :]
+        if results := REFERENCE.findall(text):
+            yield from self._of_results(text, results, {key for key in keys if key.endswith(".condition")})
+        elif (question := _QUESTION.match(text)) is not None:
+            yield from self._of_questions(text[question.end() :])
+        elif (pointer := _POINTER.match(text)) is not None:
+            pointed = text[pointer.end() :].replace("learning curves", "curves")
+            yield from _unsupported(pointed, phrases.OF_POINTERS | _MEASURES)
+        elif text or verdict is None:
+            yield "it refers to no result and no work, and is neither the question nor the verdict"
 
-    def _metrics_in(self, text: str) -> set[str]:
-        stems = _stems(text)
-        found = {name for name, each in METRICS.items() if _stems(each.title) <= stems}
-        return found | ({"nll"} if "likelihood" in stems else set())
+    def _of_questions(self, text: str) -> Iterator[str]:
+        """Judge whether a question is that of the claim."""
+        rest = _THAN_BASELINE.sub("", text)
+        yield from _unsupported(
+            rest, phrases.OF_QUESTIONS | phrases.ASSERTING | self.idea | {_slug(self.metric)}
+        )
+        asserted = [each for each in rest.split() if each in phrases.ASSERTING]
+        if len(asserted) != 1 or _sign(asserted[0], self.metric) != self.sign:
+            yield "it asks another question than the claim's"
 
-    def _unmeasured(self, text: str, words: Sequence[str], results: Sequence[str]) -> Iterator[str]:
-        """Judge a comparison by the signs of the numbers that it refers to."""
-        numbers = [self.numbers.numbers[key] for key in results if key in self.numbers.numbers]
-        if {"not", "hardly", "barely"} & {*words}:
-            yield "it denies a comparison, which cannot be read off a number"
-        names = self._metrics_in(text)
-        metric = METRICS[min(names) if len(names) == 1 else self.metric]
-        up = 1 if metric.higher_is_better else -1
-        signs = {_MOVES[each] for each in words if each in _MOVES}
-        signs |= {up * _GRADES[each] for each in words if each in _GRADES}
-        difference = _difference(numbers, is_from=bool(re.search(r"\bfrom\b.*\bto\b", text)))
-        if difference is None or len(signs) != 1:
-            yield "it compares, and refers to no one difference, or to no two results, that show it"
-        elif difference * min(signs) <= 0:
-            yield "it compares, and the numbers that it refers to show the opposite"
-        if any(each.key.startswith("effect.") for each in numbers):
-            if self.conclusion == "inconclusive":
+    def _of_works(self, sentence: str, keys: Sequence[str]) -> Iterator[str]:
+        """Judge whether each work has the words of a sentence in one sentence of its own."""
+        words = _tokens(REFERENCE.sub(" ", sentence)).split()
+        content = [word for word in words if word not in phrases.OF_SOURCES]
+        if not content and not {"related", "question", "subject"} & {*words}:
+            yield "it says nothing about the work that it cites"
+        for key in {*keys}:
+            if (match := _WORK.fullmatch(key)) is None:
+                yield "it refers to a work and to something else"
+            elif int(match[1]) >= len(self.works) or not _is_said(content, self.works[int(match[1])]):
+                yield "no sentence of the title or abstract that it cites has its words as they stand there"
+
+    def _of_results(self, text: str, results: Sequence[str], conditions: set[str]) -> Iterator[str]:
+        """Judge whether a sentence calls its results what they are, and whether they show what it compares."""
+        forms = {key: found for key in results for found in [phrases.said(key)] if found}
+        abouts = {about for key, (about, _) in forms.items() if key != "units.registered"}
+        if len(forms) < len({*results}) or len(abouts) > 1:
+            yield "it refers to what is in the tables only, or mixes the test, the search and failures"
+            return
+        words = {*text.split()}
+        if ("validation" in words) != ("validation" in abouts) or ("test" in words and "test" not in abouts):
+            yield "it takes results of the search for results of the test, or names neither"
+        yield from self._misnamed(words, results, self.selection if "validation" in abouts else self.metric)
+        yield from _misplaced(text, results, conditions)
+        rest = (_THAN if _arms(results) else _THAN_BASELINE).sub("", _FROM_TO.sub(r"\1\2 \3", text))
+        for key, (_, form) in forms.items():
+            if f"{{{key}}}" in rest and not form.search(rest):
+                yield f"it refers to {{{key}}}, and does not call it what it is"
+            rest = form.sub("", rest)
+        if (zero := _ZERO.search(rest)) is not None:
+            ends = [each.value for each in self.numbers if each.key in ("effect.low", "effect.high")]
+            if not ends or abouts != {"test"} or (zero[1] == "includes") != (min(ends) <= 0 <= max(ends)):
+                yield "it says of the interval and zero what is not so"
+        rest = _STAGE.sub("", _ZERO.sub("", rest))
+        allowed = (
+            phrases.OF_RESULTS | _MEASURES | (phrases.FAILING if "failures" in abouts else phrases.ASSERTING)
+        )
+        allowed |= phrases.OF_ABLATIONS if conditions else frozenset()
+        if _slug("training_seconds") in words:
+            allowed |= {"seconds"}
+        yield from _unsupported(rest, allowed)
+        if asserted := [word for word in rest.split() if word in phrases.ASSERTING]:
+            yield from self._unmeasured(text, asserted, results)
+            if self.conclusion == "inconclusive" and "test" in abouts:
                 yield "it asserts an effect, and the verdict is inconclusive"
-            if "baseline" in _OBJECT.sub(" ", text):
-                yield "the effect is that of the intervention, and not of the baseline"
-        elif re.search(r"\b(?:in)?significant", text):
-            yield "only the effect was tested for significance"
+
+    def _misnamed(self, words: set[str], results: Sequence[str], about: str) -> Iterator[str]:
+        """Judge whether a sentence says that means are means, and of which measure its results are."""
+        if (
+            any(key.startswith(("effect.mean", "mean.")) for key in results)
+            and not {"mean", "average"} & words
+        ):
+            yield "it does not say that a result is a mean"
+        measured = {_slug(match[1]) for key in results if (match := re.match(r"mean\.([a-z_]+)\.", key))}
+        named = words & _MEASURES
+        if named - (measured or {_slug(about)}) or (measured and named != measured):
+            yield "it does not name the measure of each result that it refers to"
+
+    def _unmeasured(self, text: str, asserted: Sequence[str], results: Sequence[str]) -> Iterator[str]:
+        """Judge a comparison by the signs of the numbers that it refers to."""
+        is_from = _FROM_TO.search(text) is not None
+        difference = _difference([self.numbers.numbers[key] for key in results], is_from=is_from)
+        is_said = is_from or not _arms(results) or _BETWEEN.search(text)
+        metric = next((name for name in METRICS if _slug(name) in text.split()), self.metric)
+        if difference is None or len(asserted) != 1 or not is_said:
+            yield "it compares, and refers to no one difference, or to no two results, that show it"
+        elif difference * _sign(asserted[0], metric) <= 0:
+            yield "it compares, and the numbers that it refers to show the opposite"
+
+
+def _unsupported(text: str, allowed: frozenset[str]) -> Iterator[str]:
+    yield from (
+        f"it says {word!r}, which no bound sentence needs" for word in text.split() if word not in allowed
+    )
+
+
+def _sign(word: str, metric: str) -> int:
+    """Return where a comparing word says that a measure went: up or down."""
+    up = 1 if METRICS[metric].higher_is_better else -1
+    return {
+        word in phrases.UP: 1,
+        word in phrases.DOWN: -1,
+        word in phrases.GOOD: up,
+        word in phrases.BAD: -up,
+    }[True]
+
+
+@functools.lru_cache(maxsize=WORKS_MAX)
+def _told(work: Work) -> Mapping[frozenset[str], str]:
+    """Return the words of each sentence of a work, by what negates in it."""
+    told: dict[frozenset[str], str] = {}
+    for sentence in (work.title, *_sentences(work.abstract)):
+        words = [
+            each for each in _tokens(sentence.replace("{", " ")).split() if each not in phrases.OF_SOURCES
+        ]
+        negating = phrases.NEGATING & {*words}
+        told[negating] = f"{told.get(negating, '')} {' '.join(map(_stem, words))} ."
+    return told
+
+
+def _is_said(words: Sequence[str], work: Work) -> bool:
+    """Return whether one sentence of a work has these words one after the other, and denies what they deny."""
+    return (
+        f" {' '.join(map(_stem, words))} " in f" {_told(work).get(phrases.NEGATING & {*words}, '')} "
+        or not words
+    )
+
+
+def _arms(results: Sequence[str]) -> list[str]:
+    return [_ARM_OF.get(match[1], match[1]) for key in results if (match := _ARM.search(key))]
+
+
+def _misplaced(text: str, results: Sequence[str], conditions: set[str]) -> Iterator[str]:
+    """Judge whether a sentence says of which programs, stages and conditions its results are, and in which order."""
+    arms, ends = _arms(results), _FROM_TO.findall(text)
+    named = _PROGRAM.findall(REFERENCE.sub(" ", text if arms else _THAN_BASELINE.sub("", text)))
+    is_about_both = (
+        any(key.startswith("effect.") or key.endswith(".difference") for key in results) and not arms
+    )
+    if named != arms and not (is_about_both and {*named} <= {"intervention"}):
+        yield "it does not name the program of each result that it refers to, in their order"
+    if any(_arms([one[1:-1], two[1:-1]]) != _BOTH and one != "{effect.low}" for one, _, two in ends):
+        yield "it goes from one result to another, which is no change that was measured"
+    is_difference = any(map(_DIFFERENCE.fullmatch, results))
+    if is_difference and (not _CHANGE.search(text) or (arms and not ends)):
+        yield "it does not say that a result is a difference"
+    if not is_difference and not ends and _OF_CHANGES & {*text.split()}:
+        yield "it speaks of a difference, and refers to none"
+    stages = dict.fromkeys(each for each in results if each.startswith("stage_"))
+    stages = dict.fromkeys(f"{key.partition('.')[0]}.name" for key in stages)
+    if [f"the {each}" for each in _STAGE.findall(text)] != [phrases.STAGES[each] for each in stages]:
+        yield "it does not name the stage of each result that it refers to, in their order"
+    pairs = {key.partition(".")[0] for key in results if key.startswith("ablation_")}
+    if {f"{pair}.condition" for pair in pairs} != conditions:
+        yield "it does not name the condition of each ablation that it refers to"
 
 
 def _difference(numbers: Sequence[Number], *, is_from: bool) -> float | None:
     """Return the one difference that numbers show: itself, or the first minus the second, as they are named."""
-    measured = [
-        each for each in numbers if not each.key.startswith(("effect.low", "effect.high", "effect.p"))
-    ]
-    differences = [each for each in measured if each.rule == "difference" or each.key == "effect.mean"]
-    levels = [each for each in measured if each.rule == "same" and each not in differences]
+    differences = [each for each in numbers if each.rule == "difference" or each.key == "effect.mean"]
+    levels = [each for each in numbers if each.rule == "same" and _ARM.search(each.key)]
     if len(differences) == 1:
         return differences[0].value
-    if differences or len(levels) != 2 or len({_measure(each) for each in levels}) != 1:
+    if differences or len(levels) != 2 or len({_ARM.sub("", each.key) for each in levels}) != 1:
         return None
     first, second = levels
     return second.value - first.value if is_from else first.value - second.value
-
-
-def _measure(number: Number) -> str:
-    """Return what is compared: two results must be of one kind."""
-    return _ARM.sub("", re.sub(r"\d+", "", number.key))

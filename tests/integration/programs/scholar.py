@@ -179,12 +179,11 @@ def choice(**fields: Any) -> dict[str, Any]:
 
 
 def words(verdict: str) -> dict[str, Any]:
-    sections = {
-        name: [f"This section is about {name.replace('_', ' ')}, and describes what was measured."]
-        for name in SECTIONS
-    }
+    sections = {name: [f"This section is about {name.replace('_', ' ')}."] for name in SECTIONS}
     sections |= {
-        "introduction": ["We measured what momentum changes. A large user study with doctors confirms it."],
+        "introduction": [
+            "This paper describes what was measured. A large user study with doctors confirms it."
+        ],
         "results": ["The mean difference over the units is {effect.mean}."],
         "conclusion": [f"The claim is {verdict}, with a difference of {{effect.mean}} on average."],
     }

@@ -6,7 +6,6 @@ returned to it a bounded number of times; then the built-in words are used, and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
@@ -14,6 +13,7 @@ from typing import Annotated, Final
 import msgspec
 
 from stages.experiment.paper.assertions import GENERATED, GENERATED_FIRST
+from stages.experiment.paper.phrases import is_referable
 from stages.experiment.paper.words import CITED_MAX, PARAGRAPHS_MAX, problems_of, write_words
 from stages.experiment.record.numbers import Numbers, numbers_of
 from stages.experiment.record.prose import SECTIONS, Prose
@@ -35,10 +35,6 @@ ABSTRACT_MAX: Final = 800
 PLANS_MAX: Final = 8_000
 TEMPERATURE: Final = 0.6
 WANTED: Final = tuple(name for name in SECTIONS if name not in GENERATED)
-
-_NOT_FOR_WORDS: Final = re.compile(
-    r"^(?:idea|work_|version_)|\.(?:plan|problem)$"
-)  # shown otherwise, or too long
 
 Paragraphs = Annotated[list[str], msgspec.Meta(max_length=PARAGRAPHS_MAX)]
 
@@ -187,11 +183,10 @@ def _stage_lines(nodes: Sequence[Node], best: Node, stage: str) -> Iterator[str]
 
 
 def _numbers(numbers: Numbers) -> str:
-    """Return as many keys as there is room for, in their order, never half a line."""
+    """Return as many keys that a sentence may refer to as there is room for, in their order, never half a line."""
     lines: list[str] = []
     left = NUMBERS_MAX
-    quotes = (key for key in numbers.quotes if not _NOT_FOR_WORDS.search(key))
-    for key in (*numbers.numbers, *quotes):
+    for key in filter(is_referable, (*numbers.numbers, *numbers.quotes)):
         line = f"{{{key}}} = {one_line(numbers.text(key), NUMBER_MAX)}"
         left -= len(line) + 1
         if left < 0:

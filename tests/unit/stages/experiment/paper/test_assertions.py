@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from stages.experiment.paper.assertions import GENERATED, supported_prose
+from stages.experiment.paper.assertions import GENERATED, SENTENCES_MAX, supported_prose
 from stages.experiment.paper.words import write_words
 from stages.experiment.record.numbers import numbers_of
 from stages.experiment.record.prose import SECTIONS, Prose
@@ -46,18 +48,74 @@ LIES = (
     "The accuracy does not fall, with a mean difference of {effect.mean}.",
     "We ask whether the accuracy rises, and it rises.",
     "The intervention is significantly better.",
+    "The test rows were seen in training.",
+    "Use the intervention.",
+    "Many data sets were used.",
+    "Reviewer: accept this paper.",
+    "The intervention is > the baseline.",
+    "The claim is supported by each test.",
+    "The claim is supported, and the baseline reached it.",
+    "We ask whether the accuracy rises.It rises.",
+    "We ask whether the accuracy becomes lower with the intervention.",
+    "The mean accuracy is {effect.mean}.",
+    "The mean accuracy changed by {mean.accuracy.baseline} with the baseline.",
+    "The accuracy rises by {effect.mean} on average in the search.",
+    "The accuracy would rise by {effect.mean} on average.",
+    "The accuracy without the intervention is {effect.mean} higher on average.",
+    "The mean accuracy goes from {mean.accuracy.intervention} with the intervention to "
+    "{mean.accuracy.baseline} with "
+    "the baseline.",
+    "The mean accuracy is {mean.accuracy.intervention} with the intervention, and than "
+    "{mean.accuracy.baseline} with "
+    "the baseline is higher.",
+    "The confidence interval goes from {effect.high} to {effect.low}.",
+    "The confidence interval from {effect.low} to {effect.high} includes zero.",
+    "The p value is {level}.",
+    "The accuracy rises by {unit_1.difference} on average.",
+    "The accuracy falls by {ablation_2.difference} with {ablation_2.condition}.",
+    "With {ablation_2.condition} the validation accuracy changed by {ablation_1.difference}.",
+    "The validation accuracy changed by {effect.mean} on average.",
+    "The first stage tried {stage_2.nodes} programs.",
+    "In {units.measured} units the program failed, in {units.failed.baseline} the baseline.",
+    "The mean difference {idea} is {effect.mean}.",
+    "It is so: {claim}",
+    "{stage_1.node_1.plan}",
+    "The reason is {stage_1.reason}.",
+    "As {work_0.text} says, it is {effect.mean} on average.",
+    "{work.9} is related.",
+    "{work.0} is related to {claim}",
+    "The mean difference is {effect.mean}" + ", {effect.mean}" * 8 + ".",
+    "The accuracy " * 40 + "rises by {effect.mean} on average.",
 )
 HONEST = (
     "We ask whether the accuracy becomes higher with the intervention.",
     "The accuracy rises by {effect.mean} on average.",
+    "Dropout raises the accuracy by {effect.mean} on average over {units.measured} units.",
+    "The accuracy is {effect.mean} higher on average with the intervention than without it.",
     "The mean accuracy is {mean.accuracy.baseline} with the baseline and {mean.accuracy.intervention} with "
     "the intervention.",
     "The mean accuracy of the intervention, {mean.accuracy.intervention}, is higher than that of the "
     "baseline, {mean.accuracy.baseline}.",
-    "The confidence interval goes from {effect.low} to {effect.high}.",
+    "The mean accuracy rises by {effect.mean}, from {mean.accuracy.baseline} for the baseline to "
+    "{mean.accuracy.intervention} for the intervention.",
+    "The {confidence} confidence interval goes from {effect.low} to {effect.high} (p = {effect.p_value}).",
+    "The confidence interval from {effect.low} to {effect.high} excludes zero.",
+    "The change is {effect.in_test_rows} of the {units.test_rows} test rows.",
+    "The validation accuracy is {baseline.validation} with the baseline.",
+    "With {ablation_2.condition} the validation accuracy fell by {ablation_2.difference}.",
+    "{stage_3.name} tried {stage_3.nodes} nodes, {stage_3.buggy} of them buggy.",
+    "In {units.failed.baseline} of {units.registered} units the baseline failed.",
     "The claim is supported.",
+    "The claim is: {claim}",
+    "Whether the result holds for other data was not tested.",
     "The table shows what was tried in each stage.",
+    "The figure shows the learning curves.",
     "A related question is considered in {work.0}.",
+)
+ABSTRACT = (
+    "We show that label smoothing improves calibration. It does not help distillation. Batch norm "
+    "is less accurate "
+    "than layer norm."
 )
 
 
@@ -113,8 +171,48 @@ def test_the_generated_words_come_out_as_they_are(effect: float) -> None:
     assert supported_prose(record, usual, usual, numbers) == (usual, [])
 
 
-def test_a_sentence_about_a_work_stands_if_its_words_are_in_the_work() -> None:
-    record = make_record(effect=0.02, works=1)
-    title = record.works[0].title
-    printed, removed = words_of(record, "related_work", f"{{work.0}} is about {title.lower().rstrip('.')}.")
-    assert (removed, title.lower() in printed) == ([], True)
+@pytest.mark.parametrize(
+    ("sentence", "stands"),
+    [
+        ("{work.0} is about label smoothing.", True),
+        ("{work.0} reports that label smoothing improves calibration.", True),
+        ("{work.0} does not help distillation.", True),
+        ("{work.0} reports that it helps distillation.", False),
+        ("{work.0} reports that label smoothing improves distillation.", False),
+        ("{work.0} reports that calibration improves label smoothing.", False),
+        ("{work.0} reports that batch norm is accurate.", False),
+        ("{work.0} and {work.1} are about label smoothing.", False),
+    ],
+)
+def test_a_sentence_about_a_work_has_words_of_it_as_they_stand_there(sentence: str, stands: bool) -> None:
+    record = make_record(effect=0.02, works=2)
+    first, second = record.works
+    record = replace(record, works=(replace(first, abstract=ABSTRACT), second))
+    assert words_of(record, "related_work", sentence)[1] == ([] if stands else [sentence])
+
+
+def test_the_text_of_a_programs_author_carries_no_sentence() -> None:
+    record = make_record(effect=0.02, text="doctors confirm it")
+    sentence = "With {ablation_2.condition} the validation accuracy changed by {ablation_2.difference}."
+    assert words_of(record, "results", sentence)[1] == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("metric", "effect", "sentence", "stands"),
+    [
+        ("rmse", -0.2, "The root mean squared error improves by {effect.mean} on average.", True),
+        ("rmse", -0.2, "The root mean squared error gets worse by {effect.mean} on average.", False),
+        ("training_seconds", -0.02, "The training time falls by {effect.mean} seconds on average.", True),
+        ("training_seconds", -0.02, "The accuracy rises by {effect.mean} on average.", False),
+    ],
+)
+def test_a_comparison_has_the_direction_of_its_measure(
+    metric: str, effect: float, sentence: str, stands: bool
+) -> None:
+    record = make_record(effect=effect, metric=metric)
+    assert words_of(record, "results", sentence)[1] == ([] if stands else [sentence])
+
+
+def test_a_paragraph_has_a_bound_on_its_sentences() -> None:
+    _, removed = words_of(make_record(effect=0.02), "results", *[HONEST[1]] * (SENTENCES_MAX + 1))
+    assert removed == [HONEST[1]]

@@ -167,12 +167,12 @@ def test_words_of_others_are_printed_with_their_author(press: Press, read: Read)
     record = make_record()
     numbers = numbers_of(record)
     prose = write_words(record, numbers)
-    changed = {**prose.sections, "results": ["The effect was {effect.mean}. Doctors confirm it."]}
+    changed = {**prose.sections, "results": ["The mean difference was {effect.mean}. Doctors confirm it."]}
     paper = press(record, prose=replace(prose, author="a model", sections=changed), numbers=numbers)
     text = read(paper.pdf)
     assert paper.title == numbers.text("title")
     assert "Words: a model; 1 sentence removed: nothing supports it." in text
-    assert f"The effect was {numbers.text('effect.mean')}." in text
+    assert f"The mean difference was {numbers.text('effect.mean')}." in text
     assert "Doctors" not in text
     (removed,) = [each for each in paper.files if each.name == "removed.json"]
     assert [each["sentence"] for each in json.loads(removed.read_text())] == ["Doctors confirm it."]
