@@ -54,6 +54,7 @@ from events.answers.runs import Part as PartAnswer
 from events.answers.schedules import Schedule
 from events.files.checkpoints import PREFIX
 from events.lifecycle import Status
+from events.queue.roster import REPORT_EVERY_S
 from events.runtime.clock import Clock
 from events.runtime.errors import NotFound, Rejected
 from events.text.truncation import brief_fields, brief_list
@@ -61,7 +62,7 @@ from events.text.truncation import brief_fields, brief_list
 Json = dict[str, Any]
 Item = TypeVar("Item")
 
-SILENT_AFTER: Final = timedelta(seconds=60)
+SILENT_AFTER: Final = timedelta(seconds=6 * REPORT_EVERY_S)
 FORGOTTEN_AFTER: Final = timedelta(days=1)
 FAILURES_SHOWN: Final = 10
 SEARCH_CHARS_MAX: Final = 200

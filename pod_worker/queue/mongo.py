@@ -30,7 +30,6 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from events.kinds.queues import Mode, collections
-from events.lifecycle import LEASE_TTL_S
 from events.queue import claims, roster
 from events.queue.claims import Claim, Orders
 from events.queue.guarantees import (
@@ -41,6 +40,7 @@ from events.queue.guarantees import (
     weak_token_index,
     weaknesses,
 )
+from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import Seeker, WaitingClass, candidates
 from events.queue.settlement import End
 from events.runtime.errors import ConfigError, LeaseLost, Transient
