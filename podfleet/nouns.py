@@ -28,10 +28,16 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "queue": ("podfleet.commands.queue", "Show the queue: waiting runs per class, and their wait."),
     "keys": ("podfleet.commands.keys", "Create, list, rotate and revoke API keys."),
     "audit": ("podfleet.commands.audit", "List and export the audit log."),
-    "config": ("podfleet.config", "Show the settings and the source of each."),
-    "doctor": ("podfleet.commands.doctor", "Check all dependencies, and suggest a fix for each fault."),
-    "verify": ("podfleet.commands.verify", "Check a database against its event log; it may be in use."),
-    "rebuild": ("podfleet.commands.rebuild", "Rebuild documents from the event log."),
+    "config": ("podfleet.commands.maintenance.config", "Show the settings and the source of each."),
+    "doctor": (
+        "podfleet.commands.maintenance.doctor",
+        "Check all dependencies, and suggest a fix for each fault.",
+    ),
+    "verify": (
+        "podfleet.commands.maintenance.verify",
+        "Check a database against its event log; it may be in use.",
+    ),
+    "rebuild": ("podfleet.commands.maintenance.rebuild", "Rebuild documents from the event log."),
 }
 OF_KINDS: Final[Mapping[str, tuple[str, str]]] = {
     noun.collection: (noun.command, noun.says)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podfleet.commands.doctor import isolation
+from podfleet.commands.maintenance.doctor import isolation
 
 
 @pytest.mark.parametrize(

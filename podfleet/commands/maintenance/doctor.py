@@ -20,7 +20,7 @@ from events.queue.abilities import ISOLATIONS
 from events.runtime.interpreter import objection
 from podfleet.client.problems import ClientError
 from podfleet.client.synchronous import Client
-from podfleet.config import masked
+from podfleet.commands.maintenance.config import masked
 from podfleet.connection import EXIT_FAILED
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, field, print_items, tell
