@@ -30,9 +30,9 @@ from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.config import Settings
-from pod_worker.files.registry import OutboxRegistry
-from pod_worker.files.restoring import HttpCheckpoints
+from pod_worker.files.checkpoint_restore import HttpCheckpoints
 from pod_worker.files.storage import HttpStorage
+from pod_worker.files.upload_registration import OutboxRegistry
 from pod_worker.files.uploads import Uploader
 from pod_worker.gpu import Gauges, open_driver
 from pod_worker.isolation.confinement import THE_WORKERS

@@ -12,9 +12,9 @@ from control_plane.model.run import Run
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Found, Runs
-from events.chain import NO_LINES, Roots
 from events.lifecycle import Cause, Illegal, Status, next_status
 from events.queue.journal import Decision, Expression, ServerTime
+from events.record_digest import NO_LINES, Roots
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
 

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from events.files.removing import remove_tree
+from events.files.tree_removal import remove_tree
 from pod_worker.isolation.mounts import OTHERS_PASS, show
 from pod_worker.isolation.privileges import become
 from pod_worker.isolation.process_space import (

@@ -15,8 +15,8 @@ from stages.context import Stage
 from stages.ideation.draft import Draft, misread, quoted, write
 from stages.ideation.feasibility import obstacle
 from stages.ideation.found_ideas import FoundIdeas
-from stages.ideation.reading import OWN, Reading, read_request, said_by
-from stages.ideation.rounds import Place
+from stages.ideation.progress import Place
+from stages.ideation.request_parser import OWN, Reading, read_request, said_by
 from stages.ideation.variations import Candidate
 from stages.ideation.wording import Saying
 

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 
 from control_plane.access.auth import Forbidden, Principal, require
 from control_plane.files.blobs import is_key
-from control_plane.model.replicated import asked_by, pods_until
+from control_plane.model.result_replication import asked_by, pods_until
 from control_plane.model.views.document_mapping import from_document
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page

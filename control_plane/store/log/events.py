@@ -16,8 +16,8 @@ from pymongo.errors import BulkWriteError, PyMongoError
 from control_plane.model.run import Entry
 from control_plane.store.database import Database, Document, answers
 from events.catalog import TYPES, StatusChanged, Unknown, type_of
-from events.chain import NO_LINES, Roots
 from events.envelope import Event, content_hash, storage_id
+from events.record_digest import NO_LINES, Roots
 from events.runtime.errors import Rejected, Transient
 from events.text.attempt_id import AttemptId
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, TypeVar
 import httpx2
 import msgspec
 
-from stages.adapters.guard import AddressRefused, Guard
+from stages.adapters.allowed_addresses import AddressRefused, Guard
 from stages.adapters.models.retrier import TryFailed
 from stages.isolation.egress_policy import EgressPolicy
 from stages.models.model import Usage

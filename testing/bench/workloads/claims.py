@@ -21,7 +21,7 @@ from events.queue.matching import Seeker
 from events.runtime.clock import SystemClock
 from events.text.key_text import letters
 from pod_worker.queue.mongo import MongoQueue, connect
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
+from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
 from testing.bench.load import backlog
 from testing.bench.servers import mongod
 

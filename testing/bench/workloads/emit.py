@@ -24,7 +24,7 @@ from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import grant
 from pod_worker.child.exit_status import NeverStarted
 from pod_worker.child.process import Child, ChildOptions
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
+from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
 from testing.bench.machine import ROOT
 
 CLOCK: Final = SystemClock()

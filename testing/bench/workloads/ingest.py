@@ -20,7 +20,18 @@ from control_plane.store.log.events import Arrival, storable
 from events.codec import decode_ndjson
 from events.envelope import Event
 from podfleet.embedded.mongod import Mongod
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile, way
+from testing.bench.comparison import (
+    OURS,
+    Bench,
+    Figures,
+    Goal,
+    Metric,
+    Row,
+    Setting,
+    contest,
+    percentile,
+    way,
+)
 from testing.bench.load.senders import CLOCK, IDS, Senders, claimed, lines, senders
 from testing.bench.peers.environments import mlflow
 from testing.bench.peers.mlflow_batches import log_batches

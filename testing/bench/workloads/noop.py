@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, way
+from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, way
 from testing.bench.load import backlog
 from testing.bench.machine import CLOCK, pause
 from testing.bench.peers.environments import redis

@@ -27,13 +27,13 @@ from control_plane.runs.decisions import (
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Runs, decode
-from events.chain import NOTHING, Roots
 from events.lifecycle import AT_REST, HELD, LIVE, Cause, Failures, Illegal, Status
 from events.queue.journal import Decision, Expression, ServerTime, creation, update
+from events.record_digest import NOTHING, Roots
 from events.runtime.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 from events.testing import EPOCH, RUN_ID, ManualClock, SeededIds
 from testing.simulation.store.driver import async_database, sync_database
-from testing.simulation.store.replica_set import Call, Calm, ReplicaSet
+from testing.simulation.store.replica_set import Call, ReliableNetwork, ReplicaSet
 
 BY: Final = "user:me"
 WAITING: Final = (Status.QUEUED, Status.DELAYED, Status.AWAITING_HUMAN)
@@ -318,7 +318,7 @@ def test_a_verdict_and_who_decides_stay_as_they_were_made() -> None:
             object.__setattr__(made, "opinion", "none of it")
 
 
-class Rival(Calm):
+class Rival(ReliableNetwork):
     """Somebody who changes the run just before each of the first `times` decisions about it arrives."""
 
     def __init__(self, times: int, change: Callable[[], object]) -> None:
@@ -379,7 +379,7 @@ class Scene:
 
     def rivaled(self, times: int, change: Callable[[], object] | None = None) -> Decider:
         """Return the decider, with somebody who is faster so often."""
-        self.servers.weather = Rival(times, change or self.bump)
+        self.servers.network = Rival(times, change or self.bump)
         return self.decider
 
     def must_have_decided(self, cause: Cause, to: Status, by: str, **sets: Any) -> None:

@@ -17,9 +17,9 @@ from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
 from events.kinds.space.refusal import known_space
 from stages.ideation.idea_fields import cut, printable, public
-from stages.ideation.look_ups import LookUps
+from stages.ideation.literature_lookup import LookUps
 from stages.ideation.novelty import Nearest
-from stages.ideation.rounds import Place
+from stages.ideation.progress import Place
 from stages.models.model import Question
 
 REQUEST_BYTES_MAX: Final = 8_000  # of the idea, and of its context

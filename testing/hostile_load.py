@@ -1,6 +1,6 @@
 """What a control plane costs under hostile load, and whether honest senders are still served.
 
-    python -m testing.flood [--seconds 8] [--only NAME ...]
+    python -m testing.hostile_load [--seconds 8] [--only NAME ...]
 
 Starts a fleet of its own on loopback without workers, then attacks it in one way after the other, each for
 `--seconds`. Beside each attack an honest pod, a process with a key and an address of its own, sends ten
@@ -408,7 +408,7 @@ async def attacked(attack: Attack, count: int, step: Step, process: psutil.Proce
 def main() -> int:
     """Run the command line."""
     known = attacks()
-    parser = argparse.ArgumentParser(prog="python -m testing.flood", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m testing.hostile_load", description=__doc__)
     parser.add_argument("--seconds", type=float, default=8.0, help="for each attack")
     parser.add_argument("--only", nargs="*", choices=known, default=list(known))
     arguments = parser.parse_args()

@@ -13,10 +13,10 @@ from control_plane.verify.verifier import Finding, Verifier
 from events.catalog import EventRefused, type_of
 from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Status
 from events.text.attempt_id import AttemptId
+from testing.simulation.event_loop import driven
 from testing.simulation.ledger import Ledger
 from testing.simulation.store.driver import async_database
 from testing.simulation.store.replica_set import Document, ReplicaSet
-from testing.simulation.turns import driven
 
 REFUSED: Final = type_of(EventRefused)
 CHARGES: Final[Mapping[str, frozenset[str]]] = {
@@ -32,7 +32,7 @@ EVENTUALLY_S: Final = 400.0  # after everything was mended
 
 
 @dataclass(slots=True)
-class Judge:
+class InvariantChecker:
     """Holds what is stored against the laws, and against what the ledger knows."""
 
     servers: ReplicaSet
