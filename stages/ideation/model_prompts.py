@@ -110,13 +110,13 @@ class Prompts:
         """Return the question for a better version, or for the word that there is none."""
         place = scene.place
         is_last = place.turn == place.turns
-        said = "\n".join(f"- {material(each, FINDING_BYTES_MAX)}" for each in findings)
+        objections = "\n".join(f"- {material(each, FINDING_BYTES_MAX)}" for each in findings)
         text = Template(self.reflect).substitute(
             scene.shown(),
             turn=str(place.turn),
             turns=str(place.turns),
             draft=material(msgspec.json.encode(public(idea)).decode(), 20_000),
-            findings=said or "- nothing to object",
+            findings=objections or "- nothing to object",
             last="This is the last round: what you give now is what there is." if is_last else "",
         )
         return self._question("ideation_reflection", text)

@@ -43,7 +43,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """The tests of a module: their files with the seconds that each took unmutated, and those that took too long."""
+    """The test files of a module with the seconds that each took unmutated, and those that took too long."""
 
     seconds: Mapping[str, float]
     left_out: Sequence[str]
@@ -95,15 +95,15 @@ class Copy:
         for mutant in mutants:
             path.write_text(mutant.source)
             try:
-                said = self.run(baseline.seconds, BUSY * limit_s, math.ceil(limit_s))
+                result = self.run(baseline.seconds, BUSY * limit_s, math.ceil(limit_s))
             finally:
                 path.write_text(original)
             outcome: Outcome = "killed"
-            if said["status"] is None:
+            if result["status"] is None:
                 outcome = "timed out"
-            elif said["status"] == 0:
+            elif result["status"] == 0:
                 outcome = "survived"
-            yield Verdict(mutant, outcome, said["found"]["failed"], said["seconds"])
+            yield Verdict(mutant, outcome, result["found"]["failed"], result["seconds"])
 
 
 @contextmanager
@@ -135,11 +135,11 @@ def check(copy: Path, environ: Mapping[str, str]) -> None:
     """Fail where a process of the tests would load the packages from elsewhere than the copy."""
     names = ", ".join(FOLDERS[:-1])
     question = f"import {names}; print(*(path for each in ({names}) for path in each.__path__))"
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", question], cwd="/", env=environ, capture_output=True, text=True, check=True
     )
-    if said.stdout.split() != [str(copy / name) for name in FOLDERS[:-1]]:
-        sys.exit(f"mutation: the packages are loaded from {said.stdout.strip()}")
+    if result.stdout.split() != [str(copy / name) for name in FOLDERS[:-1]]:
+        sys.exit(f"mutation: the packages are loaded from {result.stdout.strip()}")
 
 
 def drawn(root: Path, module: str, count: int, seed: int) -> list[Mutant]:
@@ -148,10 +148,10 @@ def drawn(root: Path, module: str, count: int, seed: int) -> list[Mutant]:
     python = environment("mutmut", setting, PINS)
     if isinstance(python, Absent):
         sys.exit(f"mutation: {python.reason}")
-    said = subprocess.run(
+    result = subprocess.run(
         [str(python), "-m", "testing.mutation.maker", str(root / module), module, str(count), str(seed)],
         env=surroundings(python, {}),
         stdout=subprocess.PIPE,
         check=True,
     )
-    return [Mutant(**each) for each in json.loads(said.stdout)]
+    return [Mutant(**each) for each in json.loads(result.stdout)]

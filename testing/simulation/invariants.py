@@ -119,7 +119,7 @@ class InvariantChecker:
         for run in stored.values():
             for message in self._final(run):
                 self.ledger.blame(f"run {run['_id']}: {message}")
-        for name in sorted(self.ledger.told):
+        for name in sorted(self.ledger.sent):
             for message in self._log(name, stored.get(name[0])):
                 self.ledger.blame(f"attempt {name[1]} of run {name[0]}: {message}")
         for finding in driven(self._audited()):
@@ -140,7 +140,7 @@ class InvariantChecker:
         """Look for positions that were given by nobody's outbox; `_log` looks at the others."""
         for record in self.servers.collection("events").majority({}):
             event = record.document
-            if "sequence" in event and (event["runId"], event["attempt"]) not in self.ledger.told:
+            if "sequence" in event and (event["runId"], event["attempt"]) not in self.ledger.sent:
                 name = f"{event['runId']}/a{event['attempt']}"
                 yield f"the log of {name} holds position {event['sequence']}, and nobody works for it"
 
@@ -187,7 +187,7 @@ class InvariantChecker:
 
     def _log(self, name: AttemptId, run: Document | None) -> Iterator[str]:
         """Compare what an outbox numbered with what the log holds and what was applied."""
-        told = self.ledger.told[name]
+        sent = self.ledger.sent[name]
         log = {
             record.document["sequence"]: record.document
             for record in self.servers.collection("events").majority({"runId": name[0]})
@@ -198,12 +198,12 @@ class InvariantChecker:
         if whole != len(log) and name not in self.ledger.cut_short:
             yield f"its log has the positions {_ranges(log)}"
         for sequence, event in sorted(log.items()):
-            words = told.get(sequence)
+            words = sent.get(sequence)
             if words is None or event["type"] not in (words.type, REFUSED):
                 yield f"position {sequence} holds {event['type']}, which nobody said there"
             elif event["type"] == words.type and event["data"] != words.data:
                 yield f"position {sequence} holds other data than was said"
-        missing = sorted(set(told) - set(log))
+        missing = sorted(set(sent) - set(log))
         if missing and name not in self.ledger.cut_short:
             yield f"the events {missing} were numbered and are not stored"
         if missing and run is not None and name[1] == run["attempt"]:

@@ -252,9 +252,9 @@ class SimulatedIngest:
         )
 
     async def _take(self, parts: Parts, lines: Sequence[Decoded], token: str) -> Answer:
-        said = await parts.run_tokens.read(token)
-        name = f"{said.run_id}/a{said.attempt}"
-        principal = Principal(name, may_decide=False, attempt=AttemptId(said.run_id, said.attempt))
+        owner = await parts.run_tokens.read(token)
+        name = f"{owner.run_id}/a{owner.attempt}"
+        principal = Principal(name, may_decide=False, attempt=AttemptId(owner.run_id, owner.attempt))
         return await parts.ingestor.take(lines, principal)
 
 

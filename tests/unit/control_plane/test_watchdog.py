@@ -17,9 +17,9 @@ from events.runtime.clock import SystemClock
 
 
 def test_a_step_that_holds_the_loop_is_told_with_its_route() -> None:
-    told: list[tuple[str, float]] = []
+    reports: list[tuple[str, float]] = []
     watchdog = Watchdog(
-        SystemClock(), lambda route, seconds: told.append((route, seconds)), ask_s=0.01, stall_s=0.1
+        SystemClock(), lambda route, seconds: reports.append((route, seconds)), ask_s=0.01, stall_s=0.1
     )
 
     app = FastAPI()
@@ -37,17 +37,17 @@ def test_a_step_that_holds_the_loop_is_told_with_its_route() -> None:
                 for held_s in (0.0, 0.4):
                     await asyncio.sleep(0.05)
                     await client.get(f"/runs/R?held_s={held_s}")
-                while not told:
+                while not reports:
                     await asyncio.sleep(0.01)
 
     asyncio.run(story())
-    assert "GET /runs/{run_id}" in {route for route, _ in told}
-    assert max(seconds for _, seconds in told) > 0.2
+    assert "GET /runs/{run_id}" in {route for route, _ in reports}
+    assert max(seconds for _, seconds in reports) > 0.2
 
 
 def test_a_step_of_no_request_is_told_by_what_it_is() -> None:
-    told: list[str] = []
-    watchdog = Watchdog(SystemClock(), lambda route, _: told.append(route), ask_s=0.01, stall_s=0.1)
+    reports: list[str] = []
+    watchdog = Watchdog(SystemClock(), lambda route, _: reports.append(route), ask_s=0.01, stall_s=0.1)
 
     async def sweeping() -> None:
         threading.Event().wait(0.4)
@@ -57,11 +57,11 @@ def test_a_step_of_no_request_is_told_by_what_it_is() -> None:
             await asyncio.sleep(0.05)
             await asyncio.create_task(sweeping())
             async with asyncio.timeout(10):
-                while not told:
+                while not reports:
                     await asyncio.sleep(0.01)
 
     asyncio.run(story())
-    assert any("sweeping" in route for route in told)
+    assert any("sweeping" in route for route in reports)
 
 
 def unheard(_: str, __: float) -> None:
@@ -71,22 +71,22 @@ def unheard(_: str, __: float) -> None:
 def test_a_second_is_told_and_logged_where_nobody_chose_other_limits(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[float] = []
-    watchdog = Watchdog(SystemClock(), lambda _, seconds: told.append(seconds))
+    reports: list[float] = []
+    watchdog = Watchdog(SystemClock(), lambda _, seconds: reports.append(seconds))
 
     async def story() -> None:
         with watchdog.watching():
             await asyncio.sleep(0.2)
             threading.Event().wait(1.0)
             async with asyncio.timeout(5):
-                while not told:
+                while not reports:
                     await asyncio.sleep(0.01)
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(story())
     (record,) = [each for each in caplog.records if each.getMessage() == "loop.stalled"]
     assert "story" in record.__dict__["route"]
-    assert record.__dict__["seconds"] == round(told[0], 3)
+    assert record.__dict__["seconds"] == round(reports[0], 3)
 
 
 def test_who_watches_goes_when_nobody_is_watched_any_more() -> None:
