@@ -105,7 +105,7 @@ def _shadows(own: Set[str]) -> Iterator[str]:
         for each in kind.nouns:
             if each.command and each.collection in own:
                 taken = f"its noun {each.collection!r} is a command of podfleet already"
-                yield f"kind {kind.name!r}: {taken}; uninstall its package or mend it"
+                yield f"kind {kind.name!r}: {taken}; uninstall its package or fix it"
 
 
 def _loaded(name: str) -> Any:

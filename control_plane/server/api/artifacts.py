@@ -82,6 +82,6 @@ def owner_of(deps: Deps) -> Callable[..., Awaitable[int]]:
         found = await deps.runs.find(run_id)
         if found is not None and found.run.is_of(attempt):
             return attempt
-        raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is over, or another's by now")
+        raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is over, or belongs to another pod")
 
     return own

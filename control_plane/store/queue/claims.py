@@ -110,7 +110,7 @@ class Claims:
                 result = await self.db[name].update_one({**own, "revision": run["revision"]}, decided)
                 if result.matched_count:
                     return
-        raise Transient("contended", f"run {held.run_id} changes too fast to settle")
+        raise Transient("contended", f"run {held.run_id} is changing concurrently; settle it again")
 
     @answers()
     async def reporter_of(self, pod_id: str) -> Document | None:
@@ -145,4 +145,6 @@ class Claims:
 
 
 def _lost(held: RunToken) -> Conflict:
-    return Conflict("lease_lost", f"attempt {held.attempt} of run {held.run_id} is another's by now, or over")
+    return Conflict(
+        "lease_lost", f"attempt {held.attempt} of run {held.run_id} belongs to another pod, or is over"
+    )

@@ -74,7 +74,7 @@ def doctor(as_json: AsJson = False) -> None:
     print_items([finding.row for finding in findings], COLUMNS, as_json=as_json)
     failed = [finding.check for finding in findings if finding.state == "failed"]
     if failed:
-        tell(f"\nto be mended: {', '.join(failed)}")
+        tell(f"\nto fix: {', '.join(failed)}")
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -205,7 +205,7 @@ def control_plane(_: Variables) -> Iterator[Finding]:
         yield Finding("control plane", "ok", f"{url} is ready")
     if allowed.status_code == httpx.codes.UNAUTHORIZED:
         then = "set PODFLEET_API_KEY to the key of this control plane"
-        yield Finding("key", "failed", f"{url} refuses us ({allowed.status_code})", then)
+        yield Finding("key", "failed", f"{url} refuses the key ({allowed.status_code})", then)
     elif allowed.status_code == httpx.codes.FORBIDDEN:
         then = "nothing on a pod, whose key claims and reports; people need a key that may read"
         yield Finding("key", "note", f"{url} knows this key, which may not read", then)

@@ -150,7 +150,7 @@ def test_a_run_takes_so_many_notes(count: int) -> None:
 
 @pytest.mark.parametrize("count", [NOTES_MAX, NOTES_MAX + 1])
 def test_a_run_takes_no_more_notes_than_that(count: int) -> None:
-    with refused(Conflict, "too_many_notes", "the run has 20 notes, and takes no more"):
+    with refused(Conflict, "too_many_notes", "the run has 20 notes, which is the limit"):
         note_decision(make_run(notes_count=count), "look", by=BY)
 
 
@@ -295,7 +295,7 @@ def test_only_a_verdict_that_was_given_is_revised(status: Status) -> None:
 
 
 async def test_a_verdict_is_revised_for_a_reason() -> None:
-    with refused(Rejected, "reason_missing", "a verdict is revised for a reason: say it in `notes`"):
+    with refused(Rejected, "reason_missing", "a revised verdict needs a reason in `notes`"):
         await Scene(Status.HUMAN_REJECTED).decider.review(RUN_ID, replace(PASS, notes=" \n", revises=True))
 
 
@@ -560,7 +560,7 @@ async def test_a_decision_is_tried_again_while_others_are_faster(times: int) -> 
 
 async def test_a_run_that_changes_too_fast_is_left_alone() -> None:
     scene = Scene()
-    with refused(Transient, "contended", f"run {RUN_ID} changes too fast; try again"):
+    with refused(Transient, "contended", f"run {RUN_ID} is changing concurrently; try again"):
         await scene.rivaled(TRIES_MAX).pause(RUN_ID, by=BY)
     assert scene.stored == {**scene.before, "revision": TRIES_MAX + 1}
     assert TRIES_MAX == 50

@@ -317,11 +317,11 @@ VALUES: Final = st.recursive(
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
-def test_ideas_and_scores_of_any_shape_are_shown(event_of: dict[str, Any]) -> None:
-    assert PAGES.piece("idea_fields", event_of)
-    assert PAGES.piece("idea_fields", formatting.unfinished(event_of)["idea"] or {})
+def test_ideas_and_scores_of_any_shape_are_shown(fields: dict[str, Any]) -> None:
+    assert PAGES.piece("idea_fields", fields)
+    assert PAGES.piece("idea_fields", formatting.unfinished(fields)["idea"] or {})
     named = {"id": "v", "by": "auto", "verdict": "pass", "summary": None}
-    for scores in (event_of, {"reviews": [event_of, event_of], "meta_review": {"scores": event_of}}):
+    for scores in (fields, {"reviews": [fields, fields], "meta_review": {"scores": fields}}):
         assert PAGES.piece("validation", {**named, "scores": scores})
 
 
