@@ -17,13 +17,13 @@ step = @begun=$$(date +%s); $(2); status=$$?; echo "step $(1): $$(($$(date +%s) 
 
 help:
 	@echo 'make demo      start the whole fleet on this machine and run one real experiment'
-	@echo 'make check     lint, and the unit tests of what changed (SINCE=HEAD): the inner loop'
+	@echo 'make check     lint, the rules of the source tree, and the unit tests of what changed (SINCE=HEAD)'
 	@echo 'make test      the gate: lint, and every test but the long forms'
 	@echo 'make test-all  lint, and every test'
 	@echo 'make chaos     10,000 simulated histories, ten minutes of real faults, every known bug caught'
 	@echo 'make screenshots  pictures of every page of a filled fleet, into screenshots/'
 	@echo 'make lint      format, lint, types, import contracts'
-	@echo 'make format    write the format that the gate asks for'
+	@echo 'make format    write the format and the generated pages of docs that the gate asks for'
 	@echo 'make setup     only install, into .venv'
 
 setup:
@@ -35,6 +35,7 @@ demo:
 	@exec .venv/bin/python scripts/demo.py
 
 check: lint
+	$(call step,rules,$(BIN) pytest -q -n 0 tests/tidy --ignore tests/tidy/test_gate.py)
 	$(call step,units,$(BIN) scripts.changed --since $(SINCE))
 
 # types are checked beside the tests: that takes one processor for a minute, where nothing is cached
@@ -74,3 +75,4 @@ types:
 format: setup
 	$(BIN) ruff format .
 	$(BIN) ruff check --fix .
+	$(BIN) scripts.generate_docs

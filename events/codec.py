@@ -583,7 +583,7 @@ def _end_of_element(body: bytes, start: int) -> int:
             case b"," | b"]":
                 return start
             case _:
-                raise Rejected("bad_json", f"the batch breaks off or is no JSON at byte {start}")
+                raise Rejected("bad_json", f"the batch is truncated or not JSON at byte {start}")
         start += 1
 
 

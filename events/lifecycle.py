@@ -124,7 +124,6 @@ END_CAUSES: Final[Mapping[Outcome, Cause]] = {
     "canceled": Cause.END_CANCELED,
 }
 
-LEASE_TTL_S: Final = 60.0
 INFRA_FAILURES_MAX: Final = 5
 PREEMPTIONS_MAX: Final = 100
 BACK_OFF_FIRST_S: Final = 2.0

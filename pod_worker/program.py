@@ -21,18 +21,18 @@ from events.delivery.ingest_client import HttpIngest
 from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
 from events.kinds.queues import Mode
-from events.lifecycle import LEASE_TTL_S
+from events.queue.lease_times import LEASE_TTL_S, RENEW_EVERY_S
+from events.queue.roster import REPORT_EVERY_S
 from events.runtime.clock import Clock, Ids, SystemClock, SystemIds
 from events.runtime.errors import Transient
 from events.runtime.loops import Threads, run_every, start_thread
 from pod_worker.attempt.attempt import Ports
-from pod_worker.attempt.lease import RENEW_EVERY_S
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.config import Settings
-from pod_worker.files.registry import OutboxRegistry
-from pod_worker.files.restoring import HttpCheckpoints
+from pod_worker.files.checkpoint_restore import HttpCheckpoints
 from pod_worker.files.storage import HttpStorage
+from pod_worker.files.upload_registration import OutboxRegistry
 from pod_worker.files.uploads import Uploader
 from pod_worker.gpu import Gauges, open_driver
 from pod_worker.isolation.confinement import THE_WORKERS
@@ -40,7 +40,7 @@ from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.http import HttpQueue
 from pod_worker.queue.mongo import MongoQueue, connect
 from pod_worker.queue.port import Queue
-from pod_worker.queue.roster import REPORT_EVERY_S, Roster
+from pod_worker.queue.roster import Roster
 from pod_worker.queue.wakeups import Polls, Wakeups
 from pod_worker.worker import Pauses, Pod, WarmProcess, Worker
 

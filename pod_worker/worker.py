@@ -13,6 +13,7 @@ from events.kinds.queues import Mode, collections
 from events.pipe import Ready
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
+from events.queue.lease_times import RENEW_EVERY_S
 from events.queue.matching import Seeker, WaitingClass, classes
 from events.queue.settlement import End
 from events.runtime.clock import Instant, instant
@@ -21,7 +22,7 @@ from events.text.attempt_id import AttemptId
 from events.text.key_text import letters
 from pod_worker.attempt.attempt import Attempt, Ports, Process
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
-from pod_worker.attempt.lease import RENEW_EVERY_S, grant
+from pod_worker.attempt.lease import grant
 from pod_worker.child.exit_status import NeverStarted
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.port import Queue

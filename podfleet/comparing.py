@@ -21,7 +21,7 @@ def show(comparison: Comparison, *, everything: bool, as_json: bool) -> None:
         return
     columns = [Column("FIELD", lambda row: row["field"], is_whole=True)]
     columns += [Column(run, partial(_value, number)) for number, run in enumerate(comparison.runs)]
-    print_items(rows, columns, none="they differ in nothing")
+    print_items(rows, columns, none="no differences")
 
 
 def _value(number: int, row: Mapping[str, Any]) -> Any:

@@ -28,10 +28,16 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "queue": ("podfleet.commands.queue", "Show the queue: waiting runs per class, and their wait."),
     "keys": ("podfleet.commands.keys", "Create, list, rotate and revoke API keys."),
     "audit": ("podfleet.commands.audit", "List and export the audit log."),
-    "config": ("podfleet.config", "Show the settings and the source of each."),
-    "doctor": ("podfleet.commands.doctor", "Check all dependencies, and suggest a fix for each fault."),
-    "verify": ("podfleet.commands.verify", "Check a database against its event log; it may be in use."),
-    "rebuild": ("podfleet.commands.rebuild", "Rebuild documents from the event log."),
+    "config": ("podfleet.commands.maintenance.config", "Show the settings and the source of each."),
+    "doctor": (
+        "podfleet.commands.maintenance.doctor",
+        "Check all dependencies, and suggest a fix for each fault.",
+    ),
+    "verify": (
+        "podfleet.commands.maintenance.verify",
+        "Check a database against its event log; it may be in use.",
+    ),
+    "rebuild": ("podfleet.commands.maintenance.rebuild", "Rebuild documents from the event log."),
 }
 OF_KINDS: Final[Mapping[str, tuple[str, str]]] = {
     noun.collection: (noun.command, noun.says)
@@ -99,7 +105,7 @@ def _shadows(own: Set[str]) -> Iterator[str]:
         for each in kind.nouns:
             if each.command and each.collection in own:
                 taken = f"its noun {each.collection!r} is a command of podfleet already"
-                yield f"kind {kind.name!r}: {taken}; uninstall its package or mend it"
+                yield f"kind {kind.name!r}: {taken}; uninstall its package or fix it"
 
 
 def _loaded(name: str) -> Any:

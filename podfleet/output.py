@@ -66,7 +66,7 @@ class Column:
     is_right: bool = False
     is_spare: bool = False  # left out where the terminal is too narrow for all
 
-    def said(self, item: Any) -> str:
+    def text_of(self, item: Any) -> str:
         """Return the cell for people."""
         value = self.value(item)
         if value is None or value == "":
@@ -208,8 +208,8 @@ def ago(moment: str) -> str:
     except ValueError:
         return moment
     passed_s = (SystemClock().now() - then.astimezone(UTC)).total_seconds()
-    said = seconds(abs(passed_s)) if abs(passed_s) >= MINUTE_S else f"{abs(passed_s):.0f} s"
-    return f"in {said}" if passed_s < -1 else f"{said} ago"
+    duration = seconds(abs(passed_s)) if abs(passed_s) >= MINUTE_S else f"{abs(passed_s):.0f} s"
+    return f"in {duration}" if passed_s < -1 else f"{duration} ago"
 
 
 def _style(text: str) -> str:
@@ -222,7 +222,7 @@ def _print_table(items: Sequence[Any], columns: Sequence[Column]) -> None:
     from rich.text import Text
 
     terminal = console()
-    cells = {column.title: [column.said(item) for item in items] for column in columns}
+    cells = {column.title: [column.text_of(item) for item in items] for column in columns}
     table = Table(box=None, pad_edge=False, header_style="bold")
     kept = _fitting(columns, cells, terminal.width)
     for column in kept:

@@ -1,7 +1,7 @@
 """Runs the unit tests of what changed: `python -m scripts.changed [--since COMMIT]`.
 
-A unit test belongs to a changed file if it is that file, or imports it (`testing/mutation/judges.py` finds
-that in the source). Changed is what differs from a commit (HEAD where none is named), and what is new to git.
+A unit test belongs to a changed file if it is that file, or imports it: `testing/mutation/related_tests.py`
+finds that in the source. A changed file differs from a commit (HEAD where none is named), or is new to git.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from testing.mutation.judges import FOLDERS, judges
+from testing.mutation.related_tests import FOLDERS, tests_of
 
 ROOT: Final = Path(__file__).parents[1]
 UNITS: Final = "tests/unit/"
@@ -25,7 +25,7 @@ def units(root: Path, changed: Iterable[str]) -> list[str]:
     for path in changed:
         if not path.endswith(".py") or path.partition("/")[0] not in FOLDERS or not (root / path).exists():
             continue
-        found.update({path} if path.rpartition("/")[2].startswith("test_") else judges(root, path).files)
+        found.update({path} if path.rpartition("/")[2].startswith("test_") else tests_of(root, path).files)
     return sorted(each for each in found if each.startswith(UNITS))
 
 

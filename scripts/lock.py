@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> None:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     pins = read_lock(LOCK.read_text()).values()
     # the index alone: builds of places beside it are not what everybody finds
-    told = {
+    settings = {
         name: text for name, text in as_pip_is_told().items() if name not in ("UV_INDEX", "UV_FIND_LINKS")
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> None:
             [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--all-extras",
              "--generate-hashes", "--no-annotate", "--no-header", "--output-file", str(output),
              "pyproject.toml", str(versions)],
-            cwd=ROOT, env=os.environ | told, check=True,
+            cwd=ROOT, env=os.environ | settings, check=True,
         )  # fmt: skip
         LOCK.write_text(written(output.read_text(), pyproject["tool"]["podfleet"]["builds"]))
 

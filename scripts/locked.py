@@ -193,10 +193,12 @@ def told_to_pip() -> Mapping[str, str]:
 
 def as_pip_is_told() -> dict[str, str]:
     """Return the same for uv, as variables."""
-    told = {name: told_to_pip()[name].split() for name in VARIABLES if name in told_to_pip()}
-    if links := told.pop("find-links", None):  # a folder that is not there is nothing to pip, an error to uv
-        told["find-links"] = [",".join(each for each in links if "://" in each or Path(each).exists())]
-    return {VARIABLES[name]: " ".join(words) for name, words in told.items()}
+    options = {name: told_to_pip()[name].split() for name in VARIABLES if name in told_to_pip()}
+    if links := options.pop(
+        "find-links", None
+    ):  # a folder that is not there is nothing to pip, an error to uv
+        options["find-links"] = [",".join(each for each in links if "://" in each or Path(each).exists())]
+    return {VARIABLES[name]: " ".join(words) for name, words in options.items()}
 
 
 def fits(wanted: Requirement) -> bool:

@@ -88,9 +88,9 @@ def _pictures(browser: Browser, url: str, out: Path, theme: Any, width: int) -> 
         base_url=url, color_scheme=theme, viewport={"width": width, "height": HEIGHT}
     )
     page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
     for name, path in pages(url).items():
         page.goto(path)
         page.wait_for_timeout(SETTLED_MS)
@@ -98,8 +98,8 @@ def _pictures(browser: Browser, url: str, out: Path, theme: Any, width: int) -> 
         page.set_viewport_size({"width": width, "height": max(HEIGHT, tall)})
         page.screenshot(path=out / f"{name}-{theme}-{width}.png")
         page.set_viewport_size({"width": width, "height": HEIGHT})
-        yield from (f"{name}, {theme}, {width}: {each}" for each in said)
-        said.clear()
+        yield from (f"{name}, {theme}, {width}: {each}" for each in errors)
+        errors.clear()
     context.close()
 
 

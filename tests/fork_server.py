@@ -50,7 +50,7 @@ PRELOADED: Final = (
         "tests.wired_control_plane",
         "control_plane.server.http.connection",
         "podfleet.main",
-        "podfleet.commands.verify",
+        "podfleet.commands.maintenance.verify",
     ),
     *(
         "events.runtime.logs",

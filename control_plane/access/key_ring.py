@@ -71,7 +71,9 @@ class KeyRing:
         now = self.clock.now()
         scopes = granted(wanted.kind, wanted.scopes)
         if wanted.life is not None and not timedelta(0) < wanted.life <= LIFE_MAX:
-            raise Rejected("bad_life", f"a key lives for a second to {LIFE_MAX.days} days, or has no end")
+            raise Rejected(
+                "bad_life", f"a key is valid for one second to {LIFE_MAX.days} days, or without limit"
+            )
         text = written(wanted.kind, letters(self.ids.token()))
         document: Json = {
             "_id": id_of(text),
@@ -99,7 +101,7 @@ class KeyRing:
         """
         old = await self.find(key_id)
         if not timedelta(0) <= overlap <= LIFE_MAX:
-            raise Rejected("bad_overlap", f"both keys open for nothing to {LIFE_MAX.days} days")
+            raise Rejected("bad_overlap", f"both keys are valid for 0 seconds to {LIFE_MAX.days} days")
         ends, begun = old["endsAt"], old["createdAt"]
         life = None if ends is None else ends - begun
         wanted = WantedKey(

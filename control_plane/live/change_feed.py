@@ -81,7 +81,9 @@ class ChangeFeed:
     def require_capacity(self) -> None:
         """Raise `Transient` if the process has its maximum of readers."""
         if self.readers >= READERS_MAX:
-            raise Transient("too_many_readers", "this control plane serves no more live streams; try again")
+            raise Transient(
+                "too_many_readers", "this control plane has reached its limit of live streams; try again"
+            )
 
     async def wanted(self) -> None:
         """Wait until there is a reader."""

@@ -91,7 +91,7 @@ class Projector:
                 await self._flush(found)
                 return turn.cursor
             await self._write([(turn, fold(turn.view, stretch, turn.cursor))])
-        raise Transient("contended", f"run {attempt_id.run_id} changes too fast; send again")
+        raise Transient("contended", f"run {attempt_id.run_id} is changing concurrently; send again")
 
     async def follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
         """Apply events that are known to be stored, of several attempts at once; return the cursors.

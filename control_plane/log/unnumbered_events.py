@@ -71,7 +71,7 @@ class UnnumberedEvents:
             # Legal when it was stored, overtaken since: the log shows it, the run stays.
             if isinstance(decision, Illegal) or await self.runs.decide(found, decision):
                 return
-        raise Transient("contended", f"run {event.run_id} changes too fast; send again")
+        raise Transient("contended", f"run {event.run_id} is changing concurrently; send again")
 
     async def _is_done(self, found: Found, event_id: str) -> bool:
         by = _actor(event_id)

@@ -31,7 +31,7 @@ def _imported(kind: str, module: str) -> ModuleType | None:
         return None if find_spec(module) is None else import_module(module)
     except Exception as error:  # a package may be broken in any way
         problem = f"{module} cannot be imported: {type(error).__name__}: {error}"
-        raise ConfigError([f"kind {kind!r}: {problem}; uninstall its package or mend it"]) from error
+        raise ConfigError([f"kind {kind!r}: {problem}; uninstall its package or fix it"]) from error
 
 
 def templates() -> Mapping[str, Path]:

@@ -15,7 +15,7 @@ class Look:
     """The log of a run that is open: its newest event, its stored and its applied position."""
 
     run_id: str
-    said: str | None
+    emitted_at: str | None
     received_at: datetime | None
     stored: int
     applied: int
@@ -46,7 +46,7 @@ def lags(looks: Sequence[Look]) -> Lags:
 
 
 def _ingest_s(look: Look) -> float | None:
-    said = None if look.said is None else moment(look.said)
-    if said is None or look.received_at is None:
+    emitted_at = None if look.emitted_at is None else moment(look.emitted_at)
+    if emitted_at is None or look.received_at is None:
         return None
-    return max(0.0, (look.received_at - said).total_seconds())
+    return max(0.0, (look.received_at - emitted_at).total_seconds())

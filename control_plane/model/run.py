@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from events.lifecycle import HELD, LEASE_TTL_S, Failures, Standing, Status
+from events.lifecycle import HELD, Failures, Standing, Status
+from events.queue.lease_times import LEASE_TTL_S
 from events.text.attempt_id import AttemptId
 
 

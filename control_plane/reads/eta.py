@@ -42,7 +42,7 @@ def pace(steps: Sequence[Mapping[str, Any]], started_at: datetime | None, now: d
     took_s = (last_at - first_at).total_seconds()
     stood_s = (now - last_at).total_seconds()
     if took_s <= 0:
-        return Pace(None, "it has only just begun to move")
+        return Pace(None, "it has just started")
     step_s = took_s / (len(recent) - 1)
     if stood_s > max(SILENT_S, STALE_FACTOR * step_s):
         return Pace(None, f"no step forward for {stood_s:.0f} s; until then one came every {step_s:.0f} s")
@@ -54,4 +54,4 @@ def pace(steps: Sequence[Mapping[str, Any]], started_at: datetime | None, now: d
 
 def _nothing_yet(waited_s: float | None) -> str:
     since = "" if waited_s is None else f" in {waited_s:.0f} s"
-    return f"no step of this stage is finished yet{since}: it says so when the first one is"
+    return f"no step of this stage is finished yet{since}; the estimate follows after the first"

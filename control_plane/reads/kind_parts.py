@@ -89,7 +89,7 @@ def parts_of_kinds() -> Parts:
     problems, owners = [], dict.fromkeys(RUN_FIELDS, "every run")
     for kind, part in ((kind, part) for kind, parts in found.items() for part in parts):
         if not _is_part(part):
-            problems.append(f"kind {kind!r}: {part!r} is no part of a run; uninstall its package or mend it")
+            problems.append(f"kind {kind!r}: {part!r} is no part of a run; uninstall its package or fix it")
             continue
         if part.name in owners:
             taken = f"its part {part.name!r} has the name of a field of {owners[part.name]}"

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, plain, shown
-from control_plane.model.replicated import ELSEWHERE, believed, borne_out
+from control_plane.model.result_replication import ELSEWHERE, believed, borne_out
 from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.pods import pod
 from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
@@ -36,8 +36,8 @@ from control_plane.store.audit_log import AuditLog
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
 from control_plane.store.pods import HOURS_MAX, Pods
+from control_plane.store.queue.run_counts import COUNT_MAX, Tallies, Waiting
 from control_plane.store.queue.submissions import Submitted
-from control_plane.store.queue.tallies import COUNT_MAX, Tallies, Waiting
 from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunReads
 from control_plane.store.schedules import Schedules
 from events.answers.answer import Listing
@@ -54,6 +54,7 @@ from events.answers.runs import Part as PartAnswer
 from events.answers.schedules import Schedule
 from events.files.checkpoints import PREFIX
 from events.lifecycle import Status
+from events.queue.roster import REPORT_EVERY_S
 from events.runtime.clock import Clock
 from events.runtime.errors import NotFound, Rejected
 from events.text.truncation import brief_fields, brief_list
@@ -61,7 +62,7 @@ from events.text.truncation import brief_fields, brief_list
 Json = dict[str, Any]
 Item = TypeVar("Item")
 
-SILENT_AFTER: Final = timedelta(seconds=60)
+SILENT_AFTER: Final = timedelta(seconds=6 * REPORT_EVERY_S)
 FORGOTTEN_AFTER: Final = timedelta(days=1)
 FAILURES_SHOWN: Final = 10
 SEARCH_CHARS_MAX: Final = 200

@@ -12,9 +12,9 @@ from control_plane.model.run import Run
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Found, Runs
-from events.chain import NO_LINES, Roots
 from events.lifecycle import Cause, Illegal, Status, next_status
 from events.queue.journal import Decision, Expression, ServerTime
+from events.record_digest import NO_LINES, Roots
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
 
@@ -126,7 +126,7 @@ class Decider:
     async def _revise(self, run_id: str, review: Review) -> Run:
         """Give the run the other verdict. The log stays sealed and keeps both."""
         if not review.notes.strip():
-            raise Rejected("reason_missing", "a verdict is revised for a reason: say it in `notes`")
+            raise Rejected("reason_missing", "a revised verdict needs a reason in `notes`")
         run = await self._decide(run_id, lambda run: revise_decision(run, review))
         await self._tell(run)
         return run
@@ -174,7 +174,7 @@ class Decider:
 
 
 def _contended(run_id: str) -> Transient:
-    return Transient("contended", f"run {run_id} changes too fast; try again")
+    return Transient("contended", f"run {run_id} is changing concurrently; try again")
 
 
 def pause_decision(run: Run, *, by: str) -> Decision | Illegal | None:
@@ -206,7 +206,7 @@ def noted(text: str) -> str:
 def note_decision(run: Run, text: str, *, by: str) -> Decision:
     """Return the decision to add a note. Raises `Conflict` where the run has as many as it may have."""
     if run.notes_count >= NOTES_MAX:
-        raise Conflict("too_many_notes", f"the run has {NOTES_MAX} notes, and takes no more")
+        raise Conflict("too_many_notes", f"the run has {NOTES_MAX} notes, which is the limit")
     number = run.notes_count + 1  # nobody adds one in between: the update is for this revision only
     note = {"number": number, "at": "$$NOW", "by": {"$literal": by}, "text": {"$literal": text}}
     # All of them, so that a replay need not know how notes add up.

@@ -44,10 +44,10 @@ from control_plane.server.http.head_limits import HeadLimits
 from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.watchdog import Watchdog, Watched
 from control_plane.server.metrics import STALLS
-from control_plane.server.web import live, views
+from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
-from control_plane.server.web.pages import compare, new_run, numbers, pods, sign_in, steering
+from control_plane.server.web.pages import compare, new_run, numbers, pods, read_only, sign_in, steering
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.upkeep import rescuer, spec_sweeper, sweeper
 
@@ -101,7 +101,7 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [noun.router(deps) for noun in NOUNS]
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
-    routers += [page.router(site) for page in (bulk_pages, compare, new_run, views, steering, live)]
+    routers += [page.router(site) for page in (bulk_pages, compare, new_run, read_only, steering, live)]
     routers += [module.router(site) for module in modules("routes").values()]
     routers += [page.router(site) for page in (schedule_pages, numbers, pods)]
     for router in routers:

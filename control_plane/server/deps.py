@@ -52,9 +52,9 @@ from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.queue.claims import Claims
+from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
-from control_plane.store.queue.tallies import Tallies
 from control_plane.store.reads import RunReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.sessions import Sessions

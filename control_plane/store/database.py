@@ -79,7 +79,7 @@ async def require_guarantees(client: AsyncMongoClient[Document]) -> None:
         hello: Document = await client.admin.command("hello")
     except PyMongoError as error:
         if isinstance(error, OperationFailure) and not _is_outage(error):
-            raise ConfigError([f"MONGODB_URL: the server refuses us: {error.details}"]) from error
+            raise ConfigError([f"MONGODB_URL: the server refuses the connection: {error.details}"]) from error
         raise Transient("mongodb_unreachable", f"MongoDB cannot be reached: {error}") from error
     async with answers():
         defaults = await _answer_to(client, "getDefaultRWConcern")
@@ -108,7 +108,7 @@ async def ping(db: Database) -> None:
     except PyMongoError as error:
         if _is_outage(error):
             raise Transient("mongodb_unreachable", "MongoDB does not answer") from error
-        raise Transient("mongodb_refuses", f"MongoDB refuses us: {error}") from error
+        raise Transient("mongodb_refuses", f"MongoDB refuses the request: {error}") from error
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from pymongo import ReturnDocument
 
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
-from control_plane.store.queue.tallies import COUNT_MAX
+from control_plane.store.queue.run_counts import COUNT_MAX
 
 HOURS_MAX: Final = 24
 

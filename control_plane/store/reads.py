@@ -11,7 +11,7 @@ from typing import Any, Final
 from bson import decode
 
 from control_plane.model.presentation import SPENT
-from control_plane.model.replicated import borne_out, is_doubtful
+from control_plane.model.result_replication import borne_out, is_doubtful
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, Order, Slice, Wanted, raw, read_bounded, read_page
 from events.catalog import TYPES, RunLog, RunUsage, StageMetric, StageProgress, type_of

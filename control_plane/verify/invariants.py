@@ -20,7 +20,8 @@ from control_plane.store.verify.evidence import Evidence, readable
 from control_plane.verify.refusals import wrongly_refused
 from control_plane.verify.replay import Replayed
 from events.envelope import content_hash
-from events.lifecycle import FINAL, HELD, INITIAL, LEASE_TTL_S, TRANSITIONS, Cause, Status
+from events.lifecycle import FINAL, HELD, INITIAL, TRANSITIONS, Cause, Status
+from events.queue.lease_times import LEASE_TTL_S
 
 JOURNAL_GRACE: Final = timedelta(minutes=1)
 GAP_GRACE: Final = timedelta(minutes=2)

@@ -8,7 +8,7 @@ from typing import Any
 
 def conclusion(validation: Mapping[str, Any]) -> str:
     """Return the word; a validation from before there were three has two, which say what they always said."""
-    said = validation.get("conclusion")
-    if said:
-        return str(said)
+    stated = validation.get("conclusion")
+    if stated:
+        return str(stated)
     return "supported" if validation.get("verdict") == "pass" else "refuted"

@@ -112,7 +112,7 @@ class ControlPlane:
 
 def odd(why: str) -> Transient:
     """Return the error for an answer that does not fit the request."""
-    return Transient("control_plane_odd", f"the answer makes no sense: {why}")
+    return Transient("control_plane_odd", f"the answer is malformed: {why}")
 
 
 def retry_after_s(header: str | None, now: datetime) -> float | None:

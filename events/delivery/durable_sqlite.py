@@ -93,7 +93,7 @@ def _disk_error(error: sqlite3.Error) -> Transient | None:
     code = getattr(error, "sqlite_errorcode", 0)
     # A quota that is used up comes as a failed write, not as a full disk.
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
-        return Transient("DISK_FULL", f"the disk of the data directory takes no more: {error}")
+        return Transient("DISK_FULL", f"the disk of the data directory is full: {error}")
     if code & 0xFF == sqlite3.SQLITE_IOERR:
         return Transient("DISK_FAILED", f"the disk of the data directory fails: {error}")
     return None

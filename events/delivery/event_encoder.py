@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from events.catalog import EventRefused, RunCanceled, RunCompleted, RunFailed, RunPreempted, data_of, type_of
-from events.chain import REFUSED, said_digest
 from events.codec import LINE_BYTES_MAX
 from events.envelope import Head, encode, hash_of, line_hash
 from events.kinds.fact import Fact
 from events.pipe import FactFrame
 from events.queue.settlement import End
+from events.record_digest import REFUSED, said_digest
 from events.runtime.errors import Rejected
 from events.text.attempt_id import AttemptId
 from events.text.key_text import digest as secret_digest

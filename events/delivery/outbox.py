@@ -20,12 +20,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from events.catalog import ENDS
-from events.chain import NOTHING, chained
 from events.delivery.durable_sqlite import commit, lock_file, open_database
 from events.delivery.event_encoder import MESSAGE_MAX, Row, bounded, cut, fact_frame, refusal_of, with_line
 from events.kinds.fact import Fact
 from events.pipe import FactFrame
 from events.queue.settlement import End
+from events.record_digest import NOTHING, chained
 from events.runtime.clock import Clock, Ids, timestamp
 from events.runtime.errors import ConfigError, Conflict, Rejected, Transient
 from events.text.attempt_id import AttemptId
@@ -76,8 +76,8 @@ T = TypeVar("T")
 class Attempt:
     """An attempt that this worker holds or has held.
 
-    `last` is the highest sequence given, `root` that of the lines 1 to `last` (`chain.py`); None for an
-    attempt that an earlier version opened.
+    `last` is the highest sequence given, `root` that of the lines 1 to `last` (`record_digest.py`); None for
+    an attempt that an earlier version opened.
     """
 
     run_id: str

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from events.chain import REFUSED
 from events.delivery.event_encoder import Row, fact_frame, refusal_of, with_line
 from events.delivery.outbox import Outbox
 from events.kinds.fact import Fact
+from events.record_digest import REFUSED
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids, timestamp
 from events.runtime.errors import Barred, Transient

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from events.kinds.asking import asked
 from events.kinds.fact import Fact
+from events.kinds.guarded_call import asked
 from events.kinds.kind import Kind, Projection
 from events.kinds.loading import loaded
 from events.kinds.spec import TITLE_MAX, Spec
@@ -75,7 +75,7 @@ def problem_with(kind: Kind, spec: Any) -> str | None:
         return None if found is None else str(found)
 
     return asked(
-        check, lambda error: f"the check of the kind {kind.name!r} failed ({error}); mend its package"
+        check, lambda error: f"the check of the kind {kind.name!r} failed ({error}); fix its package"
     )
 
 
@@ -100,7 +100,7 @@ def measures(kind: str, spec: Spec) -> str:
         return " ".join(str(found or "").split())  # one line: a form sends no other back as it was
 
     failed = f"spec: the kind {kind!r} could not say what is measured"
-    found = asked(words, lambda error: Rejected("invalid_spec", f"{failed} ({error}); mend its package"))
+    found = asked(words, lambda error: Rejected("invalid_spec", f"{failed} ({error}); fix its package"))
     if isinstance(found, Rejected):
         raise found
     return found

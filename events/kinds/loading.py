@@ -116,7 +116,7 @@ def _installed(point: EntryPoint) -> Kind:
 
 def _broken(point: EntryPoint, problem: str) -> str:
     package = "an installed package" if point.dist is None else f"the package {point.dist.name}"
-    return f"kind {point.name!r} of {package}: {problem}; uninstall the package or mend it"
+    return f"kind {point.name!r} of {package}: {problem}; uninstall the package or fix it"
 
 
 def _end(error: ConfigError) -> NoReturn:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from events.lifecycle import HELD, LEASE_TTL_S, Cause, Failures, Standing, Status
+from events.lifecycle import HELD, Cause, Failures, Standing, Status
 from events.pipe import Note
 from events.queue import journal
 from events.queue.journal import Decision, Expression, ServerTime
+from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End, settle_decision
 from events.text.attempt_id import AttemptId

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 Document = dict[str, Any]
 
+REPORT_EVERY_S: Final = 10.0
 TELEMETRY_KEPT: Final = timedelta(days=14)  # as long as heartbeats
 SAMPLES_MAX: Final = 720  # of an hour: of a pod that reports more often than every 5 s, the last ones
 

@@ -115,7 +115,7 @@ def settled(how: End, last: int, root: str | None) -> dict[str, Any]:
     """Return the note that a settle leaves in the run; `last` is the attempt's last sequence.
 
     Applied events belong to the record, whatever the worker reports: `last` is never below them. `root` is
-    that of the lines 1 to `last` (`chain.py`), where the worker knows it.
+    that of the lines 1 to `last` (`record_digest.py`), where the worker knows it.
     """
     return {
         "outcome": how.outcome,

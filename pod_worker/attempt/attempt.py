@@ -29,7 +29,7 @@ from events.catalog import (
 from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
 from events.files.checkpoints import MANIFEST
-from events.files.removing import remove_tree
+from events.files.tree_removal import remove_tree
 from events.kinds import stages_before, stages_of
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, FactFrame, Kept, Made, Note, Start
@@ -53,8 +53,8 @@ from pod_worker.attempt.settlement import (
 from pod_worker.attempt.usage import EVERY_S, Rate, usage_of
 from pod_worker.child.exit_status import TimedOut
 from pod_worker.child.process import Exit, Heard, Listener
-from pod_worker.files.emptying import emptied_checkpoints
-from pod_worker.files.fetched import Fetched
+from pod_worker.files.empty_checkpoints import emptied_checkpoints
+from pod_worker.files.fetch_result import Fetched
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,11 @@ from typing import Protocol
 
 from events.pipe import Note
 from events.queue.claims import Claim, Orders
+from events.queue.lease_times import RENEW_EVERY_S
 from events.runtime.clock import Clock, instant
 from events.runtime.errors import LeaseLost
 from events.runtime.loops import Threads, run_every
-from pod_worker.attempt.lease import RENEW_EVERY_S, Lease, grant, lose
+from pod_worker.attempt.lease import Lease, grant, lose
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from typing import Final, Literal
 
 from events.runtime.clock import Instant
 
-RENEW_EVERY_S: Final = 10.0
-MARGIN_FRACTION: Final = 1 / 12  # 5 s of the usual minute
+MARGIN_FRACTION: Final = 1 / 12
 SILENCE_MAX_S: Final = 30 * 60.0
 
 Stand = Literal["trusted", "suspended", "lost", "given up"]

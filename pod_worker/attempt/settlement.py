@@ -66,12 +66,12 @@ def final_fact(evidence: Evidence) -> Fact:
     )
 
 
-def may_be_of_checkpoints(failure: RunFailed, said: Fact | None, *, went_on: bool) -> bool:
+def may_be_of_checkpoints(failure: RunFailed, own_end: Fact | None, *, went_on: bool) -> bool:
     """Say whether the checkpoints that a process found may have ended it.
 
     Where somebody outside may have, they are doubted only until it `went_on`: kept a checkpoint of its own.
     """
-    has_died = said is None and failure.code in BEHIND_CHECKPOINTS
+    has_died = own_end is None and failure.code in BEHIND_CHECKPOINTS
     return has_died and not (failure.retryable and went_on)
 
 

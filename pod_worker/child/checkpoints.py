@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from events.files.beneath import read_beneath
 from events.files.checkpoints import (
     MANIFEST,
     BrokenManifest,
@@ -24,6 +23,7 @@ from events.files.checkpoints import (
     file_artifact,
     manifest_artifact,
 )
+from events.files.open_beneath import read_beneath
 from events.files.paths import RunPath, SafeName
 from events.pipe import Checkpoint, Kept, Made
 from events.runtime.clock import Clock

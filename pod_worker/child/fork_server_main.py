@@ -69,18 +69,18 @@ def _fork_child(
     inside: Inside | None,
 ) -> None:
     """Fork a child that the worker adopts, and send its pid; does not return in the child."""
-    heard, told = os.pipe()
+    read_fd, report_fd = os.pipe()
     try:
         between = os.fork()
         if not between:
-            _fork_again(worker, (told, *fds), pipelines, worker_pid, inside)
-        os.close(told)
+            _fork_again(worker, (report_fd, *fds), pipelines, worker_pid, inside)
+        os.close(report_fd)
         os.waitpid(between, 0)  # from here on the child is the worker's
-        pid = os.read(heard, MESSAGE_BYTES_MAX)
+        pid = os.read(read_fd, MESSAGE_BYTES_MAX)
     except OSError:  # no room for another process
         pid = b""
     finally:
-        os.close(heard)
+        os.close(read_fd)
     worker.send(pid or NOBODY)
 
 
@@ -99,10 +99,10 @@ def _fork_again(
         os._exit(1)
     if not is_child:
         os._exit(0)
-    told, events, orders, stdout, stderr = fds
+    report_fd, events, orders, stdout, stderr = fds
     os.setsid()
-    os.write(told, str(os.getpid()).encode())
-    os.close(told)
+    os.write(report_fd, str(os.getpid()).encode())
+    os.close(report_fd)
     worker.close()
     for fd, standard in ((stdout, 1), (stderr, 2)):
         os.dup2(fd, standard)

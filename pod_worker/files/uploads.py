@@ -27,7 +27,7 @@ import msgspec
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane, bearer, retry_after_s
 from events.delivery.event_encoder import cut
-from events.files.beneath import open_plain
+from events.files.open_beneath import open_plain
 from events.files.paths import BadPath, RunPath
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made

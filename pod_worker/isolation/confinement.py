@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from events.files.removing import remove_tree
+from events.files.tree_removal import remove_tree
 from pod_worker.isolation.mounts import OTHERS_PASS, show
 from pod_worker.isolation.privileges import become
 from pod_worker.isolation.process_space import (
@@ -186,11 +186,11 @@ class Confinement:
         self._close_what_is_ours()
         self._remove_leftovers({user for _, user in processes()})
         user = choose_user()
-        heard, told = os.pipe()
+        heard, report = os.pipe()
         pid = os.fork()
         if not pid:
-            self._try(told, user, environ)
-        os.close(told)
+            self._try(report, user, environ)
+        os.close(report)
         with os.fdopen(heard, "rb") as trial:
             problem = trial.read(PROBLEM_BYTES_MAX).decode(errors="replace")
         if os.waitpid(pid, 0)[1] == 0:
@@ -231,8 +231,10 @@ class Confinement:
                 return f"the trial took more than {TRIAL_S:.0f} s"
         if trial.returncode == 0:
             return None
-        told = (trial.stdout or trial.stderr).decode(errors="replace").strip().splitlines()
-        return told[-1] if told else "the trial was killed"  # of a traceback the last line says what it was
+        report = (trial.stdout or trial.stderr).decode(errors="replace").strip().splitlines()
+        return (
+            report[-1] if report else "the trial was killed"
+        )  # of a traceback the last line says what it was
 
     @contextmanager
     def _temporary_space(self) -> Iterator[ProcessSpace]:
@@ -262,7 +264,7 @@ class Confinement:
                 space.clear()
                 space.close()
 
-    def _try(self, told: int, user: int, environ: Mapping[str, str]) -> None:
+    def _try(self, report: int, user: int, environ: Mapping[str, str]) -> None:
         """Act as such a process, in a fork that does not return."""
         status = 1
         try:
@@ -274,11 +276,11 @@ class Confinement:
                 why = f"the worker may not change users: {error.strerror}; give its container the usual users"
                 raise OSError(why) from error
             if problem := _problem(self.work, environ, worker):
-                os.write(told, problem.encode())
+                os.write(report, problem.encode())
             else:
                 status = 0
         except OSError as error:
-            os.write(told, f"{error}".encode()[:PROBLEM_BYTES_MAX])
+            os.write(report, f"{error}".encode()[:PROBLEM_BYTES_MAX])
         finally:
             os._exit(status)
 

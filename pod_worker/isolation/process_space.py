@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from events.files.removing import remove_tree
+from events.files.tree_removal import remove_tree
 from events.runtime.clock import SystemClock
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,6 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from events.kinds.queues import Mode, collections
-from events.lifecycle import LEASE_TTL_S
 from events.queue import claims, roster
 from events.queue.claims import Claim, Orders
 from events.queue.guarantees import (
@@ -41,6 +40,7 @@ from events.queue.guarantees import (
     weak_token_index,
     weaknesses,
 )
+from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import Seeker, WaitingClass, candidates
 from events.queue.settlement import End
 from events.runtime.errors import ConfigError, LeaseLost, Transient
@@ -88,7 +88,7 @@ def require_guarantees(db: Database[Document], collections: Sequence[str]) -> No
         except OperationFailure as error:
             if _is_outage(error):
                 raise
-            raise ConfigError([f"MONGODB_URL: the server refuses us: {error.details}"]) from error
+            raise ConfigError([f"MONGODB_URL: the server refuses the connection: {error.details}"]) from error
         config = _answer_to(db, "replSetGetConfig")
         found = deployment_of(hello, _answer_to(db, "getDefaultRWConcern"), config and config["config"])
     problems = weaknesses(found)
@@ -189,7 +189,7 @@ class MongoQueue:
                 result = self._runs(claim).update_one({**own, "revision": run["revision"]}, decided)
                 if result.matched_count:
                     return
-        raise Transient("contended", f"run {claim.run_id} changes too fast to settle")
+        raise Transient("contended", f"run {claim.run_id} is changing concurrently; settle it again")
 
     def report(self, report: PodReport) -> PodOrders:
         """Write the pod's entry in the roster; return the orders for the pod."""
@@ -228,13 +228,13 @@ def _calls() -> Iterator[None]:
         with pymongo.timeout(CALL_S):
             yield
     except DuplicateKeyError as error:
-        raise Transient("claim_in_flight", "an earlier claim with this token landed late") from error
+        raise Transient("claim_in_flight", "an earlier claim with this token was applied late") from error
     except PyMongoError as error:
         if _is_outage(error):
             why = f"MongoDB did not answer: {type(error).__name__}"
             raise Transient("mongodb_unreachable", why) from error
         # Only people can mend it, such as a password that changed; the run waits for them all the same.
-        raise Transient("mongodb_refuses", f"MongoDB refuses us: {error}") from error
+        raise Transient("mongodb_refuses", f"MongoDB refuses the request: {error}") from error
 
 
 def _is_outage(error: PyMongoError) -> bool:

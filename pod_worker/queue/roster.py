@@ -16,7 +16,6 @@ from pod_worker.gpu import Capabilities, Gauges, Telemetry
 
 log = logging.getLogger(__name__)
 
-REPORT_EVERY_S: Final = 10.0
 IN_URI: Final = "/-._~:@!$&'()*+,;="  # what stands in a URI's path as it is
 
 State = Literal["starting", "idle", "busy", "suspended", "draining", "stopped"]

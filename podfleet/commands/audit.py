@@ -38,7 +38,7 @@ def list_entries(
 ) -> None:
     """List the entries, the latest first."""
     entries = client().audit_log(limit=min(limit, 200), by=by, key=key, object=wanted)
-    print_items(list(islice(entries, limit)), COLUMNS, as_json=as_json, none="nobody has done anything yet")
+    print_items(list(islice(entries, limit)), COLUMNS, as_json=as_json, none="no entries yet")
 
 
 @app.command()

@@ -18,7 +18,7 @@ import msgspec
 
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
-from stages.adapters.guard import AddressRefused, Guard
+from stages.adapters.allowed_addresses import AddressRefused, Guard
 from stages.adapters.time_limit import run_within
 from stages.isolation.egress_policy import EgressPolicy
 from stages.literature import Literature, LookUpFailed, Work

@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from events.catalog import ValidationAutoCompleted, ValidationAutoStarted
-from events.files.beneath import copy_beneath
+from events.files.open_beneath import copy_beneath
 from events.files.paths import SafeName
 from events.kinds.experiment import STAGES, ClaimRegistered, ExperimentSpec, PaperGenerated, PaperStarted
 from events.kinds.idea import idea_of

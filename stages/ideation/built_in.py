@@ -15,8 +15,8 @@ from stages.context import Stage
 from stages.ideation.draft import Draft, misread, quoted, write
 from stages.ideation.feasibility import obstacle
 from stages.ideation.found_ideas import FoundIdeas
-from stages.ideation.reading import OWN, Reading, read_request, said_by
-from stages.ideation.rounds import Place
+from stages.ideation.progress import Place
+from stages.ideation.request_parser import OWN, Reading, read_request, said_by
 from stages.ideation.variations import Candidate
 from stages.ideation.wording import Saying
 
@@ -40,8 +40,10 @@ class BuiltIn:
         self.reading = read_request(self.spec, [note.text for note in context.notes.all()])
         self.supply = deque(self.reading.candidates)
         self.taken = dict.fromkeys(self.reading.known, "the request names it as known")
-        said = ((said_by(each), each.title or each.short_hypothesis) for each in reversed(self.spec.earlier))
-        self.fleet = {saying: title for saying, title in said if saying is not None}
+        claims = (
+            (said_by(each), each.title or each.short_hypothesis) for each in reversed(self.spec.earlier)
+        )
+        self.fleet = {saying: title for saying, title in claims if saying is not None}
 
     def run(self) -> None:
         """Finish as many ideas as are wanted, or as there are."""
@@ -61,10 +63,10 @@ class BuiltIn:
         for turn in range(1, turns + 1):
             place = Place(number, self.found_ideas.wanted, turn, turns)
             self.stage.progress(place.fraction, place.activity)
-            changed, said = self._reflect(draft)
-            self.found_ideas.context.log(f"idea {number}, round {turn} of {turns}: {said}")
+            changed, note = self._reflect(draft)
+            self.found_ideas.context.log(f"idea {number}, round {turn} of {turns}: {note}")
             if changed is None:
-                self.found_ideas.give_up(self._written(draft), said)
+                self.found_ideas.give_up(self._written(draft), note)
                 return
             if changed == draft:
                 break

@@ -26,10 +26,10 @@ def earlier_ideas(context: str) -> list[Idea]:
 
 def _parts(context: str) -> Iterator[str]:
     for line in _old_lines(context):
-        said = _BULLET.sub("", line)
-        head, colon, rest = said.partition(":")
-        said = rest if colon and _OLD.search(head) else said
-        for part in re.split(r"[;\n]|(?<=[^\W\d])\.\s", said):
+        text = _BULLET.sub("", line)
+        head, colon, rest = text.partition(":")
+        text = rest if colon and _OLD.search(head) else text
+        for part in re.split(r"[;\n]|(?<=[^\W\d])\.\s", text):
             if len(part.strip()) >= PART_MIN:
                 yield part.strip()[:PART_MAX]
 

@@ -17,7 +17,7 @@ from events.kinds.ideation import IdeationGenerated
 from stages.bounds import Line, Ordinal, Unreadable, read_state
 from stages.context import Context
 from stages.ideation.idea_fields import bounded, cut, missing, printable, public
-from stages.ideation.look_ups import LOOK_UPS_MAX, WORKS_EACH, WORKS_MAX, LookUps
+from stages.ideation.literature_lookup import LOOK_UPS_MAX, WORKS_EACH, WORKS_MAX, LookUps
 from stages.literature import Work
 from stages.models.budget import NOTHING, Spent
 

@@ -75,8 +75,8 @@ def fitted(value: str | Sequence[str], size: int) -> str | list[str]:
     """Return a text, or its parts, in at most `size` bytes of JSON."""
     if isinstance(value, str):
         return _clean(value, size)
-    said = (printable(part[:RAW_CHARS_MAX]) for part in value)
-    parts = list(islice((part for part in said if part), ITEMS_MAX))
+    texts = (printable(part[:RAW_CHARS_MAX]) for part in value)
+    parts = list(islice((part for part in texts if part), ITEMS_MAX))
     room = size - 3 * len(parts)  # quotes and commas
     kept = []
     for number, part in enumerate(parts):

@@ -13,13 +13,13 @@ from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Stage
-from stages.ideation.asking import EARLIER_MAX, Drafted, Prompts, Reflected, Scene, near_duplicate
 from stages.ideation.earlier_ideas import earlier_ideas
 from stages.ideation.found_ideas import FoundIdeas
 from stages.ideation.idea_fields import bounded, missing
-from stages.ideation.look_ups import LookUps, without_references
+from stages.ideation.literature_lookup import LookUps, without_references
+from stages.ideation.model_prompts import EARLIER_MAX, Drafted, Prompts, Reflected, Scene, near_duplicate
 from stages.ideation.novelty import same_as, similarity
-from stages.ideation.rounds import Place
+from stages.ideation.progress import Place
 from stages.models.budget import Budget
 from stages.models.metered import Metered
 from stages.models.model import Model, ModelError, Trouble

@@ -45,15 +45,15 @@ class Form:
 
     def phrase(self) -> str:
         """Return the intervention as people write it in a sentence; a removal reads `without ...`."""
-        said = phrase_of(self.name)
+        phrase_text = phrase_of(self.name)
         if self.strength is not None:
             knob = INTERVENTIONS[self.name].knob
             assert knob is not None
             pattern = _STRENGTHS.get(knob.name, "{phrase} of {number}")
-            said = pattern.format(phrase=said, number=number_of(self.strength))
+            phrase_text = pattern.format(phrase=phrase_text, number=number_of(self.strength))
         if self.instead_of is not None:
-            said = f"{said} instead of {phrase_of(self.instead_of)}"
-        return f"without {said}" if self.is_removed else said
+            phrase_text = f"{phrase_text} instead of {phrase_of(self.instead_of)}"
+        return f"without {phrase_text}" if self.is_removed else phrase_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

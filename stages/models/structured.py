@@ -205,10 +205,10 @@ def _sound_text(text: str) -> str:
 
 def find_code(text: str, check: Callable[[str], str | None] = lambda _: None) -> str | Wrong:
     """Return the longest Python block of `text`, if it can be parsed and `check` finds nothing."""
-    said = _said(text)
-    blocks = [block for block in blocks_of(said) if block.language in PYTHON and block.text.strip()]
+    reply = _said(text)
+    blocks = [block for block in blocks_of(reply) if block.language in PYTHON and block.text.strip()]
     if not blocks:
-        return _unfenced(said, check)
+        return _unfenced(reply, check)
     block = max(blocks, key=lambda block: (block.language != "", len(block.text)))
     if not block.is_closed:
         return Wrong("its code block does not end")

@@ -95,11 +95,11 @@ def _complete(clock: Clock) -> None:
 
 
 def _raise(clock: Clock) -> None:
-    raise ValueError("the probe was told to fail")
+    raise ValueError("the probe was asked to fail")
 
 
 def _raise_retryable(clock: Clock) -> None:
-    raise PipelineError("PROBE_RETRYABLE", "the probe was told to fail, but not for good", retryable=True)
+    raise PipelineError("PROBE_RETRYABLE", "the probe was asked to fail, but not for good", retryable=True)
 
 
 def _kill(clock: Clock) -> None:

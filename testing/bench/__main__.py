@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from testing.bench.contest import Setting
+from testing.bench.comparison import Setting
 from testing.bench.machine import ROOT, facts
 from testing.bench.report import Report, into, table
 from testing.bench.workloads import artifacts, claims, emit, ingest, lists, live, noop, pickup, start

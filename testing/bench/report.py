@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from testing.bench.contest import OURS, Goal, Metric, Row
+from testing.bench.comparison import OURS, Goal, Metric, Row
 
 WIDTH: Final = 118  # of the lines of the documents
 NO_GOAL: Final = ("", "")

@@ -126,7 +126,7 @@ async def apply(projector: Projector, attempt_id: AttemptId, *, marks_first: boo
         await projector._write_beside([folded])
         if not marks_first and turn.is_current:
             await projector.runs.advance([projector._advance(found, folded, flushed)])
-    raise Transient("contended", f"run {attempt_id.run_id} changes too fast; send again")
+    raise Transient("contended", f"run {attempt_id.run_id} is changing concurrently; send again")
 
 
 class ForgetfulRuns(Runs):

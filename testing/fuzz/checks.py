@@ -69,7 +69,7 @@ def a_key_is_asked_for(ctx: CheckContext, response: Response, case: Case[Any]) -
 @schemathesis.check
 def nothing_is_given_away(ctx: CheckContext, response: Response, case: Case[Any]) -> bool | None:
     """Refuse tracebacks, paths of the server, and names of what it is made of."""
-    told = (response.content or b"") + repr(response.headers).encode()
+    answer = (response.content or b"") + repr(response.headers).encode()
     for word in (b"Traceback", b"/site-packages/", b"pymongo", b"mongodb://", b"uvicorn", b"starlette"):
-        assert word not in told, word
+        assert word not in answer, word
     return None

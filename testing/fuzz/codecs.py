@@ -112,8 +112,8 @@ def key(body: bytes) -> None:
 def holder(body: bytes) -> None:
     """Read whose a run token is; what is read is written the same."""
     text = body.decode("latin-1")
-    said = read_run_token(text)
-    assert said is None or run_token(*said) == text
+    output = read_run_token(text)
+    assert output is None or run_token(*output) == text
 
 
 def cron(body: bytes) -> None:
@@ -171,11 +171,11 @@ def _is_quiet(name: str, seconds: int) -> bool:
             errors="replace",
             check=False,
         )
-    said = done.stdout + done.stderr
-    runs = re.search(r"number_of_executed_units: (\d+)", said)
+    output = done.stdout + done.stderr
+    runs = re.search(r"number_of_executed_units: (\d+)", output)
     sys.stdout.write(f"{name}: {int(runs[1]) if runs else 0:,} inputs, exit {done.returncode}\n")
     if done.returncode:
-        sys.stdout.write(said[-4_000:])
+        sys.stdout.write(output[-4_000:])
     sys.stdout.flush()
     return done.returncode == 0
 

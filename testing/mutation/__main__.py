@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from testing.bench.machine import CLOCK, ROOT
-from testing.mutation.judges import judges
+from testing.mutation.related_tests import tests_of
 from testing.mutation.score import Score, table
 from testing.mutation.trial import Copy, Verdict, copied, drawn
 
@@ -46,7 +46,7 @@ def main() -> int:
 def tried(copy: Copy, root: Path, module: str, arguments: argparse.Namespace) -> Score:
     """Return how many of a module's mutants its tests see."""
     begun_s = CLOCK.monotonic_s()
-    theirs = judges(root, module)
+    theirs = tests_of(root, module)
     if not theirs.files:
         sys.exit(f"mutation: no test imports {module}, or what imports it")
     mutants = drawn(root, module, arguments.mutants, arguments.seed)
@@ -57,7 +57,7 @@ def tried(copy: Copy, root: Path, module: str, arguments: argparse.Namespace) ->
         place = f"{len(verdicts)}/{len(mutants)} {module}:{verdict.mutant.line}"
         print(f"{place} {verdict.outcome} {verdict.seconds:.1f} s {verdict.by or ''}", file=sys.stderr)
     seconds = CLOCK.monotonic_s() - begun_s
-    return Score(module=module, judges=theirs, baseline=baseline, verdicts=verdicts, seconds=seconds)
+    return Score(module=module, related=theirs, baseline=baseline, verdicts=verdicts, seconds=seconds)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testing.mutation.judges import Judges
+from testing.mutation.related_tests import RelatedTests
 from testing.mutation.trial import Baseline, Verdict
 
 HEADER = ("module", "mutants", "killed", "survived", "timed out", "score %", "seconds")
@@ -18,7 +18,7 @@ class Score:
     """What the tests of one module saw."""
 
     module: str
-    judges: Judges
+    related: RelatedTests
     baseline: Baseline
     verdicts: Sequence[Verdict]
     seconds: float
@@ -43,8 +43,8 @@ class Score:
     def about_judges(self) -> Iterator[str]:
         """Yield who judged."""
         yield f"{self.module}: judged by"
-        if self.judges.through:
-            yield f"  (no test imports it; these import {', '.join(self.judges.through)})"
+        if self.related.through:
+            yield f"  (no test imports it; these import {', '.join(self.related.through)})"
         yield from (f"  {file} {seconds:.1f} s" for file, seconds in self.baseline.seconds.items())
         yield from (f"  left out: {file}" for file in self.baseline.left_out)
 
@@ -63,9 +63,9 @@ class Score:
             "percent": self.percent,
             "counts": dict(self.counts),
             "seconds": self.seconds,
-            "judges": dict(self.baseline.seconds),
+            "tests": dict(self.baseline.seconds),
             "left_out": list(self.baseline.left_out),
-            "through": list(self.judges.through),
+            "through": list(self.related.through),
             "mutants": [
                 {
                     "line": each.mutant.line,

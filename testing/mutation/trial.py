@@ -1,4 +1,4 @@
-"""One module's trial: its mutants, one after another, before its judges, in a copy of the checkout."""
+"""One module's trial: its mutants, one after another, before its tests, in a copy of the checkout."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from testing.bench.contest import Absent, Setting
+from testing.bench.comparison import Absent, Setting
 from testing.bench.peers.environments import environment, surroundings
-from testing.mutation.judges import FOLDERS, Judges, rank
 from testing.mutation.mutants import Mutant
+from testing.mutation.related_tests import FOLDERS, RelatedTests, rank
 
 PINS: Final[Mapping[str, tuple[str, ...]]] = {"mutmut": ("mutmut==3.8.1",)}
 RUNNER: Final = Path(__file__).with_name("runner.py")
@@ -43,7 +43,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What judges: the files with the seconds that each took unmutated, and those that took too long."""
+    """The test files of a module with the seconds that each took unmutated, and those that took too long."""
 
     seconds: Mapping[str, float]
     left_out: Sequence[str]
@@ -58,7 +58,7 @@ class Copy:
     process: subprocess.Popen[str]
 
     def run(self, files: Iterable[str], timeout_s: float, cpu_s: int | None = None) -> dict[str, Any]:
-        """Run test files until the first that fails; what judges a mutant has a limit of processor time."""
+        """Run test files until the first that fails; the tests of a mutant have a limit of processor time."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         asked = {"files": list(files), "timeout_s": timeout_s, "cpu_s": cpu_s, "is_clean": cpu_s is None}
@@ -68,14 +68,14 @@ class Copy:
         assert answer, "the runner has ended"
         return dict(json.loads(answer))
 
-    def assess(self, judges: Judges, below: Sequence[str], limit_s: float | None) -> Baseline:
+    def assess(self, related: RelatedTests, below: Sequence[str], limit_s: float | None) -> Baseline:
         """Run the tests on the module as it is, without those elsewhere or that alone exceed the limit."""
-        kept = [file for file in judges.files if any(Path(file).is_relative_to(each) for each in below)]
+        kept = [file for file in related.files if any(Path(file).is_relative_to(each) for each in below)]
         if limit_s is not None:
             kept = [file for file in kept if self.run([file], limit_s)["status"] is not None]
-        left_out = [file for file in judges.files if file not in kept]
+        left_out = [file for file in related.files if file not in kept]
         if not kept:
-            sys.exit(f"mutation: no judges are left of {', '.join(left_out)}")
+            sys.exit(f"mutation: no tests are left of {', '.join(left_out)}")
         clean = self.run(kept, CLEAN_S)
         if clean["status"] != 0:
             sys.exit(f"mutation: the tests do not pass on the module as it is:\n{clean['tail']}")
@@ -95,15 +95,15 @@ class Copy:
         for mutant in mutants:
             path.write_text(mutant.source)
             try:
-                said = self.run(baseline.seconds, BUSY * limit_s, math.ceil(limit_s))
+                result = self.run(baseline.seconds, BUSY * limit_s, math.ceil(limit_s))
             finally:
                 path.write_text(original)
             outcome: Outcome = "killed"
-            if said["status"] is None:
+            if result["status"] is None:
                 outcome = "timed out"
-            elif said["status"] == 0:
+            elif result["status"] == 0:
                 outcome = "survived"
-            yield Verdict(mutant, outcome, said["found"]["failed"], said["seconds"])
+            yield Verdict(mutant, outcome, result["found"]["failed"], result["seconds"])
 
 
 @contextmanager
@@ -135,11 +135,11 @@ def check(copy: Path, environ: Mapping[str, str]) -> None:
     """Fail where a process of the tests would load the packages from elsewhere than the copy."""
     names = ", ".join(FOLDERS[:-1])
     question = f"import {names}; print(*(path for each in ({names}) for path in each.__path__))"
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", question], cwd="/", env=environ, capture_output=True, text=True, check=True
     )
-    if said.stdout.split() != [str(copy / name) for name in FOLDERS[:-1]]:
-        sys.exit(f"mutation: the packages are loaded from {said.stdout.strip()}")
+    if result.stdout.split() != [str(copy / name) for name in FOLDERS[:-1]]:
+        sys.exit(f"mutation: the packages are loaded from {result.stdout.strip()}")
 
 
 def drawn(root: Path, module: str, count: int, seed: int) -> list[Mutant]:
@@ -148,10 +148,10 @@ def drawn(root: Path, module: str, count: int, seed: int) -> list[Mutant]:
     python = environment("mutmut", setting, PINS)
     if isinstance(python, Absent):
         sys.exit(f"mutation: {python.reason}")
-    said = subprocess.run(
+    result = subprocess.run(
         [str(python), "-m", "testing.mutation.maker", str(root / module), module, str(count), str(seed)],
         env=surroundings(python, {}),
         stdout=subprocess.PIPE,
         check=True,
     )
-    return [Mutant(**each) for each in json.loads(said.stdout)]
+    return [Mutant(**each) for each in json.loads(result.stdout)]

@@ -16,10 +16,10 @@ from pod_worker.gpu import Capabilities, Gpu, Telemetry
 from pod_worker.isolation.confinement import WORDS
 from pod_worker.queue.roster import PodReport, State, report_fields
 from testing.seed import texts
-from testing.seed.echoes import echo
 from testing.seed.life import Life, encoded, ulid
 from testing.seed.plan import EXPERIMENT_EVENTS, RUNS_A_HYPOTHESIS, Plan
-from testing.seed.stories import Story
+from testing.seed.run_histories import Story
+from testing.seed.sweep_copies import echo
 
 LINES_MAX: Final = 2_000  # of a run that is not the long one
 IDEATION_EVERY: Final = 3

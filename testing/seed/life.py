@@ -159,9 +159,9 @@ class Life:
 
     def settle(self, how: End) -> None:
         """End the attempt as its worker does: the decision first, then the rest of the log."""
-        said, self._waiting = self._waiting, self._waiting[:-1]
+        reported, self._waiting = self._waiting, self._waiting[:-1]
         self._apply()
-        self._waiting = said[-1:]
+        self._waiting = reported[-1:]
         by = f"{self.run['claimedBy']}#a{self.run['attempt']}"
         standing, attempt = decode(self.run).standing, self.run["attempt"]
         self.decide(

@@ -74,7 +74,7 @@ class RunwideOutbox(WitnessedOutbox):
     def open_attempt(self, attempt_id: AttemptId, **held: Any) -> Attempt:
         opened = super().open_attempt(attempt_id, **held)
         earlier = [
-            max(told) for name, told in self.ledger.told.items() if name.run_id == attempt_id.run_id and told
+            max(sent) for name, sent in self.ledger.sent.items() if name.run_id == attempt_id.run_id and sent
         ]
         if opened.last == 0 and earlier:
             self._write(

@@ -12,8 +12,8 @@ from testing.simulation.actors.replicas import RENEW_EVERY_S, TTL_S, Balancer, H
 from testing.simulation.actors.stranger import Stranger
 from testing.simulation.kernel import Kernel, Node
 from testing.simulation.ledger import Ledger
+from testing.simulation.network import Odds, UnreliableNetwork
 from testing.simulation.store.replica_set import ReplicaSet
-from testing.simulation.weather import Odds, Storm
 
 FAULTS_MAX: Final = 14
 DOOM_MAX: Final = 60
@@ -33,7 +33,7 @@ class World:
     ledger: Ledger
     servers: ReplicaSet
     store_clock: Node
-    storm: Storm
+    network: UnreliableNetwork
     balancer: Balancer
     pods: list[Pod]
     replicas: list[Replica]
@@ -65,11 +65,11 @@ class Nature:
         world = self.world
         self.is_calm = True
         world.kernel.note("all is mended")
-        world.storm.odds, world.balancer.odds = Odds(), HttpOdds()
-        world.storm.unreachable.clear()
-        world.storm.sluggish.clear()
-        world.storm.rescue_ambushes.clear()
-        world.storm.strike = None
+        world.network.odds, world.balancer.odds = Odds(), HttpOdds()
+        world.network.unreachable.clear()
+        world.network.sluggish.clear()
+        world.network.rescue_ambushes.clear()
+        world.network.strike = None
         for pod in world.pods:
             pod.ambushes.clear()
         world.balancer.is_away = False
@@ -212,8 +212,8 @@ def _strike_at_settle(nature: Nature) -> None:
             world.kernel.freeze(pod.node)
             nature.later(absence_s, lambda: world.kernel.thaw(pod.node))
         else:
-            world.storm.unreachable.add(pod.node.name)
-            nature.later(absence_s, lambda: world.storm.unreachable.discard(pod.node.name))
+            world.network.unreachable.add(pod.node.name)
+            nature.later(absence_s, lambda: world.network.unreachable.discard(pod.node.name))
 
     pod.ambushes.append(strike)
 
@@ -245,15 +245,15 @@ def _back_as_it_is_rescued(nature: Nature) -> None:
 
     nature.later(3 * TTL_S, back)
     for replica in world.replicas:
-        world.storm.rescue_ambushes[replica.node.name] = ambush(replica.node)
+        world.network.rescue_ambushes[replica.node.name] = ambush(replica.node)
 
 
 def _sluggish(nature: Nature) -> None:
     world, node = nature.world, nature.some_replica().node
     nature.strikes("replica: sluggish", node)
     name = node.name
-    world.storm.sluggish.add(name)
-    nature.later(nature.draw_s(OUTAGE_MAX_S), lambda: world.storm.sluggish.discard(name))
+    world.network.sluggish.add(name)
+    nature.later(nature.draw_s(OUTAGE_MAX_S), lambda: world.network.sluggish.discard(name))
 
 
 def _step_down(nature: Nature) -> None:
@@ -263,9 +263,9 @@ def _step_down(nature: Nature) -> None:
     def step_down() -> None:
         nature.strikes("store: step-down", world.store_clock)
         world.servers.step_down()
-        world.storm.election_ends_s = world.kernel.now_s + election_s
+        world.network.election_ends_s = world.kernel.now_s + election_s
 
-    world.storm.strike = step_down
+    world.network.strike = step_down
 
 
 def _store_clock(nature: Nature) -> None:
@@ -286,7 +286,7 @@ def _cut_off(nature: Nature) -> None:
     node = chance.choice(nodes)
     nature.strikes("store: cut off", node)
     name = node.name
-    unreachable = nature.world.storm.unreachable
+    unreachable = nature.world.network.unreachable
     unreachable.add(name)
     nature.later(nature.draw_s(OUTAGE_MAX_S), lambda: unreachable.discard(name))
 

@@ -19,12 +19,12 @@ from testing.simulation.actors.pods import Pod
 from testing.simulation.actors.replicas import Balancer, HttpOdds, Replica
 from testing.simulation.actors.stranger import Stranger
 from testing.simulation.faults import STRIKES, Nature, World
-from testing.simulation.judge import EVENTUALLY_S, Judge
+from testing.simulation.invariants import EVENTUALLY_S, InvariantChecker
 from testing.simulation.kernel import TRACE_MAX, Actor, Kernel, Node, Stuck
 from testing.simulation.ledger import Ledger
+from testing.simulation.network import Odds, UnreliableNetwork
 from testing.simulation.product import Product
-from testing.simulation.store.replica_set import Calm
-from testing.simulation.weather import Odds, Storm
+from testing.simulation.store.replica_set import ReliableNetwork
 
 TROUBLE_MAX_S: Final = 60.0
 MEMORY_DISK: Final = Path("/dev/shm")  # noqa: S108 - a disk that costs no time, where there is one
@@ -51,16 +51,16 @@ def play(
     strikes: Sequence[str] = tuple(STRIKES),
     trace_max: int = TRACE_MAX,
 ) -> Outcome:
-    """Play the history of a seed to its end, and judge it; only `strikes` are drawn as misfortunes."""
+    """Play the history of a seed to its end, and check it; only `strikes` are drawn as misfortunes."""
     kernel = Kernel(seed, trace_max)
     ledger = Ledger()
     with _disks() as home, _silence():
         try:
-            judge = _play(kernel, ledger, _world(kernel, ledger, home, product or Product()), strikes)
-            runs = [each.document for each in judge.servers.collection("runs").majority({})]
+            checker = _play(kernel, ledger, _world(kernel, ledger, home, product or Product()), strikes)
+            runs = [each.document for each in checker.servers.collection("runs").majority({})]
             ledger.counts["runs"] = len(runs)
             ledger.counts["attempts"] = sum(run["attempt"] for run in runs)
-            ledger.counts["writes rolled back"] = judge.servers.rolled_back
+            ledger.counts["writes rolled back"] = checker.servers.rolled_back
         finally:
             kernel.close()
     return Outcome(
@@ -75,9 +75,9 @@ def play(
     )
 
 
-def _play(kernel: Kernel, ledger: Ledger, world: World, strikes: Sequence[str]) -> Judge:
-    judge = Judge(world.servers, ledger)
-    world.servers.witness = judge.saw
+def _play(kernel: Kernel, ledger: Ledger, world: World, strikes: Sequence[str]) -> InvariantChecker:
+    checker = InvariantChecker(world.servers, ledger)
+    world.servers.witness = checker.saw
     kernel.on_time = ledger.look
     nature = Nature(world, until_s=TROUBLE_MAX_S * (0.4 + 0.6 * kernel.chance.random()), repertoire=strikes)
 
@@ -93,7 +93,7 @@ def _play(kernel: Kernel, ledger: Ledger, world: World, strikes: Sequence[str]) 
     kernel.spawn("nature", world.nature, nature.work)
 
     def is_done() -> bool:
-        if not nature.is_calm or not judge.is_settled():
+        if not nature.is_calm or not checker.is_settled():
             return False
         return all(pod.now is not None and not pod.pending() for pod in world.pods)
 
@@ -104,9 +104,9 @@ def _play(kernel: Kernel, ledger: Ledger, world: World, strikes: Sequence[str]) 
     waiting = sum(pod.pending() for pod in world.pods)
     if waiting:
         ledger.blame(f"{waiting} events are still in an outbox")
-    world.servers.weather = Calm()
-    judge.verdict()
-    return judge
+    world.servers.network = ReliableNetwork()
+    checker.verdict()
+    return checker
 
 
 def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> World:
@@ -116,8 +116,8 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> Worl
     def store_now() -> datetime:
         return EPOCH + timedelta(seconds=kernel.now_s + store_clock.wall_ahead_s)
 
-    storm = Storm(kernel, Node("network"), ledger.faults, _odds(chance.random()))
-    servers = product.servers(store_now, storm)
+    network = UnreliableNetwork(kernel, Node("network"), ledger.faults, _odds(chance.random()))
+    servers = product.servers(store_now, network)
     replicas = [
         Replica(
             kernel, Node(f"replica-{number}"), servers, SeededIds(kernel.seed * 100 + number), ledger, product
@@ -154,7 +154,7 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> Worl
     ids = SeededIds(kernel.seed * 100 + 99)
     stranger = Stranger(kernel, Node("stranger"), servers, balancer, ids, ledger)
     return World(
-        kernel, nature, ledger, servers, store_clock, storm, balancer, pods, replicas, user, stranger
+        kernel, nature, ledger, servers, store_clock, network, balancer, pods, replicas, user, stranger
     )
 
 

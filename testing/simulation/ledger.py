@@ -41,7 +41,7 @@ class Ledger:
     violations: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
-    told: dict[AttemptId, dict[int, FactFrame]] = field(default_factory=dict)
+    sent: dict[AttemptId, dict[int, FactFrame]] = field(default_factory=dict)
     cut_short: set[AttemptId] = field(default_factory=set)  # their log's end was lost with a disk
     failed: set[AttemptId] = field(default_factory=set)  # their child failed by itself
     submitted: list[str] = field(default_factory=list)
@@ -60,9 +60,9 @@ class Ledger:
 
     def tell(self, name: AttemptId, last: int, facts: Sequence[Fact | FactFrame]) -> None:
         """Note which sequences an outbox gave."""
-        told = self.told.setdefault(name, {})
+        sent = self.sent.setdefault(name, {})
         for sequence, fact in enumerate(facts, last - len(facts) + 1):
-            told[sequence] = fact_frame(fact)
+            sent[sequence] = fact_frame(fact)
         self.counts["events"] += len(facts)
 
     def own(self, owner: Owner) -> None:

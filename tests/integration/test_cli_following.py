@@ -45,8 +45,8 @@ class Story:
             startedAt="2026-11-22T08:00:00.000Z",
             finishedAt="2026-11-22T08:00:07.500Z" if self.is_over else None,
         )
-        told: dict[str, Any] = msgspec.to_builtins(run)
-        return told
+        shown: dict[str, Any] = msgspec.to_builtins(run)
+        return shown
 
     def event(self, number: int) -> dict[str, Any]:
         return {
@@ -98,10 +98,10 @@ def control_plane(story: Story) -> Iterator[str]:
                 self.wfile.write(f"event: at\ndata: {{}}\nid: {number}\n\n".encode())
             else:
                 story.lines = number + 2
-                told = json.dumps(story.event(number + 1))
+                shown = json.dumps(story.event(number + 1))
                 # the last line again, as of a server that is not sure what was heard
                 again = json.dumps(story.event(number))
-                frame = f": idle\nevent: event\ndata: {again}\n\nevent: event\ndata: {told}\n\n"
+                frame = f": idle\nevent: event\ndata: {again}\n\nevent: event\ndata: {shown}\n\n"
                 self.wfile.write(f"{frame}event: at\ndata: {{}}\nid: {number + 1}\n\n".encode())
             if number >= 5:
                 story.is_over = True
@@ -147,10 +147,10 @@ def test_a_control_plane_without_a_stream_is_asked_again_and_again() -> None:
         followed = within(url, "events", "tail", RUN, "-f", "-n", "2", "--type", "run.log")
         watched = podfleet(url, "runs", "watch", RUN, "--exit-status")
     assert followed.returncode == 0, followed.stderr
-    told = messages(followed.stdout)
-    first = int(told[0].removeprefix("line "))
-    assert told == [f"line {n}" for n in range(first, LINES)]
-    assert len(told) > 2
+    shown = messages(followed.stdout)
+    first = int(shown[0].removeprefix("line "))
+    assert shown == [f"line {n}" for n in range(first, LINES)]
+    assert len(shown) > 2
     assert (watched.returncode, watched.stdout) == (0, f"{RUN} COMPLETED after 7.5 s\n")
 
 

@@ -38,7 +38,7 @@ def test_a_run_is_submitted_watched_to_its_failure_and_looked_at(fleet: Any) -> 
     run_id, *lines = watched.stdout.splitlines()
     assert (watched.returncode, fleet.run(run_id)["status"]) == (1, "FAILED"), watched.stderr
     assert lines[-1].startswith(f"{run_id} FAILED after ")
-    assert lines[-1].endswith("– ValueError: the probe was told to fail")
+    assert lines[-1].endswith("– ValueError: the probe was asked to fail")
     assert all(line.startswith(run_id) for line in lines)
     assert fleet.run(run_id)["labels"] == {"team": "vision"}
 

@@ -49,10 +49,10 @@ def test_what_strangers_tell_of_an_unclaimed_attempt_never_meets_its_worker(
         if is_known:
             await core.submit()
             run_id = (await core.db.runs.find_one())["_id"]
-        told = strange(run_id, 1, 2, 5)
-        answer = await core.send(*told, sender=ADMIN)
+        sent = strange(run_id, 1, 2, 5)
+        answer = await core.send(*sent, sender=ADMIN)
         assert (answer.accepted, answer.acked_through) == (3, {f"{run_id}/1": 0})
-        again = await core.send(*told, told[0].replace(b"stranger's", b"liar's"), sender=ADMIN)
+        again = await core.send(*sent, sent[0].replace(b"stranger's", b"liar's"), sender=ADMIN)
         assert (again.accepted, again.duplicates, codes(again)) == (0, 3, [(4, "conflict")])
         if not is_known:
             await core.db.runs.update_one({"_id": run_id}, creation(new_run(), by="test"), upsert=True)
@@ -148,8 +148,8 @@ def test_no_id_of_a_stranger_takes_the_place_of_the_notice_or_of_another_letter(
         squatter = json.dumps({**notice_id, "source": CONTROL_PLANE_SOURCE}).encode()
         assert (await core.send(squatter, sender=ADMIN)).accepted == 1
         for attempt in (1, 2):  # under one id each time
-            told = line(run_id, 1, c.RunLog(message="a stranger's"), attempt=attempt, name="strange")
-            assert (await core.send(told, sender=ADMIN)).accepted == 1
+            sent = line(run_id, 1, c.RunLog(message="a stranger's"), attempt=attempt, name="strange")
+            assert (await core.send(sent, sender=ADMIN)).accepted == 1
             await core.db.runs.update_one({"_id": run_id}, {"$set": {"attempt": attempt}})
             await core.catch_up.unclaimed.run_once()
         letters = await core.db.dead_letters.find({"code": "unclaimed"}).to_list()
@@ -163,8 +163,8 @@ def test_no_id_of_a_stranger_takes_the_place_of_the_notice_or_of_another_letter(
 def test_an_audit_knows_why_an_early_line_contradicts_another(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
-        (told,) = strange(run_id, 1)
-        answer = await core.send(told, told.replace(b"stranger's", b"liar's"), sender=ADMIN)
+        (sent,) = strange(run_id, 1)
+        answer = await core.send(sent, sent.replace(b"stranger's", b"liar's"), sender=ADMIN)
         assert codes(answer) == [(2, "conflict")]
         waiting = await core_findings(core, run_id)
         await core.claim()
@@ -195,8 +195,8 @@ def test_what_strangers_say_of_an_attempt_leaves_its_budget_to_its_holder(emptie
         run_id = await core.submit()
         await core.claim()
         for number, expected in ((1, []), (2, []), (3, ["over_budget"])):
-            said = line(run_id, None, c.RunLog(message="x" * 30_000), name=f"strange {number}")
-            answer = await ingestor.take(decode_ndjson(said), ADMIN)
+            sent_line = line(run_id, None, c.RunLog(message="x" * 30_000), name=f"strange {number}")
+            answer = await ingestor.take(decode_ndjson(sent_line), ADMIN)
             assert [code for _, code in codes(answer)] == expected
         answer = await ingestor.take(decode_ndjson(b"\n".join(whole_log(run_id))), holder(run_id))
         assert codes(answer) == []

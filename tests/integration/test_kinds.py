@@ -92,27 +92,27 @@ def test_a_kind_of_another_package_runs_and_is_shown_without_a_change_of_the_pro
         assert stored.count_documents({"runId": run_id}) == 3
         assert "by_run" in stored.index_information()
     for is_installed in (True, False):
-        status, told = podfleet(fleet, "runs", "show", run_id, is_installed=is_installed)
-        assert status == 0, told
-        assert told.count("Hello, Lovelace!") == 3
-    status, told = podfleet(fleet, "runs", "show", run_id, "--json", is_installed=False)
-    assert status == 0, told
-    assert {**json.loads(told), "revision": 0} == {**fleet.run(run_id), "revision": 0}
-    status, told = podfleet(fleet, "verify", "--rebuild")
-    assert status == 0, told
+        status, output = podfleet(fleet, "runs", "show", run_id, is_installed=is_installed)
+        assert status == 0, output
+        assert output.count("Hello, Lovelace!") == 3
+    status, output = podfleet(fleet, "runs", "show", run_id, "--json", is_installed=False)
+    assert status == 0, output
+    assert {**json.loads(output), "revision": 0} == {**fleet.run(run_id), "revision": 0}
+    status, output = podfleet(fleet, "verify", "--rebuild")
+    assert status == 0, output
 
 
 def test_a_pod_without_the_package_is_named_as_one_that_does_not_run_the_kind(fleet: Fleet) -> None:
     run_id = fleet.submit("hello", spec={"to": "Grace"})
     worker = fleet.start_worker(mode="experiment", name="plain")
     clock = SystemClock()
-    until_s, told = clock.monotonic_s() + 60, ""
-    while "it does not run the kind hello" not in told and clock.monotonic_s() < until_s:
+    until_s, output = clock.monotonic_s() + 60, ""
+    while "it does not run the kind hello" not in output and clock.monotonic_s() < until_s:
         clock.wait(threading.Event(), 0.1)
-        told = str(fleet.client.get(f"/api/runs/{run_id}/explain").json())
+        output = str(fleet.client.get(f"/api/runs/{run_id}/explain").json())
     end([worker])
     fleet.client.post(f"/api/runs/{run_id}/cancel")
-    assert "it does not run the kind hello" in told
+    assert "it does not run the kind hello" in output
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -47,7 +47,9 @@ def claimed(fleet: Fleet, key: str, **more: Any) -> dict[str, Any]:
     return claim
 
 
-def said(fleet: Fleet, key: str, run_id: str, attempt: int = 1, number: int = 1) -> tuple[int, list[str]]:
+def send_event(
+    fleet: Fleet, key: str, run_id: str, attempt: int = 1, number: int = 1
+) -> tuple[int, list[str]]:
     """Send an event with a key; return the status, and the codes of what was refused."""
     line = make_line(RunLog(message="hello"), sequence=number, run_id=run_id, attempt=attempt)
     answer = fleet.client.post("/api/ingest/events", content=line, headers={**NDJSON, **bearer(key)})
@@ -160,13 +162,13 @@ def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any
     mine = claimed(keyed, thief, pod="thief/1")
     assert mine["runId"] == own
 
-    assert said(keyed, thief, run_id) == (422, ["forbidden"])
-    assert said(keyed, thief, SystemIds().ulid()) == (422, ["forbidden"])
-    assert said(keyed, mine["runToken"], run_id) == (422, ["forbidden"])
-    assert said(keyed, thief, own) == (202, [])
-    assert said(keyed, mine["runToken"], own, number=2) == (202, [])
+    assert send_event(keyed, thief, run_id) == (422, ["forbidden"])
+    assert send_event(keyed, thief, SystemIds().ulid()) == (422, ["forbidden"])
+    assert send_event(keyed, mine["runToken"], run_id) == (422, ["forbidden"])
+    assert send_event(keyed, thief, own) == (202, [])
+    assert send_event(keyed, mine["runToken"], own, number=2) == (202, [])
     forged = run_token(run_id, 1, letters(SystemIds().token()))
-    assert said(keyed, forged, run_id) == (401, ["bad_key"])
+    assert send_event(keyed, forged, run_id) == (401, ["bad_key"])
 
     long = make_line(RunLog(message="x" * 2000), sequence=1, run_id=run_id, attempt=1)
     keyed.client.post("/api/ingest/events", content=long, headers={**NDJSON, **bearer(thief)})
@@ -247,8 +249,8 @@ def test_the_token_of_an_attempt_that_is_over_opens_its_log_for_a_week(
     second = claimed(keyed, key)
     assert (second["runId"], second["attempt"]) == (run_id, 2)
     # the zombie may still say what it had to say, of its own attempt, and has no other right left
-    assert said(keyed, first["runToken"], run_id, 1, 1) == (202, [])
-    assert said(keyed, first["runToken"], run_id, 2, 1) == (422, ["forbidden"])
+    assert send_event(keyed, first["runToken"], run_id, 1, 1) == (202, [])
+    assert send_event(keyed, first["runToken"], run_id, 2, 1) == (422, ["forbidden"])
     presign = {"name": "a.txt", "size": 1, "sha256": "0" * 64}
     path = f"/api/runs/{run_id}/artifacts/presign"
     answer = keyed.client.post(path, json=presign, headers=bearer(first["runToken"]))
@@ -259,5 +261,5 @@ def test_the_token_of_an_attempt_that_is_over_opens_its_log_for_a_week(
             "input": "$tokens", "in": {"$mergeObjects": ["$$this", {"endsAt": {"$cond": [
                 {"$eq": ["$$this.attempt", 1]}, "$$NOW", None]}}]}}}}}],
     )  # fmt: skip
-    until(lambda: said(keyed, first["runToken"], run_id, 1, 2) == (401, ["bad_key"]))
-    assert said(keyed, second["runToken"], run_id, 2, 1) == (202, [])
+    until(lambda: send_event(keyed, first["runToken"], run_id, 1, 2) == (401, ["bad_key"]))
+    assert send_event(keyed, second["runToken"], run_id, 2, 1) == (202, [])

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.common_fleet
 # What a hand changed stays: nothing is gained by looking again.
 HASTY: Final = (
     "-c",
-    "import sys; from podfleet.commands import verify; verify.PATIENCE_S = 0.0;"
+    "import sys; from podfleet.commands.maintenance import verify; verify.PATIENCE_S = 0.0;"
     "from podfleet.main import main; sys.exit(main())",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
@@ -176,8 +177,10 @@ def clients(keyed_url: str) -> Iterator[dict[Scope, httpx.Client]]:
 
 
 async def test_every_route_is_in_the_table() -> None:
-    known = [*OPEN, *(route for routes in OPENED_BY.values() for route in routes)]
-    assert sorted(await served()) == sorted(known)
+    known = Counter([*OPEN, *(route for routes in OPENED_BY.values() for route in routes)])
+    found = Counter(await served())
+    assert [*(found - known)] == [], "name these in OPENED_BY, below the scope that opens them"
+    assert [*(known - found)] == [], "no route serves these"
 
 
 def test_a_scope_opens_its_own_routes_and_no_other(clients: dict[Scope, httpx.Client]) -> None:

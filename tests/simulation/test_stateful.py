@@ -46,9 +46,9 @@ from pod_worker.attempt.lease import Lease, grant, judge, lose
 from pod_worker.queue.mongo import MongoQueue, connect
 from testing.simulation.actors.replicas import NoFiles
 from testing.simulation.bugs import UnfencedQueue
+from testing.simulation.event_loop import driven
 from testing.simulation.store.driver import async_database, sync_database
 from testing.simulation.store.replica_set import ReplicaSet
-from testing.simulation.turns import driven
 from tests.servers import empty
 
 TTL_S: Final = 60.0

@@ -7,13 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from control_plane.access.keys import ALL
-from control_plane.store.queue.claims import LEASE_S
-from control_plane.upkeep.rescuer import TICK_S
-from events.lifecycle import LEASE_TTL_S, Status
-from pod_worker.attempt.lease import RENEW_EVERY_S, SILENCE_MAX_S
+from events.lifecycle import Status
 
 ROOT: Final = Path(__file__).parents[2]
 WIDTH: Final = 120
@@ -58,22 +53,6 @@ def _leads(page: Path, target: str) -> bool:
 
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("LEASE_TTL_S", f"{LEASE_TTL_S:g} s"),
-        ("LEASE_S", f"{LEASE_S:g} s"),
-        ("RENEW_EVERY_S", f"{RENEW_EVERY_S:g} s"),
-        ("SILENCE_MAX_S", f"{SILENCE_MAX_S / 60:g} min"),
-        ("TICK_S", f"{TICK_S:g} s"),
-    ],
-)
-def test_the_table_of_the_lease_has_the_values_of_the_code(name: str, value: str) -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    rows = [line for line in text.splitlines() if line.startswith("|") and f"`{name}`" in line]
-    assert [line.rstrip("| ").rpartition("| ")[2] for line in rows] == [value]
 
 
 def test_the_glossary_has_every_status_and_scope() -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from events.kinds import KINDS
 from scripts.locked import LOCK, read_lock
-from testing.mutation.judges import imported
+from testing.mutation.related_tests import imported
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")

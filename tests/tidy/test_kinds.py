@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from events.kinds import ROWS
-from testing.mutation.judges import imports
+from testing.mutation.related_tests import imports
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")

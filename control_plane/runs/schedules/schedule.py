@@ -105,12 +105,12 @@ def read_timetable(cron: str, zone: str) -> Timetable:
         raise Rejected("bad_cron", f"cron: {cron!r} is not known; known short forms: {known}")
     if len(entry) > CRON_CHARS_MAX or len(entry.split()) != FIELDS:
         wanted = "minute, hour, day of month, month, day of week"
-        raise Rejected("bad_cron", f"cron: {cron[:CRON_CHARS_MAX]!r} has to be five fields: {wanted}")
+        raise Rejected("bad_cron", f"cron: {cron[:CRON_CHARS_MAX]!r} must have five fields: {wanted}")
     try:
         table = Timetable(entry, ZoneInfo(zone))
         CronSim(entry, EPOCH)
     except CronSimError as error:
-        raise Rejected("bad_cron", f"cron: {cron!r} cannot be: {error}") from error
+        raise Rejected("bad_cron", f"cron: {cron!r} is invalid: {error}") from error
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         message = f"time_zone: {zone!r} is no time zone; write it as in Europe/Berlin, or UTC"
         raise Rejected("unknown_zone", message) from error

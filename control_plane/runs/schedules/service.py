@@ -167,4 +167,4 @@ def _unknown(schedule_id: str) -> NotFound:
 
 
 def _contended(schedule_id: str) -> Transient:
-    return Transient("contended", f"schedule {schedule_id} changes too fast; try again")
+    return Transient("contended", f"schedule {schedule_id} is changing concurrently; try again")

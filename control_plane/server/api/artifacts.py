@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 
 from control_plane.access.auth import Forbidden, Principal, require
 from control_plane.files.blobs import is_key
-from control_plane.model.replicated import asked_by, pods_until
+from control_plane.model.result_replication import asked_by, pods_until
 from control_plane.model.views.document_mapping import from_document
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
@@ -82,6 +82,6 @@ def owner_of(deps: Deps) -> Callable[..., Awaitable[int]]:
         found = await deps.runs.find(run_id)
         if found is not None and found.run.is_of(attempt):
             return attempt
-        raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is over, or another's by now")
+        raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is over, or belongs to another pod")
 
     return own

@@ -87,7 +87,7 @@ def router(deps: Deps) -> APIRouter:
 def named(body: SoughtArtifact) -> str:
     """Return what distinguishes this content from others of the same name. Raises `Rejected`."""
     if body.upload is not None and body.parts is None:
-        raise Rejected("bad_upload", "a file that goes whole is named by its sha256: leave upload out")
+        raise Rejected("bad_upload", "a file sent in one piece is named by its sha256: omit upload")
     match body.sha256, body.upload:
         case str(sha256), None:
             return sha256[:HASH_CHARS]

@@ -176,7 +176,7 @@ def of_kinds() -> Mapping[str, Sequence[Section]]:
         kind: module.SECTIONS for kind, module in modules("sections").items()
     }
     problems = [
-        f"kind {kind!r}: {each!r} is no section of a page; uninstall its package or mend it"
+        f"kind {kind!r}: {each!r} is no section of a page; uninstall its package or fix it"
         for kind, sections in found.items()
         for each in sections
         if not isinstance(each, Section) or (type(each.rank), type(each.template)) != (int, str)

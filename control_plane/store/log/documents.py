@@ -83,15 +83,15 @@ class Documents:
 
     async def chronicle(self, entries: Sequence[tuple[str, Entry]]) -> None:
         """Write what decisions change in attempts: who claimed it, how it ended."""
-        told: dict[str, tuple[int, Document]] = {}
+        latest: dict[str, tuple[int, Document]] = {}
         for run_id, entry in entries:
             attempt, fields = attempt_fields(run_id, entry)
             if fields:
                 # One update an attempt: of two in one command, the server may let the later one win first.
                 identity = attempt_id(run_id, attempt)
-                _, earlier = told.get(identity, (0, {}))
-                told[identity] = (entry.n, {**earlier, **fields})
-        updates = [_guarded(identity, "revision", n, fields) for identity, (n, fields) in told.items()]
+                _, earlier = latest.get(identity, (0, {}))
+                latest[identity] = (entry.n, {**earlier, **fields})
+        updates = [_guarded(identity, "revision", n, fields) for identity, (n, fields) in latest.items()]
         if updates:
             await self._bulk("attempts", updates)
         await self.write([write for each in entries for write in human_validations(*each)])

@@ -16,8 +16,8 @@ from pymongo.errors import BulkWriteError, PyMongoError
 from control_plane.model.run import Entry
 from control_plane.store.database import Database, Document, answers
 from events.catalog import TYPES, StatusChanged, Unknown, type_of
-from events.chain import NO_LINES, Roots
 from events.envelope import Event, content_hash, storage_id
+from events.record_digest import NO_LINES, Roots
 from events.runtime.errors import Rejected, Transient
 from events.text.attempt_id import AttemptId
 
@@ -68,14 +68,14 @@ class Events:
         when none of them is durable on a majority: nothing may be acknowledged.
         """
         failures = await self._insert([document for part in parts for document in part])
-        told: list[set[int] | Transient] = []
+        results: list[set[int] | Transient] = []
         first = 0
         for part in parts:
             own = {index - first: code for index, code in failures.items() if 0 <= index - first < len(part)}
             is_told = all(code == DUPLICATE_KEY for code in own.values())
-            told.append(set(own) if is_told else _not_durable())
+            results.append(set(own) if is_told else _not_durable())
             first += len(part)
-        return told
+        return results
 
     async def _insert(self, documents: Sequence[RawBSONDocument]) -> Mapping[int, int]:
         """Return which of the documents the server did not store, with its code for that."""

@@ -15,6 +15,7 @@ from control_plane.store.database import Database, Document, answers
 from events.kinds.queues import QUEUES
 from events.queue import claims, roster
 from events.queue.claims import Claim, Orders
+from events.queue.lease_times import HTTP_LEASE_TTL_S
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End
 from events.runtime.errors import Conflict, Transient
@@ -22,8 +23,6 @@ from events.text.key_text import RunToken
 
 log = logging.getLogger(__name__)
 
-# Ten times that of a pod that asks the database itself: a control plane may be away for a while.
-LEASE_S: Final = 600.0
 _IN_FLIGHT: Final = "an earlier claim with this token took a run: ask for that"
 
 
@@ -32,7 +31,7 @@ class Claims:
     """The queue for the holders of tokens. Raises `Conflict` if the lease is lost, and `Transient`."""
 
     db: Database
-    ttl_s: float = LEASE_S
+    ttl_s: float = HTTP_LEASE_TTL_S
 
     async def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
         """List the waiting classes in the order of `collections`, by one look into each."""
@@ -111,7 +110,7 @@ class Claims:
                 result = await self.db[name].update_one({**own, "revision": run["revision"]}, decided)
                 if result.matched_count:
                     return
-        raise Transient("contended", f"run {held.run_id} changes too fast to settle")
+        raise Transient("contended", f"run {held.run_id} is changing concurrently; settle it again")
 
     @answers()
     async def reporter_of(self, pod_id: str) -> Document | None:
@@ -146,4 +145,6 @@ class Claims:
 
 
 def _lost(held: RunToken) -> Conflict:
-    return Conflict("lease_lost", f"attempt {held.attempt} of run {held.run_id} is another's by now, or over")
+    return Conflict(
+        "lease_lost", f"attempt {held.attempt} of run {held.run_id} belongs to another pod, or is over"
+    )

@@ -13,8 +13,9 @@ from pymongo.errors import BulkWriteError, PyMongoError
 from control_plane.model.run import AttemptToken, CurrentStage, Entry, HeldLease, Lease, Run, Seal, Settled
 from control_plane.store.database import Database, Document, answers
 from events.kinds.queues import QUEUES
-from events.lifecycle import LEASE_TTL_S, Failures, Status
+from events.lifecycle import Failures, Status
 from events.queue import journal
+from events.queue.lease_times import LEASE_TTL_S
 from events.runtime.errors import Transient
 
 BATCH_MAX: Final = 200

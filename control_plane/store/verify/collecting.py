@@ -13,8 +13,8 @@ from control_plane.model.projection import EFFECTIVE
 from control_plane.store.verify.evidence import Document, Quiet, readable
 from control_plane.store.verify.shapes import name, problem
 from events.catalog import StageProgress, type_of
-from events.chain import NO_LINES, Roots
 from events.envelope import content_hash
+from events.record_digest import NO_LINES, Roots
 
 HELD_BYTES_MAX: Final = 16 * 1024 * 1024  # of BSON; objects take several times that
 STRETCH_BYTES: Final = 500  # what a stretch takes, in the same measure

@@ -17,8 +17,8 @@ from control_plane.model.interval_set import IntervalSet
 from control_plane.model.run import Entry
 from control_plane.store.log.events import decode
 from control_plane.store.queue.runs import decode_entry
-from events.chain import NOTHING
 from events.envelope import Event
+from events.record_digest import NOTHING
 
 Document = Mapping[str, Any]
 

@@ -86,4 +86,4 @@ async def _taken() -> AsyncIterator[None]:
     except (PyMongoError, BSONError) as error:
         if isinstance(error, OperationFailure) and error.code == UNAUTHORIZED:
             raise ConfigError([f"the user of MONGODB_URL may not write: {error}"]) from error
-        raise Rejected("unwritable", f"MongoDB does not take it: {error}"[:ERROR_CHARS_MAX]) from error
+        raise Rejected("unwritable", f"MongoDB does not accept it: {error}"[:ERROR_CHARS_MAX]) from error

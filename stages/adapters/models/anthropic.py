@@ -13,7 +13,7 @@ import httpx2
 import msgspec
 from anthropic import AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic
 
-from stages.adapters.guard import AddressRefused
+from stages.adapters.allowed_addresses import AddressRefused
 from stages.adapters.models.endpoint import (
     Count,
     client,

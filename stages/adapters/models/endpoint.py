@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, TypeVar
 import httpx2
 import msgspec
 
-from stages.adapters.guard import AddressRefused, Guard
+from stages.adapters.allowed_addresses import AddressRefused, Guard
 from stages.adapters.models.retrier import TryFailed
 from stages.isolation.egress_policy import EgressPolicy
 from stages.models.model import Usage
@@ -92,16 +92,16 @@ def refusal(status: int, response: httpx2.Response, words: str, *, setting: str,
     """Return what an answer without success means; `setting` names the variable that holds the key."""
     trouble = trouble_of(status, words)
     place = f"{response.request.url.host} answers {status}"
-    said = shown(words)
+    shown_words = shown(words)
     match trouble:
         case "unauthorised":  # not in the server's words: they like to quote the key
             message = f"{place}: it does not accept the key; check {setting}"
         case "quota":
-            message = f"{place}: the account has no money or quota left ({said})"
+            message = f"{place}: the account has no money or quota left ({shown_words})"
         case "refused" if response.has_redirect_location:
             message = f"{place}: it has moved to {_place(response)}; name that address in the settings"
         case _:
-            message = f"{place}: {said}"
+            message = f"{place}: {shown_words}"
     return TryFailed(trouble, message, retry_after_s=retry_after_of(response.headers, now))
 
 

@@ -14,7 +14,7 @@ import httpx2
 import msgspec
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
 
-from stages.adapters.guard import AddressRefused
+from stages.adapters.allowed_addresses import AddressRefused
 from stages.adapters.models.endpoint import (
     Count,
     client,

@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from events.files.beneath import read_beneath
+from events.files.open_beneath import read_beneath
 from events.files.paths import RunPath
 
 MAGIC: Final = b"\x93NUMPY"

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
-from events.files.beneath import read_beneath
+from events.files.open_beneath import read_beneath
 from events.files.paths import RunPath
 from events.kinds.space.metrics import Task
 from stages.experiment.data.npy import NotAnArray, read_numbers

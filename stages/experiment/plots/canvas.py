@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from events.files.beneath import place_beneath, write_beneath
+from events.files.open_beneath import place_beneath, write_beneath
 from events.files.paths import RunPath
 from events.text.escaping import for_spreadsheet
 from stages.experiment.plots.glyphs import LABELS, has_glyph

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Final
 
-from events.files.beneath import place_beneath
+from events.files.open_beneath import place_beneath
 from events.files.paths import RunPath
 from events.kinds.experiment import (
     NodeCodeGenerated,

@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from events.files.removing import remove_tree
+from events.files.tree_removal import remove_tree
 from events.runtime.errors import GivenBack
 from stages.experiment.data.loading import Facts, Visible
 from stages.experiment.judging.evaluation_set import Judges

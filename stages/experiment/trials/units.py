@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 
-from events.files.removing import remove_tree
+from events.files.tree_removal import remove_tree
 from stages.experiment.data.columns import Table
 from stages.experiment.data.loading import Facts, divided
 from stages.experiment.judging.disguise import Disguise

@@ -86,8 +86,8 @@ async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     answer = (await reader.readuntil(b"\r\n\r\n")).lower()
     length = int(answer.partition(b"content-length:")[2].partition(b"\r\n")[0])
-    said = await reader.readexactly(length)
-    assert answer.startswith(b"http/1.1 202"), said[:500]
+    content = await reader.readexactly(length)
+    assert answer.startswith(b"http/1.1 202"), content[:500]
 
 
 def claimed(control_plane: str, database: str, count: int) -> list[str]:
@@ -139,10 +139,10 @@ class Senders:
         share = None if per_s is None else per_s / len(self.pipes)
         for pipe in self.pipes:
             pipe.send(Order(at_s, seconds, share, again))
-        told: list[tuple[int, float, list[float]]] = [pipe.recv() for pipe in self.pipes]
-        requests = sum(count for count, _, _ in told)
-        longest_s = max(taken for _, taken, _ in told)
-        return Told(requests * self.size, longest_s, [each for _, _, taken in told for each in taken])
+        results: list[tuple[int, float, list[float]]] = [pipe.recv() for pipe in self.pipes]
+        requests = sum(count for count, _, _ in results)
+        longest_s = max(taken for _, taken, _ in results)
+        return Told(requests * self.size, longest_s, [each for _, _, taken in results for each in taken])
 
 
 @contextmanager

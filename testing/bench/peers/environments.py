@@ -24,7 +24,7 @@ from podfleet.embedded.ports import LOOPBACK, answers, choose, kept
 from podfleet.embedded.process import Command
 from podfleet.embedded.service import Service
 from podfleet.embedded.supervisor import Supervisor
-from testing.bench.contest import Absent, Setting
+from testing.bench.comparison import Absent, Setting
 from testing.bench.load.senders import IDS
 from testing.bench.machine import CLOCK, ROOT
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from podfleet.embedded.process import Command
 from podfleet.embedded.service import Service
-from testing.bench.contest import Absent, Setting
+from testing.bench.comparison import Absent, Setting
 from testing.bench.load.senders import IDS
 from testing.bench.machine import CLOCK, pause
 from testing.bench.peers.environments import (

@@ -40,9 +40,9 @@ def log_batches(url: str, size: int, connections: int, seconds: float) -> Logged
             return _send(client, bodies[1:], size, seconds)
 
     with ThreadPoolExecutor(connections) as threads:
-        told = list(threads.map(send, range(connections)))
-    taken_s = [each for one in told for each in one.taken_s]
-    return Logged(sum(one.metrics for one in told), max(one.seconds for one in told), taken_s)
+        results = list(threads.map(send, range(connections)))
+    taken_s = [each for one in results for each in one.taken_s]
+    return Logged(sum(one.metrics for one in results), max(one.seconds for one in results), taken_s)
 
 
 def batch(run_id: str, first: int, size: int) -> bytes:

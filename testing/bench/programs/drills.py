@@ -56,21 +56,21 @@ def training(context: Context) -> Figures:
     with context.stage("train") as stage:
         paces = [_pace(context, weights, stage if turn % 2 else None) for turn in range(TURNS)]
     loud, quiet = paces[1::2], paces[::2]
-    ratios = [told / silent for told, silent in zip(loud, quiet, strict=True)]
+    ratios = [emitted / silent for emitted, silent in zip(loud, quiet, strict=True)]
     return {"steps": statistics.median(loud), "slowed": 100 * (1 - statistics.median(ratios))}
 
 
 def _pace(context: Context, weights: np.ndarray, stage: Stage | None) -> float:
     """Return the steps in a second of the processor."""
-    begun_s, steps, told = context.clock.monotonic_s(), 0, 0
+    begun_s, steps, emitted = context.clock.monotonic_s(), 0, 0
     used_s = time.process_time()
     state = weights
     while (now_s := context.clock.monotonic_s() - begun_s) < TURN_S:
         state = np.tanh(weights @ state / SIZE)
         steps += 1
-        if stage is not None and told < now_s * METRICS_PER_S:
+        if stage is not None and emitted < now_s * METRICS_PER_S:
             stage.metric("loss", float(state[0, 0]), steps)
-            told += 1
+            emitted += 1
     return steps / (time.process_time() - used_s)
 
 

@@ -26,15 +26,15 @@ from events.queue.claims import Claim
 from events.queue.matching import Seeker
 from events.runtime.clock import SystemIds
 from events.text.key_text import letters
-from pod_worker.files.registry import OutboxRegistry
 from pod_worker.files.storage import HttpStorage
+from pod_worker.files.upload_registration import OutboxRegistry
 from pod_worker.files.uploads import Uploader
 from pod_worker.queue.mongo import MongoQueue, connect
 from podfleet.embedded.credentials import credentials
 from podfleet.embedded.mongod import find_mongod, prepare_mongod
 from podfleet.embedded.private_file import private_directory
 from podfleet.embedded.s3 import BUCKET, REGION, S3, find_s3, prepare_s3
-from testing.bench.contest import OURS, Absent, Bench, Figures, Goal, Metric, Row, Setting, contest, way
+from testing.bench.comparison import OURS, Absent, Bench, Figures, Goal, Metric, Row, Setting, contest, way
 from testing.bench.machine import CLOCK
 from testing.bench.peers.environments import Program, environment, program
 from testing.bench.servers import fleet

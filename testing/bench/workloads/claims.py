@@ -21,7 +21,7 @@ from events.queue.matching import Seeker
 from events.runtime.clock import SystemClock
 from events.text.key_text import letters
 from pod_worker.queue.mongo import MongoQueue, connect
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
+from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
 from testing.bench.load import backlog
 from testing.bench.servers import mongod
 
@@ -171,17 +171,17 @@ def _together(url: str, claimer: Claimer, claimers: int, seconds: float) -> list
     """Let so many processes claim; return when each claim came, after the beginning, and what it took."""
     spawn = multiprocessing.get_context("spawn")
     barrier = spawn.Barrier(claimers)
-    told: list[Connection] = []
+    connections: list[Connection] = []
     processes = []
     for number in range(claimers):
         here, there = spawn.Pipe(duplex=False)
         process = spawn.Process(target=_claim, args=(url, claimer, number, barrier, seconds, there))
         process.start()
         there.close()
-        told.append(here)
+        connections.append(here)
         processes.append(process)
     taken: list[tuple[float, float]] = []
-    for each in told:
+    for each in connections:
         taken += each.recv()
     for process in processes:
         process.join()

@@ -24,7 +24,7 @@ from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import grant
 from pod_worker.child.exit_status import NeverStarted
 from pod_worker.child.process import Child, ChildOptions
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
+from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
 from testing.bench.machine import ROOT
 
 CLOCK: Final = SystemClock()
@@ -117,12 +117,12 @@ class Gauge:
 
 def serve(drill: str, home: Path) -> Figures:
     """Be the pod: run one attempt of a drill with everything but the network."""
-    fleet, gauge, told = Fleet(), Gauge(), home / "figures.json"
+    fleet, gauge, figures_path = Fleet(), Gauge(), home / "figures.json"
     claim = Claim("runs", IDS.ulid(), 1, "token", "probe", {"seconds": 0.0, "time_limit_s": LEASE_S}, None)
     options = ChildOptions(
         environ=os.environ,
         kinds=("probe",),
-        command=(sys.executable, "-m", "testing.bench.programs.drills", drill, str(told)),
+        command=(sys.executable, "-m", "testing.bench.programs.drills", drill, str(figures_path)),
     )
     with Outbox(home / "outbox.db", clock=CLOCK, ids=IDS) as outbox, Child.spawn(options, CLOCK) as child:
         ready = child.wait_ready(READY_S)
@@ -149,7 +149,7 @@ def serve(drill: str, home: Path) -> Figures:
         gauge.stop.set()
         sender.flush(CLOCK.monotonic_s() + READY_S)
         quiet.set()
-    figures: dict[str, float] = json.loads(told.read_text())
+    figures: dict[str, float] = json.loads(figures_path.read_text())
     if "child grows" in figures:
         figures["parent grows"] = gauge.most_mib - before_mib
         figures["lost"] = figures.pop("printed") - fleet.lines

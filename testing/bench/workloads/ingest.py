@@ -20,7 +20,18 @@ from control_plane.store.log.events import Arrival, storable
 from events.codec import decode_ndjson
 from events.envelope import Event
 from podfleet.embedded.mongod import Mongod
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile, way
+from testing.bench.comparison import (
+    OURS,
+    Bench,
+    Figures,
+    Goal,
+    Metric,
+    Row,
+    Setting,
+    contest,
+    percentile,
+    way,
+)
 from testing.bench.load.senders import CLOCK, IDS, Senders, claimed, lines, senders
 from testing.bench.peers.environments import mlflow
 from testing.bench.peers.mlflow_batches import log_batches
@@ -88,23 +99,23 @@ def _large(server: Mongod, seconds: float) -> Figures:
     with _attacked(server, LARGE, BARE_CONNECTIONS, seconds) as sending:
         first = sending.send(seconds)
         again = sending.send(seconds, again=True)
-        told = _figures(first.events, first.seconds, first.taken_s)
+        results = _figures(first.events, first.seconds, first.taken_s)
         again_per_s = again.events / again.seconds
-        return {**told, "the same again": again_per_s, "again, of first": again_per_s / told["events"]}
+        return {**results, "the same again": again_per_s, "again, of first": again_per_s / results["events"]}
 
 
 def _small(server: Mongod, seconds: float) -> Figures:
     with _attacked(server, SMALL, PODS, 1.5 * seconds) as sending:
-        told = sending.send(seconds)
-        figures = _figures(told.events, told.seconds, told.taken_s)
+        results = sending.send(seconds)
+        figures = _figures(results.events, results.seconds, results.taken_s)
         half = sending.send(seconds, per_s=figures["events"] / SMALL / 2)
         return {**figures, "p99 at half load": 1000 * percentile(half.taken_s, 0.99)}
 
 
 def _throughput(server: Mongod, size: int, pods: int, seconds: float, count: int) -> Figures:
     with _attacked(server, size, pods, seconds, count) as sending:
-        told = sending.send(seconds)
-        return _figures(told.events, told.seconds, told.taken_s)
+        results = sending.send(seconds)
+        return _figures(results.events, results.seconds, results.taken_s)
 
 
 @contextmanager
@@ -140,11 +151,11 @@ def bare(server: Mongod, size: int, seconds: float) -> Figures:
             there.close()
             pipes.append(here)
             processes.append(process)
-        told: list[tuple[float, list[float]]] = [pipe.recv() for pipe in pipes]
+        results: list[tuple[float, list[float]]] = [pipe.recv() for pipe in pipes]
         for process in processes:
             process.join()
-    taken_s = [each for _, taken in told for each in taken]
-    return _figures(size * len(taken_s), max(longest for longest, _ in told), taken_s)
+    taken_s = [each for _, taken in results for each in taken]
+    return _figures(size * len(taken_s), max(longest for longest, _ in results), taken_s)
 
 
 async def _migrate(url: str) -> None:

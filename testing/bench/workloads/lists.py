@@ -13,7 +13,7 @@ from typing import Any, Final
 from pymongo import MongoClient
 
 from events.runtime.clock import SystemClock
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
+from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
 from testing.bench.load.questions import known, questions
 from testing.bench.machine import ROOT
 from testing.bench.servers import fleet

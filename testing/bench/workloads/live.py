@@ -18,7 +18,7 @@ from pymongo.collection import Collection
 
 from events.runtime.errors import ConfigError
 from podfleet.embedded.stack import Stack
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
+from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
 from testing.bench.load import readers
 from testing.bench.machine import CLOCK, pause
 from testing.bench.servers import fleet

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, way
+from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, way
 from testing.bench.load import backlog
 from testing.bench.machine import CLOCK, pause
 from testing.bench.peers.environments import redis
@@ -110,14 +110,14 @@ def _bare(url: str, writes: int, is_small: bool) -> float:
     seconds = 0.3 if is_small else BARE_S
     spawn = multiprocessing.get_context("spawn")
     barrier = spawn.Barrier(WORKERS)
-    told = [spawn.Pipe(duplex=False) for _ in range(WORKERS)]
+    pipes = [spawn.Pipe(duplex=False) for _ in range(WORKERS)]
     processes = [
         spawn.Process(target=_jobs, args=(url, number, writes, barrier, seconds, there))
-        for number, (_, there) in enumerate(told)
+        for number, (_, there) in enumerate(pipes)
     ]
     for process in processes:
         process.start()
-    done: list[int] = [here.recv() for here, _ in told]
+    done: list[int] = [here.recv() for here, _ in pipes]
     for process in processes:
         process.join()
     return sum(done) / seconds

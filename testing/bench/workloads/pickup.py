@@ -18,7 +18,18 @@ from pymongo import MongoClient, WriteConcern
 
 from events.lifecycle import FINAL
 from podfleet.embedded.stack import Programs
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile, way
+from testing.bench.comparison import (
+    OURS,
+    Bench,
+    Figures,
+    Goal,
+    Metric,
+    Row,
+    Setting,
+    contest,
+    percentile,
+    way,
+)
 from testing.bench.machine import CLOCK, pause
 from testing.bench.peers.environments import redis
 from testing.bench.peers.jobs import CELERY, TASKIQ, Jobs, jobs

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
+from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
 from testing.bench.machine import CLOCK, ROOT, pause
 from testing.bench.servers import fleet, mongod
 

@@ -130,9 +130,9 @@ async def take(plane: Plane, rows: Sequence[Row]) -> Taken:
 
 async def hand_over(plane: Plane, lines: Sequence[bytes], token: str) -> Taken:
     """Hand lines to a replica, which believes the token."""
-    said = read_run_token(token)
-    assert said is not None
-    sender = Principal("worker", may_decide=False, attempt=AttemptId(said.run_id, said.attempt))
+    owner = read_run_token(token)
+    assert owner is not None
+    sender = Principal("worker", may_decide=False, attempt=AttemptId(owner.run_id, owner.attempt))
     answer = await plane.ingestor.take(decode_ndjson(b"\n".join(lines)), sender)
     return Taken(tuple(Rejection(each.line, each.code, each.message, each.id) for each in answer.rejected))
 

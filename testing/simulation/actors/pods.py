@@ -13,6 +13,7 @@ from events.delivery.sender import Pace, Sender, Telemetry
 from events.kinds.queues import collections
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
+from events.queue.roster import REPORT_EVERY_S
 from events.queue.settlement import End
 from events.runtime.clock import Ids, instant
 from events.runtime.errors import LeaseLost, Transient
@@ -25,7 +26,7 @@ from pod_worker.gpu import Capabilities, Gauges
 from pod_worker.gpu import Telemetry as Readings
 from pod_worker.program import FLUSH_S, LEAVE_S
 from pod_worker.queue.mongo import MongoQueue
-from pod_worker.queue.roster import REPORT_EVERY_S, Roster
+from pod_worker.queue.roster import Roster
 from pod_worker.queue.wakeups import Polls
 from pod_worker.worker import Pod as Identity
 from pod_worker.worker import Worker

@@ -34,12 +34,12 @@ from events.delivery.sender import Declined, Rejection, Taken
 from events.runtime.clock import Ids
 from events.runtime.errors import Barred, PodfleetError, Transient
 from events.text.attempt_id import AttemptId
+from testing.simulation.event_loop import driven
 from testing.simulation.kernel import Kernel, Node, NodeClock
 from testing.simulation.ledger import Ledger
 from testing.simulation.product import Product
 from testing.simulation.store.driver import async_database
 from testing.simulation.store.replica_set import ReplicaSet
-from testing.simulation.turns import driven
 
 T = TypeVar("T")
 
@@ -252,9 +252,9 @@ class SimulatedIngest:
         )
 
     async def _take(self, parts: Parts, lines: Sequence[Decoded], token: str) -> Answer:
-        said = await parts.run_tokens.read(token)
-        name = f"{said.run_id}/a{said.attempt}"
-        principal = Principal(name, may_decide=False, attempt=AttemptId(said.run_id, said.attempt))
+        owner = await parts.run_tokens.read(token)
+        name = f"{owner.run_id}/a{owner.attempt}"
+        principal = Principal(name, may_decide=False, attempt=AttemptId(owner.run_id, owner.attempt))
         return await parts.ingestor.take(lines, principal)
 
 

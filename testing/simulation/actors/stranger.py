@@ -151,8 +151,8 @@ class Stranger:
         name = chance.choice(sorted(self.ledger.tokens))
         if name == target.name:
             return None if len(self.ledger.tokens) > 1 else Credential(chance.choice(KEYS))
-        said = name if chance.random() < 0.8 else target.name  # the token of one, under another's name
-        return Credential(None, run_token(*said, self.ledger.tokens[name]))
+        owner = name if chance.random() < 0.8 else target.name  # the token of one, under another's name
+        return Credential(None, run_token(*owner, self.ledger.tokens[name]))
 
     def _line(self, target: Target, credential: Credential) -> bytes:
         chance = self.kernel.chance
@@ -172,8 +172,8 @@ class Stranger:
 
     def _sequence(self, target: Target) -> int:
         """Return a position: a usual one, or one that is near what its holder says next."""
-        told = self.ledger.told.get(target.name, {})
-        near = max(told, default=0) + self.kernel.chance.randint(0, 3)
+        sent = self.ledger.sent.get(target.name, {})
+        near = max(sent, default=0) + self.kernel.chance.randint(0, 3)
         return self.kernel.chance.choice([*SEQUENCES, max(1, near), max(1, near)])
 
     def _identity(self, target: Target) -> tuple[str, str]:
@@ -223,8 +223,10 @@ class Stranger:
 async def _take(credential: Credential, lines: Sequence[Decoded], parts: Parts) -> Answer:
     principal = credential.key
     if principal is None:
-        said = await parts.run_tokens.read(credential.token)
+        owner = await parts.run_tokens.read(credential.token)
         principal = Principal(
-            f"{said.run_id}/a{said.attempt}", may_decide=False, attempt=AttemptId(said.run_id, said.attempt)
+            f"{owner.run_id}/a{owner.attempt}",
+            may_decide=False,
+            attempt=AttemptId(owner.run_id, owner.attempt),
         )
     return await parts.ingestor.take(lines, principal)

@@ -15,7 +15,7 @@ from events.pipe import Checkpoint, Kept, Made
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, Transient
 from events.text.attempt_id import AttemptId
-from pod_worker.files.fetched import Fetched
+from pod_worker.files.fetch_result import Fetched
 from testing.simulation.actors.replicas import Balancer
 from testing.simulation.kernel import Kernel, Node, NodeClock
 from testing.simulation.ledger import Ledger

@@ -202,7 +202,7 @@ class SyncCollection:
         call = self._call("bulk_write", is_write=True)
 
         def step(collection: state.Collection) -> None:
-            for turn, index in enumerate(self.servers.weather.order(len(operations))):
+            for turn, index in enumerate(self.servers.network.order(len(operations))):
                 operation = operations[index]
                 if turn:
                     self.servers.between(call)

@@ -38,7 +38,7 @@ class Call:
     is_write: bool
 
 
-class Weather(Protocol):
+class Network(Protocol):
     """What happens around an operation: others run, messages get lost, primaries step down."""
 
     def before(self, call: Call) -> None:
@@ -66,7 +66,7 @@ class Weather(Protocol):
         ...
 
 
-class Calm:
+class ReliableNetwork:
     """Nothing happens."""
 
     def before(self, call: Call) -> None: ...
@@ -177,7 +177,7 @@ class ReplicaSet:
     """One deployment, shared by the faces of all clients."""
 
     clock: Callable[[], datetime]
-    weather: Weather = field(default_factory=Calm)
+    network: Network = field(default_factory=ReliableNetwork)
     witness: Recorder = lambda name, before, after: None
     term: int = 1
     rolled_back: int = 0
@@ -198,15 +198,15 @@ class ReplicaSet:
 
     def read(self, call: Call, step: Callable[[Collection], T]) -> T:
         """Read what a majority has."""
-        self.weather.before(call)
+        self.network.before(call)
         result = step(self.collection(call.collection))
-        self.weather.after(call)
+        self.network.after(call)
         return result
 
     def write(self, call: Call, step: Callable[[Collection], T]) -> T:
         """Write, wait for a majority, answer; also a write that changes nothing waits for what it saw."""
-        self.weather.before(call)
-        if self.weather.is_late(call, lambda: self._take_effect(call, step)):
+        self.network.before(call)
+        if self.network.is_late(call, lambda: self._take_effect(call, step)):
             raise NetworkTimeout(f"no answer to {call.operation}")
         return self._take_effect(call, step)
 
@@ -217,7 +217,7 @@ class ReplicaSet:
         except Duplicate as error:
             problem = error
         self._wait_for_majority(call)
-        self.weather.after(call)
+        self.network.after(call)
         if problem is not None:
             raise problem
         return result
@@ -225,13 +225,13 @@ class ReplicaSet:
     def between(self, call: Call) -> None:
         """Let others run between two documents of one command; a primary that is gone ends it there."""
         term = self.term
-        self.weather.between(call)
+        self.network.between(call)
         if self.term != term:
             raise not_primary()
 
     def _wait_for_majority(self, call: Call) -> None:
         term, position = self.term, self._committed_count + len(self._uncommitted)
-        self.weather.applied(call)
+        self.network.applied(call)
         if self.term != term:
             raise not_primary()
         self._replicate(position)

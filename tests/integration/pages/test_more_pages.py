@@ -117,7 +117,7 @@ def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, n
     page.get_by_role("combobox", name="Kind").select_option("probe")
     page.get_by_label("Specification").fill('{"seconds": 0')
     page.get_by_role("button", name="Preview").click()
-    expect(page.locator(".preview")).to_contain_text("has to be five fields")
+    expect(page.locator(".preview")).to_contain_text("must have five fields")
     page.get_by_label("When (cron)").fill("0 9 * * 1-5")
     page.get_by_role("button", name="Preview").click()
     expect(page.locator(".preview")).to_contain_text("At 09:00 on Monday through Friday")
@@ -161,7 +161,7 @@ def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, n
 def test_a_cron_text_is_explained_while_it_is_typed(scripted: Page, fleet: Any) -> None:
     scripted.goto("/schedules")
     scripted.get_by_label("When (cron)").press_sequentially("*/15 9-17 * *")
-    expect(scripted.locator(".preview")).to_contain_text("has to be five fields")
+    expect(scripted.locator(".preview")).to_contain_text("must have five fields")
     scripted.get_by_label("When (cron)").press_sequentially(" 1-5")
     expect(scripted.locator(".preview strong")).to_have_text(
         "Every 15th minute from 09:00 through 17:59 on Monday through Friday"

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from events.files.beneath import read_beneath
+from events.files.open_beneath import read_beneath
 from events.files.paths import SafeName
 from events.runtime.clock import SystemClock
 from pod_worker.child import fork_server_main, main

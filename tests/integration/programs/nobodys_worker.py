@@ -51,25 +51,27 @@ def main(root: str, home: Path, way: Method, what: str) -> None:
     environ = {"PATH": os.defpath, "PYTHONPATH": f"{root}:{home}"}
     confinement = Confinement.of_same_user(way, home / "data", environ, [home / ".env", home / ".podfleet"])
     attacker = (sys.executable, str(Path(root, "tests/integration/programs/attacker.py")))
-    told = (attacks if what == "attacks" else lies)(confinement, environ, home, attacker)
+    findings = (attacks if what == "attacks" else lies)(confinement, environ, home, attacker)
     listener.close()
-    print(json.dumps(told))
+    print(json.dumps(findings))
 
 
 def attacks(confinement: Confinement, environ: dict[str, str], home: Path, command: Command) -> Told:
     """Return what the trial found, and what attackers said whose process was started, or forked."""
-    told: Told = {"gap": confinement.find_gap(environ)}
+    findings: Told = {"gap": confinement.find_gap(environ)}
     other = home / "data" / "work" / "run-1" / "other-a1"
     other.mkdir(parents=True)
     (other / "secret").write_text("secret")
     # Once a way is enough: what holds programs is looked for, which takes a second.
     with_sandbox = environ | {"PYTHONSANDBOX": "1"}
-    told["started"] = ran(
+    findings["started"] = ran(
         ChildOptions(environ=with_sandbox, command=command, confinement=confinement), "started"
     )
-    told["forked"] = ran(ChildOptions(environ=environ, command=command, confinement=confinement), "forked")
-    told["left"] = sorted(each.name for each in (home / "data" / "work").iterdir())
-    return told
+    findings["forked"] = ran(
+        ChildOptions(environ=environ, command=command, confinement=confinement), "forked"
+    )
+    findings["left"] = sorted(each.name for each in (home / "data" / "work").iterdir())
+    return findings
 
 
 def lies(confinement: Confinement, environ: dict[str, str], home: Path, command: Command) -> Told:
@@ -112,8 +114,8 @@ def ran(options: ChildOptions, how: str) -> dict[str, object] | None:
             ended = child.join(LIMIT_S)
             assert ended is not None
             made = [Path(one.path).read_text() for one in heard if isinstance(one, Made)]
-    said = [one for one in heard if isinstance(one, FactFrame)]
-    lines = [str(one.data["message"]) for one in said if one.type == "ai.run.log"]
+    facts = [one for one in heard if isinstance(one, FactFrame)]
+    lines = [str(one.data["message"]) for one in facts if one.type == "ai.run.log"]
     return {"end": ended.final, "made": made} | dict(each.split(": ", 1) for each in lines if ": " in each)
 
 

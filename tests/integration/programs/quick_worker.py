@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from events.lifecycle import LEASE_TTL_S
+from events.queue.lease_times import LEASE_TTL_S
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
 from pod_worker.child.fork_server import ForkServer

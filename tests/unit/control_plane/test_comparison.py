@@ -226,7 +226,7 @@ def evidence_of(
     run: Mapping[str, Any], log: Sequence[Mapping[str, Any]], beside: Mapping[str, Any]
 ) -> Evidence:
     of_every = {name: stored for name, stored in beside.items() if name not in OF_KINDS}
-    of_kinds = {name: beside[name] for name in OF_KINDS}
+    of_kinds = {name: beside.get(name, ()) for name in OF_KINDS}
     return Evidence("runs", dict(run), log, dead_letters=[], now=LATER, of_kinds=of_kinds, **of_every)
 
 

@@ -27,13 +27,13 @@ from control_plane.runs.decisions import (
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Runs, decode
-from events.chain import NOTHING, Roots
 from events.lifecycle import AT_REST, HELD, LIVE, Cause, Failures, Illegal, Status
 from events.queue.journal import Decision, Expression, ServerTime, creation, update
+from events.record_digest import NOTHING, Roots
 from events.runtime.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 from events.testing import EPOCH, RUN_ID, ManualClock, SeededIds
 from testing.simulation.store.driver import async_database, sync_database
-from testing.simulation.store.replica_set import Call, Calm, ReplicaSet
+from testing.simulation.store.replica_set import Call, ReliableNetwork, ReplicaSet
 
 BY: Final = "user:me"
 WAITING: Final = (Status.QUEUED, Status.DELAYED, Status.AWAITING_HUMAN)
@@ -150,7 +150,7 @@ def test_a_run_takes_so_many_notes(count: int) -> None:
 
 @pytest.mark.parametrize("count", [NOTES_MAX, NOTES_MAX + 1])
 def test_a_run_takes_no_more_notes_than_that(count: int) -> None:
-    with refused(Conflict, "too_many_notes", "the run has 20 notes, and takes no more"):
+    with refused(Conflict, "too_many_notes", "the run has 20 notes, which is the limit"):
         note_decision(make_run(notes_count=count), "look", by=BY)
 
 
@@ -295,7 +295,7 @@ def test_only_a_verdict_that_was_given_is_revised(status: Status) -> None:
 
 
 async def test_a_verdict_is_revised_for_a_reason() -> None:
-    with refused(Rejected, "reason_missing", "a verdict is revised for a reason: say it in `notes`"):
+    with refused(Rejected, "reason_missing", "a revised verdict needs a reason in `notes`"):
         await Scene(Status.HUMAN_REJECTED).decider.review(RUN_ID, replace(PASS, notes=" \n", revises=True))
 
 
@@ -318,7 +318,7 @@ def test_a_verdict_and_who_decides_stay_as_they_were_made() -> None:
             object.__setattr__(made, "opinion", "none of it")
 
 
-class Rival(Calm):
+class Rival(ReliableNetwork):
     """Somebody who changes the run just before each of the first `times` decisions about it arrives."""
 
     def __init__(self, times: int, change: Callable[[], object]) -> None:
@@ -379,7 +379,7 @@ class Scene:
 
     def rivaled(self, times: int, change: Callable[[], object] | None = None) -> Decider:
         """Return the decider, with somebody who is faster so often."""
-        self.servers.weather = Rival(times, change or self.bump)
+        self.servers.network = Rival(times, change or self.bump)
         return self.decider
 
     def must_have_decided(self, cause: Cause, to: Status, by: str, **sets: Any) -> None:
@@ -560,7 +560,7 @@ async def test_a_decision_is_tried_again_while_others_are_faster(times: int) -> 
 
 async def test_a_run_that_changes_too_fast_is_left_alone() -> None:
     scene = Scene()
-    with refused(Transient, "contended", f"run {RUN_ID} changes too fast; try again"):
+    with refused(Transient, "contended", f"run {RUN_ID} is changing concurrently; try again"):
         await scene.rivaled(TRIES_MAX).pause(RUN_ID, by=BY)
     assert scene.stored == {**scene.before, "revision": TRIES_MAX + 1}
     assert TRIES_MAX == 50

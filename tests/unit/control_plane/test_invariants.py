@@ -29,6 +29,7 @@ from events.codec import decode_ndjson
 from events.envelope import Event
 from events.kinds.fact import Fact
 from events.lifecycle import HELD, INITIAL, TRANSITIONS, Cause, Status
+from events.queue.lease_times import LEASE_TTL_S
 from events.testing import EPOCH, RUN_ID, make_line
 from testing.simulation.store.replica_set import OPTIONS
 
@@ -165,7 +166,7 @@ def test_a_run_that_was_just_submitted_is_no_finding(name: str) -> None:
 
 def test_what_a_healthy_fleet_passes_through_is_given_this_long() -> None:
     graces = (JOURNAL_GRACE, GAP_GRACE, LEASE_GRACE)
-    assert [each.total_seconds() for each in graces] == [60, 120, 180]
+    assert [each.total_seconds() for each in graces] == [60, 120, 3 * LEASE_TTL_S]
 
 
 def test_every_decision_is_a_row_of_the_table_and_no_other_is() -> None:

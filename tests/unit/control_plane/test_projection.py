@@ -124,12 +124,12 @@ ONLY_SHOWN: Final[list[Fact]] = [
 ]
 
 
-def said(fact: Fact, sequence: int | None = 1) -> Event:
+def event_of(fact: Fact, sequence: int | None = 1) -> Event:
     return histories.said(fact, sequence, attempt=2)
 
 
 def untimed(fact: Fact, sequence: int = 1) -> Event:
-    event = said(fact, sequence)
+    event = event_of(fact, sequence)
     return Event(**{name: getattr(event, name) for name in event.__struct_fields__} | {"time": None})
 
 
@@ -149,7 +149,7 @@ def name_of(value: object) -> str:
 
 def test_ideas_are_kept_as_they_were_said_one_document_an_attempt() -> None:
     ideas = [{"Name": "one", "of nobody": {"$gt": 1}}]
-    write = written(said(IdeationGenerated(ideas=ideas, unfinished=[{"Name": "two"}])))
+    write = written(event_of(IdeationGenerated(ideas=ideas, unfinished=[{"Name": "two"}])))
     assert (write.collection, write.id, write.seq) == ("ideas", "r/a2/ideas", 1)
     assert write.fields["ideas"] == ideas
     assert write.fields["unfinished"] == [{"Name": "two"}]
@@ -157,37 +157,37 @@ def test_ideas_are_kept_as_they_were_said_one_document_an_attempt() -> None:
 
 
 def test_what_was_generated_last_in_an_attempt_counts() -> None:
-    first = said(IdeationGenerated(ideas=[{"Name": "one"}]))
-    second = said(IdeationGenerated(ideas=[{"Name": "one"}, {"Name": "two"}]), 2)
+    first = event_of(IdeationGenerated(ideas=[{"Name": "one"}]))
+    second = event_of(IdeationGenerated(ideas=[{"Name": "one"}, {"Name": "two"}]), 2)
     write = written(first, second)
     assert (write.seq, len(write.fields["ideas"]), write.fields["unfinished"]) == (2, 2, [])
 
 
 def test_a_failed_ideation_is_shown_from_the_log() -> None:
-    effect = project(VIEW, said(IdeationFailed(code="NO_IDEA", message="none was finalised")))
+    effect = project(VIEW, event_of(IdeationFailed(code="NO_IDEA", message="none was finalised")))
     assert isinstance(effect, Skip)
 
 
 def test_what_a_failed_ideation_has_begun_is_kept_beside_no_ideas() -> None:
     begun = [{"number": 1, "why": "the model gave no answer", "idea": None}]
-    write = written(said(IdeationFailed(code="NO_IDEA", message="none", unfinished=begun)))
+    write = written(event_of(IdeationFailed(code="NO_IDEA", message="none", unfinished=begun)))
     assert (write.collection, write.fields["ideas"], write.fields["unfinished"]) == ("ideas", [], begun)
 
 
 def test_folding_again_ends_in_the_same_documents() -> None:
-    events = [said(IdeationGenerated(ideas=[{"Name": str(n)}]), n) for n in range(1, 4)]
+    events = [event_of(IdeationGenerated(ideas=[{"Name": str(n)}]), n) for n in range(1, 4)]
     again = fold(VIEW, events, 0)
     assert again.writes == fold(VIEW, events, 0).writes
     assert isinstance(project(again.view, events[0]), Update)
 
 
 def test_a_start_tells_its_moment_and_is_a_phase() -> None:
-    update = project(replace(FULL, started_at=None), said(c.RunStarted(pod="pod/1"), 3))
+    update = project(replace(FULL, started_at=None), event_of(c.RunStarted(pod="pod/1"), 3))
     assert update == Update(replace(FULL, started_at=moment_at(3)), (), Cause.STARTED, None)
 
 
 def test_an_automatic_validation_that_starts_is_a_phase_and_no_more() -> None:
-    assert project(FULL, said(c.ValidationAutoStarted())) == Update(FULL, (), Cause.AUTO_STARTED, None)
+    assert project(FULL, event_of(c.ValidationAutoStarted())) == Update(FULL, (), Cause.AUTO_STARTED, None)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_what_is_said_of_a_stage_is_written_to_its_document_and_is_what_the_atte
     fact: Fact, now: CurrentStage, fields: Mapping[str, Any]
 ) -> None:
     expected = Update(replace(FULL, current_stage=now), (of_stage("test", 7, fields),), None, None)
-    assert project(FULL, said(fact, 7)) == expected
+    assert project(FULL, event_of(fact, 7)) == expected
 
 
 def test_a_stage_has_one_document_from_its_start_to_its_end() -> None:
@@ -279,19 +279,19 @@ def test_an_end_with_no_stage_open_is_the_attempts_end_and_writes_nothing(
     fact: Fact, end: End, stage: CurrentStage | None
 ) -> None:
     view = replace(FULL, current_stage=stage)
-    update = project(view, said(fact, 9))
+    update = project(view, event_of(fact, 9))
     assert isinstance(update, Update)
     assert update == Update(replace(view, end_seq=9, error=update.view.error), (), None, end)
 
 
 def test_a_run_that_completed_has_no_stage_to_close() -> None:
     expected = Update(replace(FULL, end_seq=9), (), None, End("completed"))
-    assert project(FULL, said(c.RunCompleted(), 9)) == expected
+    assert project(FULL, event_of(c.RunCompleted(), 9)) == expected
 
 
 @pytest.mark.parametrize(("fact", "end"), ENDS[1:], ids=name_of)
 def test_a_stage_that_is_open_as_the_attempt_breaks_off_ends_with_it(fact: Fact, end: End) -> None:
-    update = project(FULL, said(fact, 9))
+    update = project(FULL, event_of(fact, 9))
     assert isinstance(update, Update)
     closed = of_stage("train", 9, {"status": end.outcome.upper(), "completedAt": moment_at(9)})
     assert update == Update(replace(FULL, end_seq=9, error=update.view.error), (closed,), None, end)
@@ -300,14 +300,14 @@ def test_a_stage_that_is_open_as_the_attempt_breaks_off_ends_with_it(fact: Fact,
 @pytest.mark.parametrize("progress", [0.0, 0.999])
 def test_a_stage_is_open_until_it_is_whole(progress: float) -> None:
     view = replace(VIEW, current_stage=CurrentStage("train", progress))
-    update = project(view, said(c.RunPreempted(), 9))
+    update = project(view, event_of(c.RunPreempted(), 9))
     assert isinstance(update, Update)
     closed = {"status": "PREEMPTED", "completedAt": moment_at(9)}
     assert update.writes == (of_stage("train", 9, closed),)
 
 
 def test_a_failure_is_the_attempts_error_with_its_traceback() -> None:
-    update = project(replace(FULL, error=None), said(FAILED))
+    update = project(replace(FULL, error=None), event_of(FAILED))
     assert isinstance(update, Update)
     assert update.view.error == {
         "code": "TIMEOUT",
@@ -321,7 +321,7 @@ def test_a_failure_is_the_attempts_error_with_its_traceback() -> None:
 @pytest.mark.parametrize("fact", [c.RunCompleted(), c.RunCanceled(), c.RunPreempted()], ids=name_of)
 def test_no_other_end_is_an_error(fact: Fact) -> None:
     for before in (FULL, replace(FULL, error=None)):
-        update = project(before, said(fact))
+        update = project(before, event_of(fact))
         assert isinstance(update, Update)
         assert update.view.error == before.error
 
@@ -329,7 +329,7 @@ def test_no_other_end_is_an_error(fact: Fact) -> None:
 @pytest.mark.parametrize("length", [0, 1, 3_999, 4_000, 4_001, 9_000])
 def test_of_a_failures_message_the_first_four_thousand_characters_are_kept(length: int) -> None:
     message = "".join(str(number % 10) for number in range(length))
-    update = project(VIEW, said(c.RunFailed(code="X", message=message)))
+    update = project(VIEW, event_of(c.RunFailed(code="X", message=message)))
     assert isinstance(update, Update)
     assert update.view.error is not None
     assert update.end is not None
@@ -345,14 +345,17 @@ def test_a_registered_file_is_one_document_with_all_that_was_said_of_it() -> Non
         "contentType": "text/csv", "stage": "train", "registeredAt": moment_at(5),
     }  # fmt: skip
     expected = Update(FULL, (Write("artifacts", identity, 5, fields),), None, None)
-    assert project(FULL, said(fact, 5)) == expected
+    assert project(FULL, event_of(fact, 5)) == expected
 
 
 def test_a_file_that_is_registered_again_under_its_name_replaces_what_was_known_of_it() -> None:
     first = histories.artifact("a", attempt=2, stage="train")
     second = histories.artifact("a", attempt=2, size=7, sha256="1" * 64)
-    write = written(said(first, 1), said(second, 2))
-    assert (write.seq, write.fields) == (2, written(said(second, 1)).fields | {"registeredAt": moment_at(2)})
+    write = written(event_of(first, 1), event_of(second, 2))
+    assert (write.seq, write.fields) == (
+        2,
+        written(event_of(second, 1)).fields | {"registeredAt": moment_at(2)},
+    )
     assert write.fields["stage"] is None
 
 
@@ -370,7 +373,7 @@ def test_a_file_that_is_registered_again_under_its_name_replaces_what_was_known_
 def test_a_file_that_lies_where_another_attempt_writes_is_set_aside(key: str) -> None:
     fact = histories.artifact("probe.bin", key=key)
     expected = SetAside("foreign_key", "the key of 'probe.bin' is not below runs/r/a2/")
-    assert project(FULL, said(fact)) == expected
+    assert project(FULL, event_of(fact)) == expected
 
 
 OWN = "runs/r/a2/x"
@@ -391,7 +394,7 @@ LEADING_AWAY = (
     ],
 )
 def test_a_file_whose_name_or_key_is_no_path_is_set_aside_in_words(name: str, key: str) -> None:
-    aside = project(FULL, said(histories.artifact(name, key=key)))
+    aside = project(FULL, event_of(histories.artifact(name, key=key)))
     assert isinstance(aside, SetAside)
     assert aside.code == "bad_path"
     assert "is no" in aside.reason
@@ -402,7 +405,7 @@ def test_a_file_whose_name_or_key_is_no_path_is_set_aside_in_words(name: str, ke
 )
 def test_a_name_that_pipelines_use_is_taken(name: str) -> None:
     key = f"runs/r/a2/0123456789abcdef/{name}"
-    assert isinstance(project(FULL, said(histories.artifact(name, key=key))), Update)
+    assert isinstance(project(FULL, event_of(histories.artifact(name, key=key))), Update)
 
 
 def test_an_automatic_verdict_stands_beside_the_run_and_in_short_in_the_attempt() -> None:
@@ -413,12 +416,12 @@ def test_an_automatic_verdict_stands_beside_the_run_and_in_short_in_the_attempt(
     }  # fmt: skip
     after = replace(FULL, validation={"verdict": "fail", "summary": "no gain"})
     expected = Update(after, (Write("validations", "r/a2/auto", 5, fields),), None, None)
-    assert project(FULL, said(fact, 5)) == expected
+    assert project(FULL, event_of(fact, 5)) == expected
 
 
 def test_a_verdict_says_where_it_was_replicated_or_that_it_asks_for_that() -> None:
     fact = c.ValidationAutoCompleted(verdict="fail", summary="too good", replication="asked for")
-    effect = project(FULL, said(fact, 5))
+    effect = project(FULL, event_of(fact, 5))
     assert isinstance(effect, Update)
     (write,) = effect.writes
     assert effect.view.validation is not None
@@ -438,7 +441,7 @@ def test_a_verdict_says_where_it_was_replicated_or_that_it_asks_for_that() -> No
 def test_a_conclusion_is_kept_where_it_fits_the_verdict(
     verdict: c.Verdict, conclusion: c.Conclusion, kept: str | None
 ) -> None:
-    effect = project(FULL, said(c.ValidationAutoCompleted(verdict=verdict, conclusion=conclusion), 5))
+    effect = project(FULL, event_of(c.ValidationAutoCompleted(verdict=verdict, conclusion=conclusion), 5))
     assert isinstance(effect, Update)
     (write,) = effect.writes
     assert effect.view.validation is not None
@@ -447,7 +450,7 @@ def test_a_conclusion_is_kept_where_it_fits_the_verdict(
 
 def test_a_later_verdict_of_an_attempt_leaves_no_replication_of_an_earlier_one() -> None:
     first = c.ValidationAutoCompleted(verdict="fail", replication="on another pod")
-    folded = fold(FULL, [said(first, 5), said(c.ValidationAutoCompleted(verdict="pass"), 6)], 4)
+    folded = fold(FULL, [event_of(first, 5), event_of(c.ValidationAutoCompleted(verdict="pass"), 6)], 4)
     (write,) = folded.writes.values()
     assert (write.fields["verdict"], write.fields["replication"]) == ("pass", None)
     assert folded.view.validation == {"verdict": "pass", "summary": None}
@@ -468,13 +471,13 @@ def test_what_ideation_says_is_one_document_and_leaves_the_attempt_as_it_is(
 ) -> None:
     fields = {**MARK, "ideas": ideas, "unfinished": unfinished, "generatedAt": moment_at(5)}
     expected = Update(FULL, (Write("ideas", "r/a2/ideas", 5, fields),), None, None)
-    assert project(FULL, said(fact, 5)) == expected
+    assert project(FULL, event_of(fact, 5)) == expected
 
 
 @pytest.mark.parametrize("fact", ONLY_SHOWN, ids=name_of)
 def test_what_is_only_shown_changes_nothing(fact: Fact) -> None:
-    assert project(FULL, said(fact)) == SHOWN
-    assert fold(FULL, [said(fact)], 0) == Fold(FULL, 1, {}, [], None, [])
+    assert project(FULL, event_of(fact)) == SHOWN
+    assert fold(FULL, [event_of(fact)], 0) == Fold(FULL, 1, {}, [], None, [])
 
 
 def test_what_comes_most_often_is_told_apart_at_once_and_is_only_shown() -> None:
@@ -484,7 +487,7 @@ def test_what_comes_most_often_is_told_apart_at_once_and_is_only_shown() -> None
 
 @pytest.mark.parametrize("fact", FOLDED, ids=name_of)
 def test_what_is_not_only_shown_changes_something(fact: Fact) -> None:
-    assert isinstance(project(VIEW, said(fact)), Update)
+    assert isinstance(project(VIEW, event_of(fact)), Update)
 
 
 def test_every_type_of_the_catalogue_is_folded_or_shown() -> None:
@@ -494,18 +497,18 @@ def test_every_type_of_the_catalogue_is_folded_or_shown() -> None:
 @pytest.mark.parametrize("fact", [*FOLDED, *ONLY_SHOWN], ids=name_of)
 def test_behind_its_end_nothing_changes_an_attempt(fact: Fact) -> None:
     ended = replace(FULL, end_seq=4)
-    behind = said(fact, 5)
+    behind = event_of(fact, 5)
     aside = SetAside("after_end", "attempt 2 ended with event 4")
     assert project(ended, behind) == aside
-    assert project(ended, said(fact, 500)) == aside
+    assert project(ended, event_of(fact, 500)) == aside
     assert fold(ended, [behind], 4) == Fold(ended, 5, {}, [], None, [(behind, aside)])
 
 
 @pytest.mark.parametrize("sequence", [1, 3, 4])
 @pytest.mark.parametrize("fact", [*FOLDED, *ONLY_SHOWN], ids=name_of)
 def test_up_to_its_end_an_attempt_is_folded_again_though_the_end_is_known(fact: Fact, sequence: int) -> None:
-    found = project(replace(FULL, end_seq=4), said(fact, sequence))
-    open_view = project(FULL, said(fact, sequence))
+    found = project(replace(FULL, end_seq=4), event_of(fact, sequence))
+    open_view = project(FULL, event_of(fact, sequence))
     if isinstance(open_view, Update) and open_view.end is None:
         open_view = replace(open_view, view=replace(open_view.view, end_seq=4))
     assert found == open_view
@@ -513,7 +516,7 @@ def test_up_to_its_end_an_attempt_is_folded_again_though_the_end_is_known(fact: 
 
 def test_an_event_without_a_position_is_none_of_an_attempts_log() -> None:
     with pytest.raises(AssertionError):
-        project(VIEW, said(c.RunStarted(), None))
+        project(VIEW, event_of(c.RunStarted(), None))
 
 
 def test_without_a_time_of_its_own_an_event_leaves_the_moment_open() -> None:
@@ -532,7 +535,7 @@ def test_a_moment_is_the_same_from_whatever_offset_it_is_told() -> None:
 def test_documents_are_named_by_run_and_attempt() -> None:
     assert attempt_id("r", 12) == "r/a12"
     assert stage_id("r", 12, "train") == "r/a12/train"
-    assert written(said(IdeationGenerated(ideas=[]), 1)).id == "r/a2/ideas"
+    assert written(event_of(IdeationGenerated(ideas=[]), 1)).id == "r/a2/ideas"
     assert artifact_id("r", 12, "x") == "r/a12/2d711642b726b044"
     assert artifact_id("r", 12, "größe/🌍") == "r/a12/e893fa8db80df734"
     assert artifact_prefix("r", 12) == "runs/r/a12/"
@@ -623,7 +626,7 @@ def test_an_empty_stretch_leaves_everything_where_it_was() -> None:
 @pytest.mark.parametrize("positions", [[1], [2], [3], [5], [4, 4], [4, 6], [4, 5, 4]])
 def test_a_stretch_that_does_not_follow_its_cursor_step_by_step_is_not_folded(positions: list[int]) -> None:
     with pytest.raises(AssertionError, match=r"^a stretch has no gap"):
-        fold(VIEW, [said(c.RunLog(message=""), position) for position in positions], 3)
+        fold(VIEW, [event_of(c.RunLog(message=""), position) for position in positions], 3)
 
 
 SPOKEN: Final[list[Fact]] = [

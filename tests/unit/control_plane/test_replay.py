@@ -87,17 +87,17 @@ def test_a_claim_begins_an_attempt_of_which_nothing_was_said_yet() -> None:
 
 
 def test_a_run_goes_from_submit_to_completed() -> None:
-    told = replay("r", [submitted(), claimed(), completed(7)], WHOLE)
+    replayed = replay("r", [submitted(), claimed(), completed(7)], WHOLE)
     whole = folded_whole(WHOLE)
     fields = {**claimed_fields(), **TOLD_WHOLE, **ENDED, "status": "COMPLETED", "revision": 3}
-    assert told == Replayed(fields, whole.writes, {1: whole}, [], [])
-    assert set(told.writes) == {("stages", "r/a1/probe"), ("artifacts", "r/a1/50a27247136414a5")}
+    assert replayed == Replayed(fields, whole.writes, {1: whole}, [], [])
+    assert set(replayed.writes) == {("stages", "r/a1/probe"), ("artifacts", "r/a1/50a27247136414a5")}
 
 
 @pytest.mark.parametrize("length", range(8))
 def test_a_run_at_work_stands_where_its_log_has_come_to(length: int) -> None:
     log = WHOLE[:length]
-    told = replay("r", [submitted(), claimed()], log)
+    replayed = replay("r", [submitted(), claimed()], log)
     view = folded_whole(log).view
     fields = {
         **claimed_fields(),
@@ -107,20 +107,20 @@ def test_a_run_at_work_stands_where_its_log_has_come_to(length: int) -> None:
         "startedAt": moment_at(1) if length else None,
     }
     attempts = {1: folded_whole(log)} if length else {}
-    assert told == Replayed(fields, folded_whole(log).writes, attempts, [], [])
+    assert replayed == Replayed(fields, folded_whole(log).writes, attempts, [], [])
 
 
 def test_what_comes_after_the_end_was_decided_moves_the_cursor_and_not_the_status() -> None:
-    told = replay("r", [submitted(), claimed(), completed(0, S.SCHEDULED)], WHOLE)
+    replayed = replay("r", [submitted(), claimed(), completed(0, S.SCHEDULED)], WHOLE)
     fields = {**claimed_fields(), **TOLD_WHOLE, **ENDED, "status": "COMPLETED", "revision": 3}
-    assert told == Replayed(fields, folded_whole(WHOLE).writes, {1: folded_whole(WHOLE)}, [], [])
+    assert replayed == Replayed(fields, folded_whole(WHOLE).writes, {1: folded_whole(WHOLE)}, [], [])
 
 
 def test_a_log_of_which_the_rest_never_came_is_told_as_far_as_it_goes() -> None:
-    told = replay("r", [submitted(), claimed(), completed(0, S.SCHEDULED)], WHOLE[:3])
-    assert told.fields["lastEventSeq"] == 3
-    assert told.fields["currentStage"] == {"name": "probe", "progress": 0.5, "activity": "half way"}
-    assert (told.contradictions, told.unreached) == ([], [])
+    replayed = replay("r", [submitted(), claimed(), completed(0, S.SCHEDULED)], WHOLE[:3])
+    assert replayed.fields["lastEventSeq"] == 3
+    assert replayed.fields["currentStage"] == {"name": "probe", "progress": 0.5, "activity": "half way"}
+    assert (replayed.contradictions, replayed.unreached) == ([], [])
 
 
 def test_a_failure_is_charged_by_its_decision_once_whoever_tells_it_first() -> None:
@@ -150,30 +150,30 @@ def test_a_failure_is_charged_by_its_decision_once_whoever_tells_it_first() -> N
 
 def test_late_events_of_an_older_attempt_complete_its_own_record_only() -> None:
     entries = [submitted(), claimed(), preempted(2), claimed(4, 2, seq=2)]
-    told = replay("r", entries, WHOLE)
+    replayed = replay("r", entries, WHOLE)
     fields = {**claimed_fields(2, 4)}
-    assert told == Replayed(fields, folded_whole(WHOLE).writes, {1: folded_whole(WHOLE)}, [], [])
+    assert replayed == Replayed(fields, folded_whole(WHOLE).writes, {1: folded_whole(WHOLE)}, [], [])
 
 
 def test_a_run_that_has_two_attempts_is_told_by_the_last_and_each_attempt_by_its_own_log() -> None:
     second = log_of(whole_life(2), attempt=2)
     entries = [submitted(), claimed(), preempted(3), claimed(4, 2, seq=3), completed(7, n=5, attempt=2)]
-    told = replay("r", entries, [*WHOLE[:3], *second])
+    replayed = replay("r", entries, [*WHOLE[:3], *second])
     attempts = {1: folded_whole(WHOLE[:3]), 2: folded_whole(second, 2)}
     fields = {**claimed_fields(2), **TOLD_WHOLE, **ENDED, "status": "COMPLETED", "revision": 5}
     writes = {**attempts[1].writes, **attempts[2].writes}
-    assert told == Replayed(fields, writes, attempts, [], [])
-    assert set(told.writes) > {("stages", "r/a1/probe"), ("stages", "r/a2/probe")}
+    assert replayed == Replayed(fields, writes, attempts, [], [])
+    assert set(replayed.writes) > {("stages", "r/a1/probe"), ("stages", "r/a2/probe")}
 
 
 def test_what_an_attempt_said_before_it_was_rescued_is_applied_while_no_other_has_begun() -> None:
     rescued = decided(3, Cause.RESCUE, S.SCHEDULED, S.DELAYED, attempt=1, sets={"error": {"code": "LOST"}})
-    told = replay("r", [submitted(), claimed(), rescued], WHOLE[:1])
+    replayed = replay("r", [submitted(), claimed(), rescued], WHOLE[:1])
     fields = {
         **claimed_fields(), "error": {"code": "LOST"}, "status": "DELAYED", "revision": 3, "lastEventSeq": 1,
         "startedAt": moment_at(1),
     }  # fmt: skip
-    assert told == Replayed(fields, {}, {1: folded_whole(WHOLE[:1])}, [], [])
+    assert replayed == Replayed(fields, {}, {1: folded_whole(WHOLE[:1])}, [], [])
 
 
 def test_a_cancel_leads_a_waiting_run_to_its_end_and_a_held_one_towards_it() -> None:
@@ -187,18 +187,18 @@ def test_a_cancel_leads_a_waiting_run_to_its_end_and_a_held_one_towards_it() -> 
         decided(3, Cause.CANCEL, S.RUNNING, S.CANCELING, attempt=1, seq=1),
         decided(4, Cause.END_CANCELED, S.CANCELING, S.CANCELED, attempt=1, seq=3),
     ]
-    told = replay("r", held, WHOLE[:3])
-    assert (told.fields["status"], told.fields["revision"]) == ("CANCELED", 4)
-    assert (told.contradictions, told.unreached) == ([], [])
+    replayed = replay("r", held, WHOLE[:3])
+    assert (replayed.fields["status"], replayed.fields["revision"]) == ("CANCELED", 4)
+    assert (replayed.contradictions, replayed.unreached) == ([], [])
 
 
 def test_events_of_an_attempt_that_nobody_has_claimed_wait() -> None:
     assert replay("r", [], WHOLE) == Replayed()
     assert replay("r", [submitted()], WHOLE) == Replayed(SUBMITTED)
     early = log_of([c.RunStarted()], attempt=2)
-    told = replay("r", [submitted(), claimed()], [*WHOLE[:1], *early])
-    assert set(told.attempts) == {1}
-    assert told.fields["attempt"] == 1
+    replayed = replay("r", [submitted(), claimed()], [*WHOLE[:1], *early])
+    assert set(replayed.attempts) == {1}
+    assert replayed.fields["attempt"] == 1
 
 
 def test_an_event_without_a_position_tells_nothing() -> None:
@@ -212,13 +212,13 @@ def test_phases_lead_forward_through_every_stretch() -> None:
     log = log_of([c.RunStarted(), c.ValidationAutoStarted(), c.RunStarted(), c.ValidationAutoStarted()])
     paused = decided(3, Cause.PAUSE, S.RUNNING, S.RUNNING, attempt=1, seq=1, sets={"paused": True})
     noted = decided(4, Cause.NOTE, S.AUTO_VALIDATING, S.AUTO_VALIDATING, attempt=1, seq=3)
-    told = replay("r", [submitted(), claimed(), paused, noted], log)
-    assert (told.contradictions, told.unreached) == ([], [])
+    replayed = replay("r", [submitted(), claimed(), paused, noted], log)
+    assert (replayed.contradictions, replayed.unreached) == ([], [])
     fields = {
         **claimed_fields(), "paused": True, "status": "AUTO_VALIDATING", "revision": 4, "lastEventSeq": 4,
         "startedAt": moment_at(3),
     }  # fmt: skip
-    assert told == Replayed(fields, {}, {1: folded_whole(log)}, [], [])
+    assert replayed == Replayed(fields, {}, {1: folded_whole(log)}, [], [])
 
 
 def test_between_two_decisions_an_attempt_is_known_as_it_was_left() -> None:
@@ -233,11 +233,11 @@ def test_between_two_decisions_an_attempt_is_known_as_it_was_left() -> None:
         decided(n, Cause.NOTE, S.RUNNING, S.RUNNING, attempt=1, seq=seq)
         for n, seq in ((3, 1), (4, 2), (5, 3))
     ]
-    told = replay("r", [submitted(), claimed(), *notes], log)
-    assert told.fields["startedAt"] == moment_at(1)
-    assert told.fields["validation"] == {"verdict": "pass", "summary": None}
-    assert told.fields["currentStage"] == {"name": "a", "progress": 0.0, "activity": None}
-    assert (told.fields["lastEventSeq"], told.contradictions, told.unreached) == (4, [], [])
+    replayed = replay("r", [submitted(), claimed(), *notes], log)
+    assert replayed.fields["startedAt"] == moment_at(1)
+    assert replayed.fields["validation"] == {"verdict": "pass", "summary": None}
+    assert replayed.fields["currentStage"] == {"name": "a", "progress": 0.0, "activity": None}
+    assert (replayed.fields["lastEventSeq"], replayed.contradictions, replayed.unreached) == (4, [], [])
 
 
 def test_a_verdict_is_a_field_of_the_run_until_the_next_claim() -> None:
@@ -248,14 +248,14 @@ def test_a_verdict_is_a_field_of_the_run_until_the_next_claim() -> None:
     assert replay("r", [*entries, claimed(4, 2, seq=1)], log).fields["validation"] is None
 
 
-@pytest.mark.parametrize(("sealed", "told"), [(None, 7), ({"attempt": 1, "last": 5, "whole": False}, 5)])
-def test_behind_the_seal_of_a_verdict_nothing_is_told(sealed: dict[str, Any] | None, told: int) -> None:
+@pytest.mark.parametrize(("sealed", "last"), [(None, 7), ({"attempt": 1, "last": 5, "whole": False}, 5)])
+def test_behind_the_seal_of_a_verdict_nothing_is_told(sealed: dict[str, Any] | None, last: int) -> None:
     waits = decided(3, Cause.END_COMPLETED, S.RUNNING, S.AWAITING_HUMAN, attempt=1, seq=5)
     verdict = decided(
         4, Cause.REVIEW, S.AWAITING_HUMAN, S.HUMAN_VALIDATED, attempt=1, seq=5, sets={"sealed": sealed}
     )
     result = replay("r", [submitted(), claimed(), waits, verdict], WHOLE)
-    assert (result.fields["lastEventSeq"], result.attempts[1].seq) == (told, told)
+    assert (result.fields["lastEventSeq"], result.attempts[1].seq) == (last, last)
 
 
 def test_the_number_of_a_decision_is_its_place_whatever_the_order_it_is_read_in() -> None:
@@ -273,8 +273,8 @@ def test_decisions_are_made_as_far_as_no_number_is_missing(missing: int) -> None
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_a_number_that_is_given_twice_ends_what_is_told(n: int) -> None:
     stray = replace(completed(0), n=n)
-    told = replay("r", [submitted(), claimed(), stray], [])
-    assert told == replay("r", {0: [], 1: [submitted()], 2: [submitted(), claimed()]}[n], [])
+    replayed = replay("r", [submitted(), claimed(), stray], [])
+    assert replayed == replay("r", {0: [], 1: [submitted()], 2: [submitted(), claimed()]}[n], [])
 
 
 def test_a_number_that_is_given_twice_stands_for_no_other() -> None:
@@ -286,15 +286,19 @@ def test_documents_are_told_attempt_by_attempt() -> None:
     second = log_of(whole_life(2), attempt=2)
     entries = [submitted(), claimed(), preempted(0, S.SCHEDULED), claimed(4, 2)]
     unnumbered = said(c.RunHeartbeat(), None, attempt=2)
-    told = replay("r", entries, [unnumbered, *second, *WHOLE])
-    stages = [identity for collection, identity in told.writes if collection == "stages"]
+    replayed = replay("r", entries, [unnumbered, *second, *WHOLE])
+    stages = [identity for collection, identity in replayed.writes if collection == "stages"]
     assert stages == ["r/a1/probe", "r/a2/probe"]
 
 
 def test_a_decision_that_left_another_status_is_a_contradiction_and_counts() -> None:
-    told = replay("r", [submitted(), claimed(), completed(1, S.SCHEDULED)], WHOLE[:1])
-    assert told.contradictions == ["decision 3 left SCHEDULED, but the log stands at RUNNING"]
-    assert (told.fields["status"], told.fields["revision"], told.unreached) == ("COMPLETED", 3, [])
+    replayed = replay("r", [submitted(), claimed(), completed(1, S.SCHEDULED)], WHOLE[:1])
+    assert replayed.contradictions == ["decision 3 left SCHEDULED, but the log stands at RUNNING"]
+    assert (replayed.fields["status"], replayed.fields["revision"], replayed.unreached) == (
+        "COMPLETED",
+        3,
+        [],
+    )
 
 
 def test_a_first_decision_leaves_nothing_and_no_other_does() -> None:
@@ -306,43 +310,45 @@ def test_a_first_decision_leaves_nothing_and_no_other_does() -> None:
 
 
 def test_only_a_submission_makes_a_run_of_nothing() -> None:
-    told = replay("r", [replace(claimed(), n=1, came_from=None, sets={"x": 1})], [])
-    assert told == Replayed({"x": 1, "status": "SCHEDULED", "revision": 1})
+    replayed = replay("r", [replace(claimed(), n=1, came_from=None, sets={"x": 1})], [])
+    assert replayed == Replayed({"x": 1, "status": "SCHEDULED", "revision": 1})
 
 
 def test_a_second_submission_takes_back_what_the_log_said_and_no_decision() -> None:
     again = replace(submitted(), n=3, came_from=S.RUNNING, attempt=1, seq=6)
-    told = replay("r", [submitted(), claimed(), again], WHOLE[:6])
-    assert told == Replayed({**claimed_fields(), **SUBMITTED, "revision": 3}, {}, told.attempts, [], [])
+    replayed = replay("r", [submitted(), claimed(), again], WHOLE[:6])
+    assert replayed == Replayed(
+        {**claimed_fields(), **SUBMITTED, "revision": 3}, {}, replayed.attempts, [], []
+    )
 
 
 @pytest.mark.parametrize(("seen", "is_reached"), [(0, True), (2, True), (3, True), (4, False), (7, False)])
 def test_a_decision_that_saw_an_event_which_the_log_lacks_is_named(seen: int, is_reached: bool) -> None:
     came_from = S.RUNNING if seen else S.SCHEDULED
-    told = replay("r", [submitted(), claimed(), completed(seen, came_from)], WHOLE[:3])
+    replayed = replay("r", [submitted(), claimed(), completed(seen, came_from)], WHOLE[:3])
     expected = [] if is_reached else [f"decision 3 saw event {seen}, which the log does not reach"]
-    assert (told.unreached, told.contradictions) == (expected, [])
-    assert (told.fields["status"], told.fields["lastEventSeq"]) == ("COMPLETED", 3)
+    assert (replayed.unreached, replayed.contradictions) == (expected, [])
+    assert (replayed.fields["status"], replayed.fields["lastEventSeq"]) == ("COMPLETED", 3)
 
 
 def test_a_decision_that_saw_less_than_the_one_before_it_is_named() -> None:
     noted = decided(3, Cause.NOTE, S.RUNNING, S.RUNNING, attempt=1, seq=3)
-    told = replay("r", [submitted(), claimed(), noted, completed(2, n=4)], WHOLE)
-    assert told.unreached == ["decision 4 saw event 2, which the log does not reach"]
+    replayed = replay("r", [submitted(), claimed(), noted, completed(2, n=4)], WHOLE)
+    assert replayed.unreached == ["decision 4 saw event 2, which the log does not reach"]
 
 
 def test_a_first_decision_that_saw_an_event_is_named() -> None:
-    told = replay("r", [replace(submitted(), seq=1)], [])
-    assert told.unreached == ["decision 1 saw event 1, which the log does not reach"]
+    replayed = replay("r", [replace(submitted(), seq=1)], [])
+    assert replayed.unreached == ["decision 1 saw event 1, which the log does not reach"]
 
 
 def test_behind_a_gap_of_the_log_nothing_is_told() -> None:
     broken = [*WHOLE[:3], *WHOLE[4:]]
-    told = replay("r", [submitted(), claimed(), completed(7)], broken)
-    assert told.unreached == ["decision 3 saw event 7, which the log does not reach"]
-    assert told.fields["lastEventSeq"] == 3
-    assert told.attempts == {1: folded_whole(WHOLE[:3])}
-    assert told.writes == folded_whole(WHOLE[:3]).writes
+    replayed = replay("r", [submitted(), claimed(), completed(7)], broken)
+    assert replayed.unreached == ["decision 3 saw event 7, which the log does not reach"]
+    assert replayed.fields["lastEventSeq"] == 3
+    assert replayed.attempts == {1: folded_whole(WHOLE[:3])}
+    assert replayed.writes == folded_whole(WHOLE[:3]).writes
 
 
 def test_of_a_log_that_begins_behind_a_gap_nothing_is_told() -> None:
@@ -353,9 +359,9 @@ def test_of_a_log_that_begins_behind_a_gap_nothing_is_told() -> None:
 def test_a_log_that_begins_behind_a_gap_hides_no_other_attempt() -> None:
     second = log_of(whole_life(2), attempt=2)
     entries = [submitted(), claimed(), preempted(0, S.SCHEDULED), claimed(4, 2)]
-    told = replay("r", entries, [*WHOLE[1:], *second])
-    assert told.attempts == {2: folded_whole(second, 2)}
-    assert told.writes == folded_whole(second, 2).writes
+    replayed = replay("r", entries, [*WHOLE[1:], *second])
+    assert replayed.attempts == {2: folded_whole(second, 2)}
+    assert replayed.writes == folded_whole(second, 2).writes
 
 
 def test_an_attempt_that_nobody_has_claimed_hides_no_other() -> None:
@@ -367,8 +373,8 @@ def test_an_attempt_that_nobody_has_claimed_hides_no_other() -> None:
 
 def test_a_second_claim_beside_the_owner_is_told_as_it_was_decided() -> None:
     second = replace(claimed(3, 2, seq=2), came_from=S.RUNNING)
-    told = replay("r", [submitted(), claimed(), second], WHOLE)
-    assert told == Replayed(
+    replayed = replay("r", [submitted(), claimed(), second], WHOLE)
+    assert replayed == Replayed(
         claimed_fields(2, 3), folded_whole(WHOLE).writes, {1: folded_whole(WHOLE)}, [], []
     )
 
@@ -378,9 +384,9 @@ def test_a_cursor_that_was_set_back_begins_the_attempt_anew() -> None:
     set_back = decided(3, Cause.NOTE, S.RUNNING, S.RUNNING, attempt=1, seq=3, sets={"lastEventSeq": 0})
     # The run leaves the attempt after its first event, and keeps what it knew by then.
     left = decided(4, Cause.NOTE, S.RUNNING, S.RUNNING, attempt=1, seq=1, sets={"attempt": 2})
-    told = replay("r", [submitted(), claimed(), set_back, left], log)
+    replayed = replay("r", [submitted(), claimed(), set_back, left], log)
     fields = {**claimed_fields(2, 4), "claimedBy": "pod/1", "status": "RUNNING", "lastEventSeq": 1}
-    assert told == Replayed(fields, folded_whole(log).writes, {1: folded_whole(log)}, [], [])
+    assert replayed == Replayed(fields, folded_whole(log).writes, {1: folded_whole(log)}, [], [])
 
 
 @pytest.mark.parametrize("seen", [[], [3]], ids=["nobody looked since", "a decision saw it"])
@@ -389,24 +395,24 @@ def test_a_cursor_that_was_set_ahead_goes_on_with_an_attempt_of_which_nothing_is
 ) -> None:
     ahead = decided(3, Cause.NOTE, S.SCHEDULED, S.SCHEDULED, attempt=1, sets={"lastEventSeq": 2})
     after = [decided(4, Cause.NOTE, S.SCHEDULED, S.SCHEDULED, attempt=1, seq=seq) for seq in seen]
-    told = replay("r", [submitted(), claimed(), ahead, *after], WHOLE[2:3])
+    replayed = replay("r", [submitted(), claimed(), ahead, *after], WHOLE[2:3])
     now = CurrentStage("probe", 0.5, "half way")
     fields = {
         **claimed_fields(), "revision": 3 + len(seen), "lastEventSeq": 3, "currentStage": asdict(now),
     }  # fmt: skip
     behind_the_gap = fold(AttemptView("r", 1), WHOLE[2:3], 2)
-    assert told == Replayed(fields, {}, {1: behind_the_gap}, [], [])
+    assert replayed == Replayed(fields, {}, {1: behind_the_gap}, [], [])
     assert behind_the_gap.view == AttemptView("r", 1, now)
 
 
 def test_what_an_attempt_said_of_a_foreign_file_is_kept_with_its_record() -> None:
     log = log_of([c.RunStarted(), artifact(attempt=2), c.RunCompleted(), c.RunLog(message="late")])
-    told = replay("r", [submitted(), claimed()], log)
-    assert [(event, aside.code) for event, aside in told.attempts[1].set_aside] == [
+    replayed = replay("r", [submitted(), claimed()], log)
+    assert [(event, aside.code) for event, aside in replayed.attempts[1].set_aside] == [
         (log[1], "foreign_key"),
         (log[3], "after_end"),
     ]
-    assert (told.writes, told.fields["lastEventSeq"]) == ({}, 4)
+    assert (replayed.writes, replayed.fields["lastEventSeq"]) == ({}, 4)
 
 
 def at(*positions: int | None) -> list[Event]:
@@ -557,7 +563,7 @@ def test_events_without_an_effect_may_be_told_as_stretches(run: Online) -> None:
         if event.type not in EFFECTIVE
     ]
     whole, thin = replay("r", run.entries, events), replay("r", run.entries, loud, quiet)
-    for told in (whole, thin):
-        for folded in told.attempts.values():
+    for replayed in (whole, thin):
+        for folded in replayed.attempts.values():
             folded.set_aside.clear()
     assert thin == whole

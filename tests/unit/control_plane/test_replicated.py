@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.model.replicated import ASKED, ELSEWHERE, SAME, asked_by, believed, pods_until
+from control_plane.model.result_replication import ASKED, ELSEWHERE, SAME, asked_by, believed, pods_until
 
 
 def attempts(*pods: str | None, asked: int | tuple[int, ...] = 1) -> list[dict[str, Any]]:

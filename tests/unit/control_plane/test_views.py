@@ -26,7 +26,7 @@ from events.answers.schedules import Schedule
 MOMENT = datetime(2026, 11, 21, 10, 0, 0, 123_000, UTC)
 
 
-def told(answer: msgspec.Struct) -> dict[str, Any]:
+def as_json(answer: msgspec.Struct) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(msgspec.json.encode(answer))
     return found
 
@@ -37,22 +37,22 @@ def test_a_field_has_its_name_in_json_and_a_moment_is_text() -> None:
     )
     assert (run.id, run.max_attempts, run.created_at) == ("r", 3, "2026-11-21T10:00:00.123Z")
     assert run.lease == Lease(until="2026-11-21T10:00:00.123Z", renewals=1)
-    assert told(run)["lease"] == {"until": "2026-11-21T10:00:00.123Z", "renewals": 1}
+    assert as_json(run)["lease"] == {"until": "2026-11-21T10:00:00.123Z", "renewals": 1}
 
 
 def test_what_may_be_absent_is_absent_and_anything_else_is_null() -> None:
-    said = told(run_row({"_id": "r"}))
-    assert {"paused", "sealed", "queueLimitS"} & said.keys() == set()
-    assert (said["title"], said["claimedBy"], said["lease"]) == (None, None, None)
-    assert "pod" not in told(from_document(Attempt, {"_id": "r/a1"}))
-    assert told(attempt({"_id": "r/a1"}))["pod"] is None
+    row = as_json(run_row({"_id": "r"}))
+    assert {"paused", "sealed", "queueLimitS"} & row.keys() == set()
+    assert (row["title"], row["claimedBy"], row["lease"]) == (None, None, None)
+    assert "pod" not in as_json(from_document(Attempt, {"_id": "r/a1"}))
+    assert as_json(attempt({"_id": "r/a1"}))["pod"] is None
 
 
 def test_what_nobody_is_shown_is_left_out() -> None:
     secret = {"tokenHash": "secret", "until": None, "renewals": 0}
     stored = {"_id": "r", "words": ["a"], "labelList": [], "idempotency": {}, "tokens": [{"hash": "secret"}]}
-    assert "secret" not in json.dumps(told(from_document(RunRow, {**stored, "lease": secret})))
-    assert "secret" not in json.dumps(told(from_document(Key, {"_id": "k", "hash": "secret"})))
+    assert "secret" not in json.dumps(as_json(from_document(RunRow, {**stored, "lease": secret})))
+    assert "secret" not in json.dumps(as_json(from_document(Key, {"_id": "k", "hash": "secret"})))
 
 
 def test_what_was_cut_is_told_in_its_place_or_is_nothing() -> None:
@@ -63,8 +63,8 @@ def test_what_was_cut_is_told_in_its_place_or_is_nothing() -> None:
 
 
 def test_a_pod_that_fell_silent_is_gone_unless_it_said_goodbye() -> None:
-    def state(said: str, silent_for_s: float) -> str:
-        document = {"_id": "p/1", "state": said, "reportedAt": MOMENT}
+    def state(row: str, silent_for_s: float) -> str:
+        document = {"_id": "p/1", "state": row, "reportedAt": MOMENT}
         return pod(document, MOMENT + timedelta(seconds=silent_for_s)).state
 
     assert (state("busy", 0), state("busy", 1), state("stopped", 1)) == ("busy", "gone", "stopped")

@@ -33,6 +33,7 @@ from events.queue.claims import (
     waiting_in,
 )
 from events.queue.journal import Decision, Expression, ServerTime, creation, update
+from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End, settle_decision
 from events.testing import EPOCH, RUN_ID, SeededIds
@@ -300,7 +301,7 @@ def make_claim(**fields: Any) -> Claim:
 
 
 def test_a_claim_has_no_more_than_it_was_given_and_the_usual_lease() -> None:
-    whole = {"from_stage": None, "paused": False, "notes": (), "traceparent": None, "lease_s": 60.0}
+    whole = {"from_stage": None, "paused": False, "notes": (), "traceparent": None, "lease_s": LEASE_TTL_S}
     assert make_claim() == make_claim(**whole)
 
 

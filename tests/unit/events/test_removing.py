@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from events.files.removing import remove_tree
+from events.files.tree_removal import remove_tree
 
 DEEP = 3_000  # far beyond Python's stack, the descriptors of a process, and the length of a path
 

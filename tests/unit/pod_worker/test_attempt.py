@@ -30,7 +30,7 @@ from pod_worker.attempt.lease import grant
 from pod_worker.attempt.usage import Rate, usage_of
 from pod_worker.child.exit_status import Exited, Signalled
 from pod_worker.child.process import Exit, Listener
-from pod_worker.files.fetched import Fetched
+from pod_worker.files.fetch_result import Fetched
 
 TTL_S = 60.0
 NOTES = tuple(Note(number, f"note {number}", "user:somebody") for number in range(1, 5))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podfleet.config import KNOWN, settings
+from podfleet.commands.maintenance.config import KNOWN, settings
 
 # for processes that are started by ours, and for a decoy
 SET_BY_US = {"MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "MINIO_BROWSER", "PODFLEET_DECOY"}

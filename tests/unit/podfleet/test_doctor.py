@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from podfleet.commands.doctor import _clock, isolation
+from podfleet.commands.maintenance.doctor import _clock, isolation
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,14 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> ControlPlane:
     return found
 
 
-def said(*words: str) -> str:
+def help_text(*words: str) -> str:
     answer = CliRunner().invoke(app, list(words), env={"COLUMNS": "120"})
     assert answer.exit_code == 0, answer.output
     return answer.output
 
 
 def test_help_names_the_kinds_without_asking_anybody(elsewhere: ControlPlane) -> None:
-    lines = said("submit", "--help").splitlines()
+    lines = help_text("submit", "--help").splitlines()
     listed = lines[lines.index(next(each for each in lines if each.startswith("Kinds;"))) + 1 :]
     assert {each.split()[0] for each in listed if each.startswith("  ") and each[2] != " "} == RUN_KINDS
     assert elsewhere.asked == []
@@ -60,20 +60,22 @@ def test_help_beside_a_kind_tells_each_of_its_fields(
 ) -> None:
     names = {each.name for each in flat(fields_of(schema_of(KINDS[kind].spec)))}
     for words in (("--kind", kind, "--help"), ("-h", f"--kind={kind}")):
-        text = said(*command, *words)
-        _, heading, told = text.partition(f"Fields of {kind}, as -p FIELD=VALUE:\n")
+        text = help_text(*command, *words)
+        _, heading, fields_help = text.partition(f"Fields of {kind}, as -p FIELD=VALUE:\n")
         assert heading
-        assert {line.split()[0] for line in told.splitlines() if line[:3].strip()} == names
+        assert {line.split()[0] for line in fields_help.splitlines() if line[:3].strip()} == names
     assert elsewhere.asked == []
 
 
 def test_a_kind_that_is_not_installed_here_is_told_by_the_control_plane(elsewhere: ControlPlane) -> None:
-    told = said("submit", "--kind", "all_fields", "--help").partition("Fields of all_fields")[2]
-    words = " ".join(told.split())
+    fields_help = help_text("submit", "--kind", "all_fields", "--help").partition("Fields of all_fields")[2]
+    words = " ".join(fields_help.split())
     assert "count integer, at least 1, at most 10. How many <b>times</b> it is tried. [required]" in words
     assert "limits.mode one of fast, slow. [default: slow]" in words
-    assert told.index("  choice ") < told.index("  number ") < told.index("  time_limit_s ")
-    shown = said("kinds", "show", "all_fields")
+    assert (
+        fields_help.index("  choice ") < fields_help.index("  number ") < fields_help.index("  time_limit_s ")
+    )
+    shown = help_text("kinds", "show", "all_fields")
     assert "number\tnumber, above 0, below 100\t1.5\tfalse\t\n" in shown
     assert elsewhere.asked == ["all_fields"] * 2
 
@@ -82,9 +84,9 @@ def test_what_a_control_plane_tells_steers_no_terminal(elsewhere: ControlPlane) 
     fields = {"\x1b[31mred": {"type": "string", "description": "\x1b]0;title\x07says", "default": "\x9b1m"}}
     elsewhere.answer = {**described(ALL), "specSchema": {"properties": fields}, "says": "\x1b[2J"}
     for words in (("submit", "--kind", "x", "--help"), ("kinds", "show", "x")):
-        assert not set("\x1b\x07\x9b") & set(said(*words))
+        assert not set("\x1b\x07\x9b") & set(help_text(*words))
     elsewhere.answer = {**described(ALL), "specSchema": {}}
-    assert "Fields of x" in said("submit", "--kind", "x", "--help")
+    assert "Fields of x" in help_text("submit", "--kind", "x", "--help")
 
 
 @pytest.mark.parametrize(

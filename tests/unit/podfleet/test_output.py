@@ -31,10 +31,10 @@ ITEMS: list[dict[str, Any]] = [
 
 @given(st.text())
 def test_no_character_that_steers_survives(text: str) -> None:
-    said = clean(text)
-    assert not output.UNPRINTABLE.search(said)
+    cleaned = clean(text)
+    assert not output.UNPRINTABLE.search(cleaned)
     assert not output.UNPRINTABLE.search(clean_lines(text).replace("\n", ""))
-    said.encode()
+    cleaned.encode()
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_a_kind_cannot_take_the_name_of_a_command(
     assert {"submit", "runs", "up", "serve", "env", "signin", "migrate", "version"} < set(own)
     for name in own:
         taken = f"kind 'theirs': its noun {name!r} is a command of podfleet already"
-        assert said(name) == (2, f"{taken}; uninstall its package or mend it\n")
+        assert said(name) == (2, f"{taken}; uninstall its package or fix it\n")
     assert said("letters") == (0, "")
 
 

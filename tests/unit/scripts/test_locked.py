@@ -124,23 +124,23 @@ def test_a_file_with_another_hash_is_not_installed(shelf: Shelf) -> None:
     shelf.put("top", "bottom")
     with zipfile.ZipFile(shelf.put("bottom"), "a") as wheel:
         wheel.writestr("bottom_too.py", "print('not what was locked')")
-    said, there = shelf.install("top")
-    assert "Hash mismatch for `bottom==1.0`" in said
+    output, there = shelf.install("top")
+    assert "Hash mismatch for `bottom==1.0`" in output
     assert there == {"top"}
 
 
 def test_a_pin_without_a_hash_is_not_installed(shelf: Shelf) -> None:
     shelf.put("top")
     shelf.lock = "top==1.0\n"
-    said, there = shelf.install("top")
-    assert "all requirements must have a hash" in said
+    output, there = shelf.install("top")
+    assert "all requirements must have a hash" in output
     assert there == set()
 
 
 def test_no_source_is_built_but_the_one_that_has_no_wheels(shelf: Shelf) -> None:
     shelf.put_source("top")
-    said, there = shelf.install("top")
-    assert "building from source is disabled" in " ".join(said.split())
+    output, there = shelf.install("top")
+    assert "building from source is disabled" in " ".join(output.split())
     assert there == set()
     shelf.put_source(locked.SOURCES)
     assert shelf.install(locked.SOURCES) == ("", {locked.SOURCES.replace("-", "_")})
@@ -174,15 +174,15 @@ def test_uv_looks_where_pip_is_told_to_look(shelf: Shelf, tmp_path: Path) -> Non
 
 def test_what_the_lock_has_not_is_named(shelf: Shelf) -> None:
     shelf.put("top", "Not.Locked")
-    said, _ = shelf.install("top")
-    assert "Not.Locked is not in constraints.txt" in said
+    output, _ = shelf.install("top")
+    assert "Not.Locked is not in constraints.txt" in output
 
 
 def test_a_version_that_does_not_fit_is_named(shelf: Shelf) -> None:
     shelf.put("top", "bottom>=2")
     shelf.put("bottom")
-    said, _ = shelf.install("top")
-    assert "bottom>=2 is asked for, and 1.0 is what there is" in said
+    output, _ = shelf.install("top")
+    assert "bottom>=2 is asked for, and 1.0 is what there is" in output
 
 
 def test_what_the_image_has_is_kept_where_it_serves(shelf: Shelf) -> None:

@@ -96,7 +96,7 @@ def test_its_artifact_has_the_size_asked_for_and_always_the_same_bytes(
 
 def test_it_keeps_its_artifact_before_it_ends(tmp_path: Path) -> None:
     context, listener, _ = context_for(ProbeSpec(artifact_bytes=100, end="exception"), tmp_path)
-    with pytest.raises(ValueError, match="told to fail"):
+    with pytest.raises(ValueError, match="asked to fail"):
         run(context)
     assert listener.files == [(tmp_path / "probe.bin", "probe.bin")]
     assert (tmp_path / "probe.bin").stat().st_size == 100

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from testing.bench import contest as contests
-from testing.bench.contest import OURS, Absent, Goal, Metric, Row, Setting, contest, percentile, way
+from testing.bench import comparison as contests
+from testing.bench.comparison import OURS, Absent, Goal, Metric, Row, Setting, contest, percentile, way
 from testing.bench.peers.environments import NO_REDIS, NOT_WANTED, PINS, environment, redis
 from testing.bench.peers.jobs import rate
 from testing.bench.peers.mlflow_batches import batch

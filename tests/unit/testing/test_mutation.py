@@ -1,4 +1,4 @@
-"""Which tests judge a module, which mutants are drawn, and what a toy's tests see of them."""
+"""Which tests test a module, which mutants are drawn, and what a toy's tests see of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from testing.mutation.judges import FOLDERS, Judges, judges
 from testing.mutation.mutants import Change, Mutant, equivalents, mutant, order
+from testing.mutation.related_tests import FOLDERS, RelatedTests, tests_of
 from testing.mutation.score import Score, table
 from testing.mutation.trial import BESIDE, Baseline, Copy, Verdict, copied
 
@@ -65,7 +65,11 @@ def test_a_module_is_judged_by_the_tests_that_import_it_the_quick_kinds_first(ro
     write(root, "tests/chaos/test_late.py", "import events.toy\n")
     write(root, "tests/integration/test_slow.py", "from events import toy\n")
     write(root, "tests/unit/test_other.py", "from events import toys\n")
-    assert judges(root, TOY).files == (TOY_TEST, "tests/integration/test_slow.py", "tests/chaos/test_late.py")
+    assert tests_of(root, TOY).files == (
+        TOY_TEST,
+        "tests/integration/test_slow.py",
+        "tests/chaos/test_late.py",
+    )
 
 
 def test_what_a_support_module_of_the_tests_imports_counts_what_the_product_imports_does_not(
@@ -77,21 +81,21 @@ def test_what_a_support_module_of_the_tests_imports_counts_what_the_product_impo
     write(root, "tests/integration/test_unaware.py", "")
     write(root, "pod_worker/player.py", "from events.toy import larger\n")
     write(root, "tests/unit/pod_worker/test_player.py", "from pod_worker.player import larger\n")
-    assert judges(root, TOY) == Judges((TOY_TEST, "tests/integration/test_fleet.py"))
+    assert tests_of(root, TOY) == RelatedTests((TOY_TEST, "tests/integration/test_fleet.py"))
 
 
 def test_what_a_package_holds_itself_is_judged_by_the_tests_that_import_the_package(root: Path) -> None:
     write(root, "events/kinds/__init__.py", "")
     write(root, "tests/unit/test_kinds.py", "from events.kinds import KINDS\n")
-    assert judges(root, "events/kinds/__init__.py") == Judges(("tests/unit/test_kinds.py",))
+    assert tests_of(root, "events/kinds/__init__.py") == RelatedTests(("tests/unit/test_kinds.py",))
 
 
 def test_a_module_that_no_test_imports_is_judged_by_those_of_its_nearest_importers(root: Path) -> None:
     write(root, "events/part.py", "")
-    assert judges(root, "events/part.py") == Judges(())
+    assert tests_of(root, "events/part.py") == RelatedTests(())
     write(root, "events/whole.py", "from events.part import x\n")
     write(root, "events/toy.py", "from events.whole import x\n")
-    assert judges(root, "events/part.py") == Judges((TOY_TEST,), (TOY,))
+    assert tests_of(root, "events/part.py") == RelatedTests((TOY_TEST,), (TOY,))
 
 
 def changes(count: int) -> list[Change]:
@@ -150,7 +154,7 @@ def test_a_fault_that_a_test_sees_is_killed_and_one_that_none_sees_survives(toy:
         mutant(TOY_SOURCE, TOY_SOURCE.replace(old, new))
         for old, new in ((" > ", " < "), (" > ", " >= "), ("return 1", "return 2"), ("return one", "return"))
     ]
-    baseline = copy.assess(judges(toy, TOY), ["tests"], None)
+    baseline = copy.assess(tests_of(toy, TOY), ["tests"], None)
     verdicts = list(copy.verdicts(TOY, mutants, baseline))
     assert [each.outcome for each in verdicts] == ["killed", "survived", "survived", "killed"]
     assert verdicts[0].by == f"{TOY_TEST}::test_the_larger_one_wins"
@@ -169,22 +173,22 @@ def test_tests_that_fail_without_a_mutant_judge_nothing(copy: Copy) -> None:
     failing = "tests/unit/events/test_failing.py"
     write(copy.path, failing, "def test_never():\n    assert False\n")
     with pytest.raises(SystemExit, match="do not pass on the module as it is"):
-        copy.assess(Judges((TOY_TEST, failing)), ["tests"], None)
+        copy.assess(RelatedTests((TOY_TEST, failing)), ["tests"], None)
 
 
 @loads_pytest
 def test_files_elsewhere_and_slow_ones_are_left_out_and_named(copy: Copy) -> None:
-    theirs = Judges((TOY_TEST, "tests/chaos/test_late.py"))
+    theirs = RelatedTests((TOY_TEST, "tests/chaos/test_late.py"))
     assert copy.assess(theirs, ["tests/unit"], None).left_out == ["tests/chaos/test_late.py"]
-    with pytest.raises(SystemExit, match="no judges are left of tests/unit/events/test_toy"):
-        copy.assess(Judges((TOY_TEST,)), ["tests"], 0.001)
+    with pytest.raises(SystemExit, match="no tests are left of tests/unit/events/test_toy"):
+        copy.assess(RelatedTests((TOY_TEST,)), ["tests"], 0.001)
 
 
 def test_a_table_counts_what_never_ended_as_seen() -> None:
     one = Mutant(line=2, before="a", after="b", source="")
     score = Score(
         module=TOY,
-        judges=Judges((TOY_TEST,)),
+        related=RelatedTests((TOY_TEST,)),
         baseline=Baseline(seconds={TOY_TEST: 1.0}, left_out=["tests/x.py"], clean_s=1.0),
         verdicts=[
             Verdict(one, outcome, None, 1.0) for outcome in ("killed", "timed out", "survived", "killed")

@@ -13,7 +13,7 @@ from events.queue.claims import claim_decision
 from events.queue.journal import creation, update
 from testing.seed.life import Life, changed
 from testing.seed.plan import CHUNK, Plan
-from testing.seed.stories import Story
+from testing.seed.run_histories import Story
 from testing.simulation.store.updates import Moment, updated
 
 UNTIL = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -17,10 +17,10 @@ from control_plane.server.web.page_renderer import Site
 from control_plane.store.pods import HOURS_MAX
 from events.answers.pods import Pod, Sample
 from events.answers.runs import RunRow
+from events.queue.roster import REPORT_EVERY_S
 
 HISTORY_SHOWN: Final = 20
 POINTS_MAX: Final = 240
-REPORT_EVERY_S: Final = 10.0
 MISSED_REPORTS: Final = 3.5  # so many in a row are a gap
 HOUR_S: Final = 3600.0
 MIB_PER_GIB: Final = 1024.0

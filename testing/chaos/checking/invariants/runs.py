@@ -105,10 +105,10 @@ def budgets(evidence: Evidence) -> Iterator[Violation]:
     }
     for run_id, run in evidence.runs.items():
         entries = evidence.decisions.get(run_id, ())
-        told = Counter(BUDGETS[entry.cause] for entry in entries if _charges(entry))
+        charges = Counter(BUDGETS[entry.cause] for entry in entries if _charges(entry))
         for budget, charged in run["failures"].items():
-            if charged != told[budget]:
-                told_of = f"{charged} charged as {budget}, the log tells of {told[budget]}"
+            if charged != charges[budget]:
+                told_of = f"{charged} charged as {budget}, the log tells of {charges[budget]}"
                 yield Violation(CHARGED, run_id, told_of)
         ends = Counter(entry.attempt for entry in entries if entry.cause in ENDINGS)
         for attempt, times in ends.items():

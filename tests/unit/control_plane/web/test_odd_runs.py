@@ -53,7 +53,7 @@ RUN: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-def said(event_type: str, sequence: int, data: dict[str, Any], moment: str = MOMENT) -> Event | None:
+def event_of(event_type: str, sequence: int, data: dict[str, Any], moment: str = MOMENT) -> Event | None:
     """Return an event as ingest takes it; None where that refuses it."""
     line = encode(
         event_type,
@@ -157,10 +157,10 @@ def pages_of(store: Store) -> list[str]:
             await site.events(RUN_ID, LogFilters()),
             *[await ComparePages(site).one(each) for each in drawn],
         ]
-        told = [await deps.reading.run(RUN_ID), await deps.reading.events(RUN_ID),
+        answer = [await deps.reading.run(RUN_ID), await deps.reading.events(RUN_ID),
                 await page_of_nodes(deps.reading, RUN_ID)]  # fmt: skip
         return [bytes(each.body).decode() for each in html] + [
-            json.dumps(msgspec.to_builtins(each), allow_nan=False) for each in told
+            json.dumps(msgspec.to_builtins(each), allow_nan=False) for each in answer
         ]
 
     return asyncio.run(read())
@@ -198,7 +198,7 @@ def least(fact: type[Fact]) -> dict[str, Any]:
 def some(data: dict[str, Any], odd: dict[str, Any], event_type: str) -> dict[str, Any]:
     """Return data with as much of what is odd as the catalogue lets in."""
     for name, value in odd.items():
-        if said(event_type, 1, {**data, name: value}) is not None:
+        if event_of(event_type, 1, {**data, name: value}) is not None:
             data = {**data, name: value}
     return data
 
@@ -209,7 +209,7 @@ def logs(draw: st.DrawFn) -> list[Event]:
     log: list[Event] = []
     for number, event_type in enumerate(types, 1):
         odd = draw(st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=8))
-        event = said(event_type, number, some(least(TYPES[event_type]), odd, event_type),
+        event = event_of(event_type, number, some(least(TYPES[event_type]), odd, event_type),
                      draw(st.sampled_from(MOMENTS)))  # fmt: skip
         assert event is not None
         log.append(event)
@@ -223,7 +223,7 @@ def test_every_run_has_its_pages(log: list[Event], status: str) -> None:
 
 
 def lines(*pairs: tuple[str, dict[str, Any]]) -> list[Event]:
-    found = [said(event_type, number, data) for number, (event_type, data) in enumerate(pairs, 1)]
+    found = [event_of(event_type, number, data) for number, (event_type, data) in enumerate(pairs, 1)]
     assert None not in found
     return [each for each in found if each is not None]
 
@@ -281,8 +281,8 @@ def test_a_run_is_asked_for_the_parts_of_its_own_kind_only() -> None:
     store = Unasked(lines(("ai.run.started", {})))
     assert asyncio.run(reading_of(store).run(RUN_ID)).sections[0].problem
     store.run |= {"kind": "probe"}
-    told = asyncio.run(reading_of(store).run(RUN_ID))
-    assert (told.rows["nodes"], told.rows["ideas"], told.sections) == ([], [], [])
+    answer = asyncio.run(reading_of(store).run(RUN_ID))
+    assert (answer.rows["nodes"], answer.rows["ideas"], answer.sections) == ([], [], [])
     store.run |= {"kind": "of a package that is not installed here"}
     assert asyncio.run(reading_of(store).run(RUN_ID)).sections == []
 
@@ -303,10 +303,10 @@ def test_an_event_of_many_values_is_cut_before_it_is_looked_at() -> None:
     store = Store(lines(*pairs))
     for each in store.log:  # as from before events had a limit of values
         each["data"]["params"] = {"a": Watched([[]] * 85_000)}
-    told = asyncio.run(reading_of(store).run(RUN_ID))
+    answer = asyncio.run(reading_of(store).run(RUN_ID))
     assert 0 < Watched.looked_at < 85_000
-    assert len(told.rows["nodes"]) == 17
-    assert told.rows["nodes"][0]["params"]["a"][-1].endswith("more")
+    assert len(answer.rows["nodes"]) == 17
+    assert answer.rows["nodes"][0]["params"]["a"][-1].endswith("more")
 
 
 VALUES: Final = st.recursive(
@@ -317,26 +317,26 @@ VALUES: Final = st.recursive(
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
-def test_ideas_and_scores_of_any_shape_are_shown(said: dict[str, Any]) -> None:
-    assert PAGES.piece("idea_fields", said)
-    assert PAGES.piece("idea_fields", formatting.unfinished(said)["idea"] or {})
+def test_ideas_and_scores_of_any_shape_are_shown(fields: dict[str, Any]) -> None:
+    assert PAGES.piece("idea_fields", fields)
+    assert PAGES.piece("idea_fields", formatting.unfinished(fields)["idea"] or {})
     named = {"id": "v", "by": "auto", "verdict": "pass", "summary": None}
-    for scores in (said, {"reviews": [said, said], "meta_review": {"scores": said}}):
+    for scores in (fields, {"reviews": [fields, fields], "meta_review": {"scores": fields}}):
         assert PAGES.piece("validation", {**named, "scores": scores})
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("replication", "shown"),
     [("asked for", "replication asked for"), ("on another pod", "replicated on another pod")],
 )
-def test_a_verdict_that_was_replicated_or_shall_be_says_so(said: str, shown: str) -> None:
-    told = {"id": "v", "by": "auto", "verdict": "fail", "summary": None, "scores": {}}
+def test_a_verdict_that_was_replicated_or_shall_be_says_so(replication: str, shown: str) -> None:
+    answer = {"id": "v", "by": "auto", "verdict": "fail", "summary": None, "scores": {}}
     for piece in ("claim", "validation"):
         expected = shown if piece == "validation" else shown.partition(" on ")[0]
-        text = PAGES.piece(piece, {**told, "replication": said})
+        text = PAGES.piece(piece, {**answer, "replication": replication})
         assert expected in text
         assert ("pod" in text) == (piece == "validation" and "pod" in shown), "lists do not look at attempts"
-        assert "replicat" not in PAGES.piece(piece, told)
+        assert "replicat" not in PAGES.piece(piece, answer)
 
 
 @pytest.mark.parametrize(

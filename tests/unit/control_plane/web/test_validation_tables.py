@@ -15,20 +15,20 @@ def test_reviews_stand_beside_each_other_and_their_meta_review_behind_them() -> 
         "reviews": [{"Overall": 5, "Summary": "x" * 100}, {"Overall": 6}],
         "meta_review": {"scores": {"Overall": 5.5}, "Decision": "accept"},
     }  # fmt: skip
-    told = verdict(scores)
-    assert (told.decided_by, told.measured, told.rest) == (
+    table = verdict(scores)
+    assert (table.decided_by, table.measured, table.rest) == (
         "the reviews",
         [Row("accuracy", [0.5])],
         {"more": [1]},
     )
-    assert told.reviewers == ["review 1", "review 2", "all together"]
-    assert told.reviews[0] == Row("Overall", [5, 6, 5.5])
-    assert told.texts[0] == {"Summary": "x" * 100}
+    assert table.reviewers == ["review 1", "review 2", "all together"]
+    assert table.reviews[0] == Row("Overall", [5, 6, 5.5])
+    assert table.texts[0] == {"Summary": "x" * 100}
     assert verdict({"meta_review": {"a": 1}}).rest == {"meta_review": {"a": 1}}
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stated",
     [
         {"reviews": [{"a": 1}] * (COLUMNS_MAX + 1)},
         {"reviews": [{f"{n} {m}": 1 for m in range(10)} for n in range(20)]},
@@ -36,11 +36,11 @@ def test_reviews_stand_beside_each_other_and_their_meta_review_behind_them() -> 
         {"reviews": {"items": []}, "meta_review": {"a": 1}},
     ],
 )
-def test_what_is_no_table_or_too_great_a_one_stays_as_it_was_said(said: dict[str, Any]) -> None:
-    told = verdict(said)
-    assert (told.rest, told.reviews) == (said, [])
+def test_what_is_no_table_or_too_great_a_one_stays_as_it_was_said(stated: dict[str, Any]) -> None:
+    table = verdict(stated)
+    assert (table.rest, table.reviews) == (stated, [])
 
 
 def test_of_many_measurements_the_first_are_a_table_and_the_others_stay() -> None:
-    told = verdict({f"m{n}": n for n in range(ROWS_MAX + 50)})
-    assert (len(told.measured), len(told.rest)) == (ROWS_MAX, 50)
+    table = verdict({f"m{n}": n for n in range(ROWS_MAX + 50)})
+    assert (len(table.measured), len(table.rest)) == (ROWS_MAX, 50)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from events.files.removing import remove_tree
+from events.files.tree_removal import remove_tree
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.recipe import Recipe

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from stages.ideation.look_ups import (
+from stages.ideation.literature_lookup import (
     FAILED_MAX,
     FAILURES_MAX,
     LOOK_UPS_MAX,

@@ -32,12 +32,12 @@ Script = Callable[[Question], str | Answer | BaseException]
 
 def drafted(topic: str = "warm-up", **fields: Any) -> str:
     """Return a draft as a model writes it."""
-    said = {
+    reply = {
         "name": f"{topic}_idea", "title": f"{topic} for calm networks",
         "short_hypothesis": f"{topic} improves accuracy on iris.", "abstract": "We compare both.",
         "experiments": ["one", "two"], "risks": ["small data"], "related_work": "It is common.", **fields,
     }  # fmt: skip
-    return json.dumps(said)
+    return json.dumps(reply)
 
 
 def reflected(topic: str = "warm-up", *, is_final: bool = True, **fields: Any) -> str:
@@ -145,7 +145,7 @@ def test_the_model_says_when_it_is_done_and_the_rounds_are_bounded(tmp_path: Pat
 
 def test_progress_says_which_idea_and_which_round(tmp_path: Path) -> None:
     topics = ["warm-up", "dropout", "mix-up"]
-    answers = [said for topic in topics for said in (drafted(topic), reflected(topic))]
+    answers = [reply for topic in topics for reply in (drafted(topic), reflected(topic))]
     reporter = ideation(tmp_path, Scripted(*answers), max_num_generations=3)
     progress = reporter.of(c.StageProgress)
     assert [each.activity for each in progress][:3] == [
@@ -274,7 +274,7 @@ def test_ideas_that_are_there_are_delivered_when_the_model_goes_away(tmp_path: P
     found = generated(reporter)
     assert ([each["Name"] for each in found.ideas], len(found.unfinished)) == (["dropout_idea"], 1)
     assert isinstance(end(reporter), c.RunCompleted)
-    assert any(said.startswith("1 of 5 ideas are final, no more are begun") for said in logged(reporter))
+    assert any(reply.startswith("1 of 5 ideas are final, no more are begun") for reply in logged(reporter))
 
 
 def test_answers_that_are_no_form_are_asked_for_again_and_then_cost_the_idea(tmp_path: Path) -> None:
@@ -381,8 +381,8 @@ def test_what_others_wrote_cannot_close_its_tags_or_fill_the_prompt(tmp_path: Pa
 
 def test_an_idea_as_long_as_a_book_is_cut_and_cleaned_before_anybody_sees_it(tmp_path: Path) -> None:
     wall = "\x1b[31m\u202eword " * 1_000
-    said = reflected(title=wall, abstract=wall, experiments=[wall] * 3, risks=["r"] * 50, related_work=wall)
-    (idea,) = generated(ideation(tmp_path, Scripted(drafted(), said))).ideas
+    reply = reflected(title=wall, abstract=wall, experiments=[wall] * 3, risks=["r"] * 50, related_work=wall)
+    (idea,) = generated(ideation(tmp_path, Scripted(drafted(), reply))).ideas
     assert len(msgspec.json.encode(idea)) < 10_000
     assert (len(idea["Experiments"]), len(idea["Risk Factors and Limitations"])) == (3, 12)
     assert "\x1b" not in str(idea)
@@ -426,12 +426,12 @@ def test_what_was_taken_out_of_an_answer_is_told_to_the_model(tmp_path: Path) ->
 def test_an_index_that_hangs_or_fails_costs_nothing_but_its_works(tmp_path: Path) -> None:
     index = Index(fails=True)
     topics = ["warm-up", "dropout", "mix-up"]
-    answers = [said for topic in topics for said in (drafted(topic, look_up="q"), reflected(topic))]
+    answers = [reply for topic in topics for reply in (drafted(topic, look_up="q"), reflected(topic))]
     reporter = ideation(tmp_path, Scripted(*answers), index=index, max_num_generations=3)
     found = generated(reporter)
     assert (len(found.ideas), found.unfinished) == (3, [])
     assert len(index.queries) == 2
-    assert sum("the index hangs" in said for said in logged(reporter)) == 2
+    assert sum("the index hangs" in reply for reply in logged(reporter)) == 2
     assert found.ideas[0]["Related Work"].startswith("No literature was looked up")
 
 

@@ -17,7 +17,7 @@ from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.metrics import METRICS, Metric
 from events.kinds.space.understanding import understand
 from stages.ideation.draft import misread
-from stages.ideation.reading import read_request
+from stages.ideation.request_parser import read_request
 from stages.ideation.wording import Form, Saying, number_of, rivals_of, saying_of
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from podfleet import stores
+from podfleet import database
 from podfleet.connection import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_WRONG_USE, fail
 from podfleet.nouns import noun
 from podfleet.output import clean
@@ -35,7 +35,7 @@ def verify(
     from events.runtime.errors import ConfigError, Transient
 
     try:
-        found = asyncio.run(_verify(stores.variables(), rebuild=rebuild, as_json=as_json, run=run))
+        found = asyncio.run(_verify(database.variables(), rebuild=rebuild, as_json=as_json, run=run))
     except ConfigError as error:
         fail(error.message, EXIT_WRONG_USE)
     except Transient as error:
@@ -53,7 +53,7 @@ async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool,
     counts: Counter[str] = Counter()
     looked_at: Counter[str] = Counter()
     runs, latest = 0, None  # the findings of a run come together
-    async with stores.opened(variables, to="verify") as db:
+    async with database.opened(variables, to="verify") as db:
         reads = VerifyReads(db)
         objects = open_blobs(read_storage(variables)) if has_storage else None
         auditor = Verifier(reads, objects, PATIENCE_S, lambda _: looked_at.update(["runs"]))

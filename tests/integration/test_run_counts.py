@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from control_plane.store import database as store
-from control_plane.store.queue import tallies
-from control_plane.store.queue.tallies import Tallies, Tally
+from control_plane.store.queue import run_counts
+from control_plane.store.queue.run_counts import Tallies, Tally
 from events.lifecycle import FINAL, Status
 
 
@@ -44,8 +44,8 @@ async def test_the_classes_of_a_long_queue_share_what_is_counted(
     url, db = filled
     depths = Counter(run["classKey"] for run in db.runs.find({"status": "QUEUED"}))
     share = sorted(depths.values())[-1] - 1  # all but the deepest fit
-    monkeypatch.setattr(tallies, "COUNT_MAX", depths.total())
-    monkeypatch.setattr(tallies, "SHARED_MAX", share * len(depths))
+    monkeypatch.setattr(run_counts, "COUNT_MAX", depths.total())
+    monkeypatch.setattr(run_counts, "SHARED_MAX", share * len(depths))
     tally = await look(url, times=2)
     found = {each.class_key: each.depth for each in tally.waiting}
     assert found == {name: min(depth, share) for name, depth in depths.items()}
@@ -63,7 +63,7 @@ async def test_a_status_that_a_revised_verdict_leaves_is_counted_again(
     url, db = filled
     count = db.runs.count_documents({"status": "HUMAN_VALIDATED"})
     assert count > 0
-    monkeypatch.setattr(tallies, "COUNT_MAX", count)
+    monkeypatch.setattr(run_counts, "COUNT_MAX", count)
     client = store.connect(url)
     counting = Tallies(store.database(client, url))
     assert (await counting.look()).statuses[Status.HUMAN_VALIDATED] == count

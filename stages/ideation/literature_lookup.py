@@ -81,8 +81,10 @@ class LookUps:
 
     def related_work(self, cited: Sequence[tuple[int, str]], own_words: str) -> str:
         """Return the field Related Work: works that were found with a remark on each, then own words."""
-        known = {number: said for number, said in cited if self.knows(number)}
-        parts = [_entry(self.works[number - 1], without_references(said)) for number, said in known.items()]
+        known = {number: remark for number, remark in cited if self.knows(number)}
+        parts = [
+            _entry(self.works[number - 1], without_references(remark)) for number, remark in known.items()
+        ]
         if not parts:
             parts = [NONE_FOUND if self.asked else NONE_MADE]
         return "\n".join(part for part in (*parts, without_references(own_words)) if part)
@@ -122,5 +124,5 @@ def has_reference(text: str) -> bool:
     return _REFERENCE.search(text) is not None
 
 
-def _entry(work: Work, said: str) -> str:
-    return f"{reference(work)} {said}".strip()
+def _entry(work: Work, remark: str) -> str:
+    return f"{reference(work)} {remark}".strip()

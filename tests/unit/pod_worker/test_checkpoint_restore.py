@@ -23,8 +23,8 @@ from events.files.checkpoints import (
 from events.queue.claims import Claim
 from events.runtime.errors import LeaseLost, Transient
 from events.testing import RUN_ID, ManualClock
-from pod_worker.files import restoring
-from pod_worker.files.restoring import HttpCheckpoints
+from pod_worker.files import checkpoint_restore
+from pod_worker.files.checkpoint_restore import HttpCheckpoints
 
 PIECE = 64 * 1024
 CLAIM = Claim("runs", RUN_ID, 3, "the-token", "experiment", {}, None)
@@ -225,7 +225,7 @@ def test_an_object_that_is_larger_than_it_was_registered_is_read_one_piece_too_f
     first, second = checkpoints.fetch(CLAIM, tmp_path).warnings
     assert "holds other bytes than were registered" in first
     assert "holds other bytes than were registered" in second
-    assert house.sent <= 2 * (1 + restoring.PIECE_BYTES // PIECE) * PIECE
+    assert house.sent <= 2 * (1 + checkpoint_restore.PIECE_BYTES // PIECE) * PIECE
     assert list(tmp_path.iterdir()) == [], "half a checkpoint is none"
 
 
@@ -263,7 +263,7 @@ def test_content_that_says_it_is_packed_is_not_unpacked(
 def test_all_checkpoints_together_are_bounded(
     house: House, checkpoints: HttpCheckpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restoring, "RESTORED_BYTES_MAX", 1_000)
+    monkeypatch.setattr(checkpoint_restore, "RESTORED_BYTES_MAX", 1_000)
     house.keep("Stage_1", 1, {"best": 1})
     house.keep("Stage_2", 1, {}, file=bytes(1_000))
     (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
@@ -274,7 +274,7 @@ def test_all_checkpoints_together_are_bounded(
 def test_a_checkpoint_that_claims_all_the_room_takes_none_from_what_is_whole(
     house: House, checkpoints: HttpCheckpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restoring, "RESTORED_BYTES_MAX", 5_000)
+    monkeypatch.setattr(checkpoint_restore, "RESTORED_BYTES_MAX", 5_000)
     lying = house.keep("A", 2, {}, file=bytes(4_000))
     del house.objects[lying["files"][0]["name"]]
     house.keep("Stage_1", 1, {"best": 1}, file=bytes(4_000))
@@ -286,7 +286,7 @@ def test_a_checkpoint_that_claims_all_the_room_takes_none_from_what_is_whole(
 def test_what_comes_in_vain_is_bounded_too(
     house: House, checkpoints: HttpCheckpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restoring, "FETCHED_BYTES_MAX", 9_000)
+    monkeypatch.setattr(checkpoint_restore, "FETCHED_BYTES_MAX", 9_000)
     for attempt in (4, 3, 2):
         altered = house.keep("A", attempt, {}, file=bytes(4_000))
         house.objects[altered["files"][0]["name"]] = b"x" * 4_000
@@ -344,7 +344,7 @@ def test_a_manifest_that_lies_gives_way_to_an_older_one_and_writes_nothing_else(
     folder = tmp_path / "work" / "restored"
     (warning,) = checkpoints.fetch(CLAIM, folder).warnings
     assert "Stage_1 of attempt 2 is not used" in warning
-    assert len(warning) <= restoring.SHOWN_CHARS_MAX
+    assert len(warning) <= checkpoint_restore.SHOWN_CHARS_MAX
     assert found(folder) == {"Stage_1": (1, {"best": 1})}
     assert [
         each.relative_to(tmp_path).as_posix() for each in sorted(tmp_path.rglob("*")) if each.is_file()
@@ -373,7 +373,7 @@ def test_a_file_that_was_registered_as_another_is_not_used(
 def test_a_warning_is_cut(house: House, checkpoints: HttpCheckpoints, tmp_path: Path) -> None:
     house.keep_text("x" * 3_000, 1, b"{}")
     (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
-    assert len(warning) == restoring.SHOWN_CHARS_MAX
+    assert len(warning) == checkpoint_restore.SHOWN_CHARS_MAX
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../x", "/etc", "a\x00b", "x" * 300])

@@ -111,7 +111,7 @@ def contest(
     present = {each: found for each, found in ways.items() if not isinstance(found, Absent)}
     for each, reason in absent.items():
         setting.say(f"{name}: {each}: not measured: {reason}")
-    told: list[dict[str, Figures]] = []
+    measured: list[dict[str, Figures]] = []
     order = list(present)
     for _ in range(setting.rounds):
         figures: dict[str, Figures] = {}
@@ -120,11 +120,11 @@ def contest(
             figures[each] = present[each]()
             shown = ", ".join(f"{key} {value:,.4g}" for key, value in figures[each].items())
             setting.say(f"{name}: {each}: {shown}")
-        told.append(figures)
+        measured.append(figures)
         order = order[1:] + order[:1]
     for metric in metrics:
-        tellers = [each for each in present if metric.name in told[0][each]]
-        rounds = {each: [figures[each][metric.name] for figures in told] for each in tellers}
+        tellers = [each for each in present if metric.name in measured[0][each]]
+        rounds = {each: [figures[each][metric.name] for figures in measured] for each in tellers}
         yield Row(name, metric, rounds, absent)
 
 

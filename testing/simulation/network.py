@@ -35,7 +35,7 @@ def _nothing() -> None:
 
 
 @dataclass(slots=True)
-class Storm:
+class UnreliableNetwork:
     """What happens around each operation on the store."""
 
     kernel: Kernel

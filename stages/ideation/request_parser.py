@@ -123,15 +123,15 @@ def _nearest(text: str, liking: Liking) -> list[Candidate]:
 
 def _near(text: str, titles: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names whose titles are near to words of `text`, the nearest first."""
-    said = [_pieces(word) for word in sorted(words(text))[:WORDS_MAX]]
-    scores = {name: _nearness(words(title), said) for name, title in titles.items()}
+    pieces_of_text = [_pieces(word) for word in sorted(words(text))[:WORDS_MAX]]
+    scores = {name: _nearness(words(title), pieces_of_text) for name, title in titles.items()}
     near = [name for name, score in scores.items() if score >= NEAR]
     return tuple(sorted(near, key=lambda name: -scores[name]))
 
 
-def _nearness(title: Iterable[str], said: Sequence[frozenset[str]]) -> float:
+def _nearness(title: Iterable[str], pieces_of_text: Sequence[frozenset[str]]) -> float:
     """Return how near the nearest words of a title and of a text are, from 0 to 1."""
-    return max((_alike(_pieces(word), each) for word in title for each in said), default=0.0)
+    return max((_alike(_pieces(word), each) for word in title for each in pieces_of_text), default=0.0)
 
 
 def _pieces(word: str) -> frozenset[str]:

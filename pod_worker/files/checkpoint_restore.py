@@ -19,7 +19,6 @@ import httpx
 import msgspec
 
 from events.delivery.control_plane_client import ControlPlane, bearer
-from events.files.beneath import read_beneath, write_beneath
 from events.files.checkpoints import (
     MANIFEST,
     MANIFEST_BYTES_MAX,
@@ -29,10 +28,11 @@ from events.files.checkpoints import (
     decode_contents,
     is_emptied,
 )
+from events.files.open_beneath import read_beneath, write_beneath
 from events.files.paths import BadPath, RunPath, SafeName
 from events.queue.claims import Claim
 from events.runtime.errors import Transient
-from pod_worker.files.fetched import Fetched
+from pod_worker.files.fetch_result import Fetched
 
 PIECE_BYTES: Final = 256 * 1024
 # Of all checkpoints together: neither a pod's disk nor its time is filled by another's word.

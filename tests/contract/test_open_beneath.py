@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.files import beneath
-from events.files.beneath import (
+from events.files import open_beneath
+from events.files.open_beneath import (
     Opener,
     by_kernel,
     by_walk,
@@ -68,7 +68,7 @@ def opener(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> O
         raise
     finally:
         os.close(here)
-    monkeypatch.setattr(beneath, "opener", lambda: found)
+    monkeypatch.setattr(open_beneath, "opener", lambda: found)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from podfleet import stores
+from podfleet import database
 from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, EXIT_WRONG_USE, fail
 from podfleet.nouns import noun
 from podfleet.output import clean
@@ -90,7 +90,7 @@ async def _rebuild(wish: Wish, progress: Progress) -> None:
 
     if wish.kind is not None:
         kind_of(wish.kind)
-    async with stores.opened(stores.variables(), to="rebuild") as db:
+    async with database.opened(database.variables(), to="rebuild") as db:
         await require_guarantees(db.client)
         clock, ids = SystemClock(), SystemIds()
         runs, events, documents = Runs(db), Events(db), Documents(db)

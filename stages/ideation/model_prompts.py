@@ -17,9 +17,9 @@ from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
 from events.kinds.space.refusal import known_space
 from stages.ideation.idea_fields import cut, printable, public
-from stages.ideation.look_ups import LookUps
+from stages.ideation.literature_lookup import LookUps
 from stages.ideation.novelty import Nearest
-from stages.ideation.rounds import Place
+from stages.ideation.progress import Place
 from stages.models.model import Question
 
 REQUEST_BYTES_MAX: Final = 8_000  # of the idea, and of its context
@@ -110,13 +110,13 @@ class Prompts:
         """Return the question for a better version, or for the word that there is none."""
         place = scene.place
         is_last = place.turn == place.turns
-        said = "\n".join(f"- {material(each, FINDING_BYTES_MAX)}" for each in findings)
+        objections = "\n".join(f"- {material(each, FINDING_BYTES_MAX)}" for each in findings)
         text = Template(self.reflect).substitute(
             scene.shown(),
             turn=str(place.turn),
             turns=str(place.turns),
             draft=material(msgspec.json.encode(public(idea)).decode(), 20_000),
-            findings=said or "- nothing to object",
+            findings=objections or "- nothing to object",
             last="This is the last round: what you give now is what there is." if is_last else "",
         )
         return self._question("ideation_reflection", text)

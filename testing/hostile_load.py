@@ -1,6 +1,6 @@
 """What a control plane costs under hostile load, and whether honest senders are still served.
 
-    python -m testing.flood [--seconds 8] [--only NAME ...]
+    python -m testing.hostile_load [--seconds 8] [--only NAME ...]
 
 Starts a fleet of its own on loopback without workers, then attacks it in one way after the other, each for
 `--seconds`. Beside each attack an honest pod, a process with a key and an address of its own, sends ten
@@ -328,7 +328,7 @@ def attacks() -> Mapping[str, tuple[int, Step]]:
     }
 
 
-def honest(url: str, key: str, told: Any, stop: Event) -> None:
+def honest(url: str, key: str, results: Any, stop: Event) -> None:
     """Send events as a pod does, and ask as a stranger; put down how long each took, None where it failed."""
     headers = {**bearer(key), "Content-Type": NDJSON}
     # an address of its own, as a pod has
@@ -341,13 +341,13 @@ def honest(url: str, key: str, told: Any, stop: Event) -> None:
                 is_taken = answer.status_code == httpx.codes.ACCEPTED
             except httpx.TransportError:
                 is_taken = False
-            told.put(("pod", CLOCK.monotonic_s() - begun_s if is_taken else None))
+            results.put(("pod", CLOCK.monotonic_s() - begun_s if is_taken else None))
             begun_s = CLOCK.monotonic_s()
             try:
                 is_taken = httpx.get(f"{url}/healthz", timeout=HONEST_LIMIT_S, trust_env=False).is_success
             except httpx.TransportError:
                 is_taken = False
-            told.put(("stranger", CLOCK.monotonic_s() - begun_s if is_taken else None))
+            results.put(("stranger", CLOCK.monotonic_s() - begun_s if is_taken else None))
             stop.wait(HONEST_PAUSE_S)
 
 
@@ -360,9 +360,9 @@ class Seen:
 
     def line(self, name: str, answers: Counter[str]) -> str:
         """Return the row of a table."""
-        told = ", ".join(f"{answer} × {count:,}" for answer, count in sorted(answers.items()))
+        results = ", ".join(f"{answer} × {count:,}" for answer, count in sorted(answers.items()))
         memory = f"{self.memory_mib[0]:.0f} → {max(self.memory_mib):.0f}"
-        return f"| {name} | {told} | {memory} | {self._waits('pod')} | {self._waits('stranger')} |"
+        return f"| {name} | {results} | {memory} | {self._waits('pod')} | {self._waits('stranger')} |"
 
     def _waits(self, who: str) -> str:
         served = sorted(wait_s * 1_000 for wait_s in self.waits_s[who] if wait_s is not None)
@@ -377,10 +377,10 @@ class Seen:
 def honest_ones(url: str, key: str, seen: Seen) -> Iterator[None]:
     """Let the honest go on as long as the context does."""
     spawn = multiprocessing.get_context("spawn")
-    told, stop = spawn.Queue(), spawn.Event()
-    process = spawn.Process(target=honest, args=(url, key, told, stop))
+    results, stop = spawn.Queue(), spawn.Event()
+    process = spawn.Process(target=honest, args=(url, key, results, stop))
     process.start()
-    who, wait_s = told.get(timeout=HONEST_LIMIT_S)  # it has begun
+    who, wait_s = results.get(timeout=HONEST_LIMIT_S)  # it has begun
     try:
         yield
     finally:
@@ -389,7 +389,7 @@ def honest_ones(url: str, key: str, seen: Seen) -> Iterator[None]:
         with suppress(queue.Empty):
             while True:
                 seen.waits_s[who].append(wait_s)
-                who, wait_s = told.get(timeout=LOOK_S)
+                who, wait_s = results.get(timeout=LOOK_S)
 
 
 async def attacked(attack: Attack, count: int, step: Step, process: psutil.Process, seen: Seen) -> None:
@@ -408,7 +408,7 @@ async def attacked(attack: Attack, count: int, step: Step, process: psutil.Proce
 def main() -> int:
     """Run the command line."""
     known = attacks()
-    parser = argparse.ArgumentParser(prog="python -m testing.flood", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m testing.hostile_load", description=__doc__)
     parser.add_argument("--seconds", type=float, default=8.0, help="for each attack")
     parser.add_argument("--only", nargs="*", choices=known, default=list(known))
     arguments = parser.parse_args()

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import EventRefused, RunCompleted
-from events.chain import NO_LINES, Roots
 from events.codec import decode_structured
 from events.delivery.event_encoder import Row, end_of, refusal_of, with_line
 from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
 from events.envelope import Event, Head, content_hash, encode, line_hash
 from events.pipe import FactFrame
+from events.record_digest import NO_LINES, Roots
 from events.testing import (
     FIRST,
     RUN_ID,

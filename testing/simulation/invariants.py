@@ -13,10 +13,10 @@ from control_plane.verify.verifier import Finding, Verifier
 from events.catalog import EventRefused, type_of
 from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Status
 from events.text.attempt_id import AttemptId
+from testing.simulation.event_loop import driven
 from testing.simulation.ledger import Ledger
 from testing.simulation.store.driver import async_database
 from testing.simulation.store.replica_set import Document, ReplicaSet
-from testing.simulation.turns import driven
 
 REFUSED: Final = type_of(EventRefused)
 CHARGES: Final[Mapping[str, frozenset[str]]] = {
@@ -32,7 +32,7 @@ EVENTUALLY_S: Final = 400.0  # after everything was mended
 
 
 @dataclass(slots=True)
-class Judge:
+class InvariantChecker:
     """Holds what is stored against the laws, and against what the ledger knows."""
 
     servers: ReplicaSet
@@ -119,7 +119,7 @@ class Judge:
         for run in stored.values():
             for message in self._final(run):
                 self.ledger.blame(f"run {run['_id']}: {message}")
-        for name in sorted(self.ledger.told):
+        for name in sorted(self.ledger.sent):
             for message in self._log(name, stored.get(name[0])):
                 self.ledger.blame(f"attempt {name[1]} of run {name[0]}: {message}")
         for finding in driven(self._audited()):
@@ -140,7 +140,7 @@ class Judge:
         """Look for positions that were given by nobody's outbox; `_log` looks at the others."""
         for record in self.servers.collection("events").majority({}):
             event = record.document
-            if "sequence" in event and (event["runId"], event["attempt"]) not in self.ledger.told:
+            if "sequence" in event and (event["runId"], event["attempt"]) not in self.ledger.sent:
                 name = f"{event['runId']}/a{event['attempt']}"
                 yield f"the log of {name} holds position {event['sequence']}, and nobody works for it"
 
@@ -187,7 +187,7 @@ class Judge:
 
     def _log(self, name: AttemptId, run: Document | None) -> Iterator[str]:
         """Compare what an outbox numbered with what the log holds and what was applied."""
-        told = self.ledger.told[name]
+        sent = self.ledger.sent[name]
         log = {
             record.document["sequence"]: record.document
             for record in self.servers.collection("events").majority({"runId": name[0]})
@@ -198,12 +198,12 @@ class Judge:
         if whole != len(log) and name not in self.ledger.cut_short:
             yield f"its log has the positions {_ranges(log)}"
         for sequence, event in sorted(log.items()):
-            words = told.get(sequence)
+            words = sent.get(sequence)
             if words is None or event["type"] not in (words.type, REFUSED):
                 yield f"position {sequence} holds {event['type']}, which nobody said there"
             elif event["type"] == words.type and event["data"] != words.data:
                 yield f"position {sequence} holds other data than was said"
-        missing = sorted(set(told) - set(log))
+        missing = sorted(set(sent) - set(log))
         if missing and name not in self.ledger.cut_short:
             yield f"the events {missing} were numbered and are not stored"
         if missing and run is not None and name[1] == run["attempt"]:

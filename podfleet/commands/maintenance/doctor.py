@@ -21,7 +21,7 @@ from events.queue.abilities import ISOLATIONS
 from events.runtime.interpreter import objection
 from podfleet.client.problems import ClientError
 from podfleet.client.synchronous import Client
-from podfleet.config import masked
+from podfleet.commands.maintenance.config import masked
 from podfleet.connection import EXIT_FAILED
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, field, print_items, tell
@@ -75,7 +75,7 @@ def doctor(as_json: AsJson = False) -> None:
     print_items([finding.row for finding in findings], COLUMNS, as_json=as_json)
     failed = [finding.check for finding in findings if finding.state == "failed"]
     if failed:
-        tell(f"\nto be mended: {', '.join(failed)}")
+        tell(f"\nto fix: {', '.join(failed)}")
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -208,7 +208,7 @@ def control_plane(_: Variables) -> Iterator[Finding]:
         yield Finding("control plane", "ok", f"{url} is ready")
     if allowed.status_code == httpx.codes.UNAUTHORIZED:
         then = "set PODFLEET_API_KEY to the key of this control plane"
-        yield Finding("key", "failed", f"{url} refuses us ({allowed.status_code})", then)
+        yield Finding("key", "failed", f"{url} refuses the key ({allowed.status_code})", then)
     elif allowed.status_code == httpx.codes.FORBIDDEN:
         then = "nothing on a pod, whose key claims and reports; people need a key that may read"
         yield Finding("key", "note", f"{url} knows this key, which may not read", then)

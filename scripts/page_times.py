@@ -1,4 +1,4 @@
-"""`python -m scripts.pages`: how long the control plane takes for its pages, on whatever store it has.
+"""`python -m scripts.page_times`: how long the control plane takes for its pages, on whatever store it has.
 
 Asks CONTROL_PLANE_URL for each page `--times` times, one after the other, after one answer that does not
 count; prints the median and the longest in milliseconds and the bytes. The whole answer is waited for.
@@ -126,7 +126,7 @@ class Pages:
 
 def main() -> int:
     """Run the command line; return 0 when every page answered."""
-    parser = argparse.ArgumentParser(prog="scripts.pages", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts.page_times", description=__doc__)
     parser.add_argument("--url", default=os.environ.get("CONTROL_PLANE_URL", DEFAULT_URL))
     parser.add_argument("--times", type=int, default=9)
     parser.add_argument("--long", help="the id of a run with a long log")

@@ -22,10 +22,10 @@ def numbered(number: int) -> str:
     return f"{number:0{NUMBER_DIGITS}d}"
 
 
-def echo(life: Life, told: Documents, number: int, other: int, new_id: str) -> Documents:
+def echo(life: Life, original: Documents, number: int, other: int, new_id: str) -> Documents:
     """Return the documents of run `other`, to which the same happened as to run `number`."""
     old, new = life.id.encode(), new_id.encode()
-    found = {name: [each.replace(old, new) for each in documents] for name, documents in told.items()}
+    found = {name: [each.replace(old, new) for each in documents] for name, documents in original.items()}
     lines = zip(life.log, found["events"], strict=True)
     found["events"] = [_line(life, line, each, new_id) for line, each in lines]
     (run,), (spec,) = found[life.collection], found["run_specs"]

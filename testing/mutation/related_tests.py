@@ -1,4 +1,4 @@
-"""Which tests judge a module: the files that import it, found in the source without running anything."""
+"""Which tests test a module: the files that import it, found in the source without running anything."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ ORDER: Final = ("unit", "contract", "simulation", "integration")  # what is quic
 
 
 @dataclass(frozen=True, slots=True)
-class Judges:
+class RelatedTests:
     """The test files that import a module; where none does, those that import the modules in `through`."""
 
     files: tuple[str, ...]
     through: tuple[str, ...] = ()
 
 
-def judges(root: Path, module: str) -> Judges:
-    """Return who judges `module`, a path below `root`.
+def tests_of(root: Path, module: str) -> RelatedTests:
+    """Return the tests of `module`, a path below `root`.
 
     A test file imports what its support modules below tests/ import. Where no test imports the module, its
     nearest importers that a test does import stand for it.
@@ -36,11 +36,11 @@ def judges(root: Path, module: str) -> Judges:
             (path for path in files_of if _is_test(path) and _reached(files_of, path) & circle), key=rank
         )
         if files:
-            return Judges(tuple(files), () if module in circle else tuple(sorted(circle)))
+            return RelatedTests(tuple(files), () if module in circle else tuple(sorted(circle)))
         outer = {path for path, names in files_of.items() if names & circle and not path.startswith("tests/")}
         circle = outer - known
         known |= circle
-    return Judges(())
+    return RelatedTests(())
 
 
 def imports(root: Path, folders: Sequence[str] = FOLDERS) -> dict[str, set[str]]:

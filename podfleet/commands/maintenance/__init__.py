@@ -1,0 +1,1 @@
+"""The commands that check and repair a fleet: its settings, its dependencies, its database."""
