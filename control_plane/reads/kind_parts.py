@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from control_plane.model.kind_packages import modules
+from control_plane.model.kind_packages import rows
 from control_plane.model.presentation import plain
 from control_plane.reads.kind_errors import made
 from control_plane.store.reads import Part, RunReads
@@ -71,9 +71,9 @@ async def rows_of(kind: str, part: KindPart, reads: RunReads, run_id: str) -> Pa
 def _made_rows(part: KindPart, found: Part) -> PartRows:
     """Return the rows, cut to the size of an answer before they are converted. Raises what is no row."""
     made = part.rows(found.documents)
-    rows = msgspec.convert(plain(brief_list(made[:PART_MAX], ROWS_BYTES_MAX)), list[Json])
-    msgspec.json.encode(rows)
-    return PartRows(rows, not found.is_cut and len(rows) == len(made))
+    shown = msgspec.convert(plain(brief_list(made[:PART_MAX], ROWS_BYTES_MAX)), list[Json])
+    msgspec.json.encode(shown)
+    return PartRows(shown, not found.is_cut and len(shown) == len(made))
 
 
 Parts = Mapping[str, Sequence[KindPart]]
@@ -85,7 +85,7 @@ def parts_of_kinds() -> Parts:
     Raises `ConfigError` for what is no part, and where two have one name, or one has that of a field of every
     run's answer.
     """
-    found: Parts = {kind: module.PARTS for kind, module in modules("parts").items()}
+    found: Parts = rows("parts", "PARTS")
     problems, owners = [], dict.fromkeys(RUN_FIELDS, "every run")
     for kind, part in ((kind, part) for kind, parts in found.items() for part in parts):
         if not _is_part(part):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from control_plane.model.kind_packages import modules
+from control_plane.model.kind_packages import rows
 from control_plane.reads.kind_errors import made
 from control_plane.reads.kind_parts import KindPart
 from control_plane.reads.reading import Json
@@ -172,9 +172,7 @@ OF_EVERY_KIND: Final = (
 @cache
 def of_kinds() -> Mapping[str, Sequence[Section]]:
     """Return the sections of each kind that has any. Raises `ConfigError`, for what is no section too."""
-    found: Mapping[str, Sequence[Section]] = {
-        kind: module.SECTIONS for kind, module in modules("sections").items()
-    }
+    found: Mapping[str, Sequence[Section]] = rows("sections", "SECTIONS")
     problems = [
         f"kind {kind!r}: {each!r} is no section of a page; uninstall its package or mend it"
         for kind, sections in found.items()
