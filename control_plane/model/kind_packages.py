@@ -48,7 +48,7 @@ def _imported(kind: str, module: str) -> ModuleType | None:
         return None if find_spec(module) is None else import_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - a package may be broken in any way
+    except BaseException as error:
         problem = f"{module} cannot be imported: {type(error).__name__}: {error}"
         raise ConfigError([f"kind {kind!r}: {problem}; uninstall its package or mend it"]) from error
 

@@ -15,7 +15,7 @@ from events.runtime.errors import PodfleetError, Transient
 log = logging.getLogger(__name__)
 
 PART_S: Final = 10.0  # for the code of a kind, the store's time included
-# Pages that stay current are made again and again: each error of a section or route is logged once in a process.
+# Pages that stay current are made again and again: each error is logged once in a process.
 _LOGGED: Final[set[tuple[str, str, str]]] = set()
 
 T = TypeVar("T")

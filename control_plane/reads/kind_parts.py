@@ -12,6 +12,8 @@ import msgspec
 from control_plane.model.kind_packages import rows
 from control_plane.model.presentation import plain
 from control_plane.reads.kind_errors import made
+from control_plane.reads.kind_loops import KindLoop
+from control_plane.store.database import Database
 from control_plane.store.reads import Part, RunReads
 from events.answers.runs import Run
 from events.runtime.errors import ConfigError
@@ -57,10 +59,20 @@ class PartRows:
     problem: str | None = None
 
 
-async def rows_of(kind: str, part: KindPart, reads: RunReads, run_id: str) -> PartRows:
-    """Return the rows of a part of a run, brief; a failure of the kind's code is told. Raises `Transient`."""
+async def rows_of(
+    kind: str, part: KindPart, reads: RunReads, run_id: str, loop: KindLoop | None = None
+) -> PartRows:
+    """Return the rows of a part of a run, brief; a failure of the kind's code is told. Raises `Transient`.
+
+    `loop` is that of the kind, where it has one.
+    """
+
+    async def read_there(db: Database) -> PartRows:
+        return _made_rows(part, await part.read(RunReads(db), run_id))
 
     async def read() -> PartRows:
+        if loop is not None:
+            return await loop.run(read_there)
         found = await part.read(reads, run_id)
         # beside the event loop: what a pod said decides how long it takes
         return await asyncio.to_thread(_made_rows, part, found)

@@ -87,6 +87,7 @@ def create_app(deps: Deps) -> FastAPI:
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
+            await deps.reading.kind_loops.close()
 
     app = FastAPI(
         title="podfleet",

@@ -1,6 +1,6 @@
 """The routes that kinds bring: checked before the program serves, and answered in words where they fail.
 
-Law: a route of a kind asks for a key, never ends the server, and takes no path of the product or another kind.
+Law: a route of a kind asks for a key, never ends the server, and takes no path that is taken.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, iter_route_contexts
-from fastapi.dependencies.models import Dependant
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match, Mount

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -124,7 +125,7 @@ async def test_what_a_route_refuses_is_answered_as_everywhere(made: Made) -> Non
         (418, "http"): HTTPException(418, "tea"),
     }
     for (status, code), error in errors.items():
-        answer = (await ask(made(router("/api/hello", lambda error=error: raises(error))), "/api/hello"))[0]
+        answer = (await ask(made(router("/api/hello", partial(raises, error))), "/api/hello"))[0]
         assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
