@@ -17,8 +17,8 @@ from control_plane.verify.verifier import TRIES_MAX
 from events.runtime.errors import Rejected, Transient
 from events.testing import EPOCH, RUN_ID
 from events.text.attempt_id import AttemptId
-from tests.unit.control_plane.test_comparison import BY_HAND, DOCUMENTS, RUN, STORED_EVENTS, make_evidence
-from tests.unit.control_plane.test_repair import HELD, held
+from tests.unit.control_plane.test_comparison import BY_HAND, DOCUMENTS, RUN, make_evidence
+from tests.unit.control_plane.test_repair import LATE
 from tests.unit.control_plane.test_verifier import Reads
 
 SOUND: Final = make_evidence()
@@ -27,7 +27,6 @@ GONE: Final = make_evidence(stages=DOCUMENTS["stages"][1:])
 ALTERED: Final = make_evidence(artifacts=[{**DOCUMENTS["artifacts"][0], "size": 4}])
 EXTRA: Final = make_evidence(stages=[*DOCUMENTS["stages"], {**DOCUMENTS["stages"][0], "_id": "of nobody"}])
 DECIDED: Final = replace(SOUND, run={**RUN, "priority": BY_HAND})  # which no rebuild writes
-LATE: Final = held(STORED_EVENTS, run={**HELD, "lastEventSeq": 7})
 
 
 @dataclass
