@@ -16,7 +16,7 @@ NODES_MAX: Final = 10_000  # of one stage
 SEEDS_MAX: Final = 1_000
 POINTS_MAX: Final = 5_000
 NOTES_MAX: Final = 200
-NUMBER_MAX: Final = 1e160  # a root of a mean of squares is below
+NUMBER_MAX: Final = 1e151  # the squares of 10,000 differences of two of them are added up in double precision
 
 T = TypeVar("T")
 

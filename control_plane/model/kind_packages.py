@@ -5,11 +5,12 @@ The package may have `parts`, `sections`, `routes`, and a folder `templates`; ea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from events.kinds import KINDS
 from events.runtime.errors import ConfigError
@@ -25,11 +26,29 @@ def modules(name: str) -> Mapping[str, ModuleType]:
     return {kind: module for kind, module in found.items() if module is not None}
 
 
+def rows(name: str, table: str) -> Mapping[str, Sequence[Any]]:
+    """Return `table` of the module `name` of each kind that has one, by the name of the kind.
+
+    Raises `ConfigError`, for a table that is no list too.
+    """
+    found = {kind: getattr(module, table, None) for kind, module in modules(name).items()}
+    problems = [
+        f"kind {kind!r}: its `{name}.{table}` is no list; uninstall its package or mend it"
+        for kind, each in found.items()
+        if not isinstance(each, list | tuple)
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return {kind: each for kind, each in found.items() if each is not None}
+
+
 def _imported(kind: str, module: str) -> ModuleType | None:
     """Return the module, None where there is none. Raises `ConfigError`."""
     try:
         return None if find_spec(module) is None else import_module(module)
-    except Exception as error:  # a package may be broken in any way
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         problem = f"{module} cannot be imported: {type(error).__name__}: {error}"
         raise ConfigError([f"kind {kind!r}: {problem}; uninstall its package or fix it"]) from error
 

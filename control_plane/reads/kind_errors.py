@@ -10,12 +10,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from events.runtime.errors import Transient
+from events.runtime.errors import PodfleetError, Transient
 
 log = logging.getLogger(__name__)
 
 PART_S: Final = 10.0  # for the code of a kind, the store's time included
-# Pages that stay current are made again and again: each error of a section is logged once in a process.
+# Pages that stay current are made again and again: each error is logged once in a process.
 _LOGGED: Final[set[tuple[str, str, str]]] = set()
 
 T = TypeVar("T")
@@ -33,17 +33,36 @@ async def made(kind: str, title: str, make: Callable[[], Awaitable[T]], failed: 
         return failed(words_for(kind, title, error))
 
 
+class KindFailed(PodfleetError):
+    """A route of a kind failed; the caller is told which."""
+
+    def __init__(self, kind: str, route: str) -> None:
+        words = f"the route {route!r} of the kind {kind!r} failed; the log of the control plane says why"
+        super().__init__("kind_failed", words)
+
+
 def words_for(kind: str, title: str, error: BaseException) -> str:
     """Return words for the reader of `title`; a new error is logged. Raises what is no fault of a kind."""
-    if isinstance(error, Transient | KeyboardInterrupt | GeneratorExit) or _is_ours(error):
-        raise error
-    known = (kind, title, type(error).__name__)
-    if known not in _LOGGED:
-        _LOGGED.add(known)
-        log.error("kind.section_failed", exc_info=error, extra={"kind": kind, "section": title})
+    _blame(kind, "section", title, error)
     return (
         f"the section {title!r} of the kind {kind!r} could not be made; the log of the control plane says why"
     )
+
+
+def route_failed(kind: str, route: str, error: BaseException) -> KindFailed:
+    """Return what answers a request; a new error is logged. Raises what is no fault of a kind."""
+    _blame(kind, "route", route, error)
+    return KindFailed(kind, route)
+
+
+def _blame(kind: str, part: str, name: str, error: BaseException) -> None:
+    """Log an error of a kind's code that is new. Raises what is no fault of a kind."""
+    if isinstance(error, Transient | KeyboardInterrupt | GeneratorExit) or _is_ours(error):
+        raise error
+    known = (kind, name, type(error).__name__)
+    if known not in _LOGGED:
+        _LOGGED.add(known)
+        log.error(f"kind.{part}_failed", exc_info=error, extra={"kind": kind, part: name})
 
 
 def _is_ours(error: BaseException) -> bool:

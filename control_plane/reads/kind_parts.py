@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from control_plane.model.kind_packages import modules
+from control_plane.model.kind_packages import rows
 from control_plane.model.presentation import plain
 from control_plane.reads.kind_errors import made
+from control_plane.reads.kind_loops import KindLoop
+from control_plane.store.database import Database
 from control_plane.store.reads import Part, RunReads
 from events.answers.runs import Run
 from events.runtime.errors import ConfigError
@@ -57,10 +59,20 @@ class PartRows:
     problem: str | None = None
 
 
-async def rows_of(kind: str, part: KindPart, reads: RunReads, run_id: str) -> PartRows:
-    """Return the rows of a part of a run, brief; a failure of the kind's code is told. Raises `Transient`."""
+async def rows_of(
+    kind: str, part: KindPart, reads: RunReads, run_id: str, loop: KindLoop | None = None
+) -> PartRows:
+    """Return the rows of a part of a run, brief; a failure of the kind's code is told. Raises `Transient`.
+
+    `loop` is that of the kind, where it has one.
+    """
+
+    async def read_there(db: Database) -> PartRows:
+        return _made_rows(part, await part.read(RunReads(db), run_id))
 
     async def read() -> PartRows:
+        if loop is not None:
+            return await loop.run(read_there)
         found = await part.read(reads, run_id)
         # beside the event loop: what a pod said decides how long it takes
         return await asyncio.to_thread(_made_rows, part, found)
@@ -71,9 +83,9 @@ async def rows_of(kind: str, part: KindPart, reads: RunReads, run_id: str) -> Pa
 def _made_rows(part: KindPart, found: Part) -> PartRows:
     """Return the rows, cut to the size of an answer before they are converted. Raises what is no row."""
     made = part.rows(found.documents)
-    rows = msgspec.convert(plain(brief_list(made[:PART_MAX], ROWS_BYTES_MAX)), list[Json])
-    msgspec.json.encode(rows)
-    return PartRows(rows, not found.is_cut and len(rows) == len(made))
+    shown = msgspec.convert(plain(brief_list(made[:PART_MAX], ROWS_BYTES_MAX)), list[Json])
+    msgspec.json.encode(shown)
+    return PartRows(shown, not found.is_cut and len(shown) == len(made))
 
 
 Parts = Mapping[str, Sequence[KindPart]]
@@ -85,7 +97,7 @@ def parts_of_kinds() -> Parts:
     Raises `ConfigError` for what is no part, and where two have one name, or one has that of a field of every
     run's answer.
     """
-    found: Parts = {kind: module.PARTS for kind, module in modules("parts").items()}
+    found: Parts = rows("parts", "PARTS")
     problems, owners = [], dict.fromkeys(RUN_FIELDS, "every run")
     for kind, part in ((kind, part) for kind, parts in found.items() for part in parts):
         if not _is_part(part):

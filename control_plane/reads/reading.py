@@ -21,6 +21,7 @@ from control_plane.model.views.runs import artifact, attempt, logged, run_row, s
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
 from control_plane.reads.eta import Pace, pace
+from control_plane.reads.kind_loops import KindLoops
 from control_plane.reads.kind_parts import (
     ROWS_BYTES_MAX,
     KindPart,
@@ -165,6 +166,7 @@ class Reading:
     key_reads: Keys
     audit_log_reads: AuditLog
     clock: Clock
+    kind_loops: KindLoops
     parts: Parts = field(default_factory=parts_of_kinds)
     # A pod decides how much a run has to tell: so many are read at once, whoever asks.
     large_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS_MAX))
@@ -282,7 +284,8 @@ class Reading:
             beside("validations", order=(("_id", 1),)),
             beside("artifacts", order=(("attempt", -1), ("name", 1))),
         )
-        rows = asyncio.gather(*(rows_of(run["kind"], each, self.run_reads, run_id) for each in of_kind))
+        loop = self.kind_loops.of(run["kind"]) if of_kind else None
+        rows = asyncio.gather(*(rows_of(run["kind"], each, self.run_reads, run_id, loop) for each in of_kind))
         usages, kept, made = await asyncio.gather(self.run_reads.usage([run_id]), parts, rows)
         named = {part.name: each for part, each in zip(of_kind, made, strict=True)}
         # beside the event loop: what a pod said decides how long it takes

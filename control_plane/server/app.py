@@ -17,7 +17,6 @@ from control_plane.concurrency.loops import run_every
 from control_plane.files import upload_sweeper
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
-from control_plane.model.kind_packages import modules
 from control_plane.reads.kind_parts import names_of
 from control_plane.runs.schedules import scheduler
 from control_plane.server.api import (
@@ -43,6 +42,7 @@ from control_plane.server.http.body_limit import BodyLimit
 from control_plane.server.http.head_limits import HeadLimits
 from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.watchdog import Watchdog, Watched
+from control_plane.server.kind_routes import include_kinds
 from control_plane.server.metrics import STALLS
 from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
@@ -58,7 +58,10 @@ NOUNS: Final = (
 
 
 def create_app(deps: Deps) -> FastAPI:
-    """Return the application; its loops run as long as it does."""
+    """Return the application; its loops run as long as it does.
+
+    Raises `ConfigError` for a kind whose routes or sections cannot be had.
+    """
 
     watchdog = Watchdog(deps.clock, lambda route, seconds: STALLS.labels(route).observe(seconds))
 
@@ -84,6 +87,7 @@ def create_app(deps: Deps) -> FastAPI:
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
+            await deps.reading.kind_loops.close()
 
     app = FastAPI(
         title="podfleet",
@@ -102,17 +106,16 @@ def create_app(deps: Deps) -> FastAPI:
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
     routers += [page.router(site) for page in (bulk_pages, compare, new_run, read_only, steering, live)]
-    routers += [module.router(site) for module in modules("routes").values()]
     routers += [page.router(site) for page in (schedule_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)
-    answers = set().union(*map(answers_of, routers))
     app.mount("/static", StaticFiles(directory=HERE / "static"))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def document(_: runs.MayRead) -> dict[str, object]:
         return openapi.described(app.openapi(), answers, names_of(deps.reading.parts))
 
+    answers = set().union(*map(answers_of, [*routers, *include_kinds(app, site)]))
     return app
 
 

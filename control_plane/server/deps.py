@@ -31,6 +31,7 @@ from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
 from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
+from control_plane.reads.kind_loops import KindLoops
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.reading import Reading
 from control_plane.runs import claiming
@@ -40,6 +41,7 @@ from control_plane.runs.decisions import Decider
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
 from control_plane.runs.submission import Submitter
+from control_plane.store import database
 from control_plane.store.audit_log import AuditLog
 from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
@@ -107,6 +109,10 @@ class Deps:
     claims_throttle: RateLimit
     broadcaster: Broadcaster
 
+    def on(self, db: Database) -> Deps:
+        """Return the same on another connection, for a loop that is not ours."""
+        return wire(self.settings, db, self.clock, self.ids)
+
     def feed_of(self, wanted: Collection[str]) -> ChangeFeed:
         """Return the feed of these topics."""
         return self.log_feed if any(topic.startswith(LOG) for topic in wanted) else self.feed
@@ -128,10 +134,11 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
     ring = KeyRing(Keys(db), clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
-    blobs = open_blobs(settings.storage)
+    blobs, url = open_blobs(settings.storage), settings.mongodb_url
     inspector = Inspector(blobs, Inspections(db), RunReads(db))
     decider = Decider(runs, documents, events, inspector, ids, clock)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
+    kind_loops = KindLoops(lambda: database.database(database.connect(url), url))
     return Deps(
         settings=settings,
         db=db,
@@ -145,7 +152,9 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         audit_log=AuditLog(db),
         clock=clock,
         ids=ids,
-        reading=Reading(RunReads(db), Tallies(db), Pods(db), schedules, Keys(db), AuditLog(db), clock),
+        reading=Reading(
+            RunReads(db), Tallies(db), Pods(db), schedules, Keys(db), AuditLog(db), clock, kind_loops
+        ),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
         decider=decider,

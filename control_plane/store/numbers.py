@@ -47,8 +47,9 @@ class NumberReads:
             {
                 "$group": {
                     "_id": None,
-                    "gpu": {"$sum": "$gpu"},
-                    "usd": {"$sum": "$usd"},
+                    # what a pod says that it was given back hides nothing that others have spent
+                    "gpu": {"$sum": {"$max": ["$gpu", 0]}},
+                    "usd": {"$sum": {"$max": ["$usd", 0]}},
                     "events": {"$sum": 1},
                 }
             },

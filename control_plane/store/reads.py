@@ -286,10 +286,11 @@ def spent(run_ids: Sequence[str]) -> list[Document]:
                 # a pod names its models: a long name is cut
                 "_id": {"$cond": [{"$eq": [_or_null("model"), None]}, None, _begun("model")]},
                 "events": {"$sum": 1},
-                "promptTokens": {"$sum": "$data.prompt_tokens"},
-                "completionTokens": {"$sum": "$data.completion_tokens"},
-                "costUsd": {"$sum": "$data.cost_usd"},
-                "gpuSeconds": {"$sum": "$data.gpu_s"},
+                # what a pod says that it was given back hides nothing that others have spent
+                "promptTokens": {"$sum": {"$max": ["$data.prompt_tokens", 0]}},
+                "completionTokens": {"$sum": {"$max": ["$data.completion_tokens", 0]}},
+                "costUsd": {"$sum": {"$max": ["$data.cost_usd", 0]}},
+                "gpuSeconds": {"$sum": {"$max": ["$data.gpu_s", 0]}},
                 "calls": {"$sum": {"$cond": [is_call, 1, 0]}},
                 "unpricedCalls": {"$sum": {"$cond": [is_unpriced, 1, 0]}},
             }

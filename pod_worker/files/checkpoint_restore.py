@@ -2,7 +2,8 @@
 
 Law: a restored checkpoint is whole: every size and hash was checked while fetching, and no byte beyond the
 registered size is read. In place of a broken checkpoint an older one of its name is used, or none, and the
-run's log records it. Whatever its names are, nothing is written outside its folder.
+run's log records it; one that sets earlier ones aside does so even where its object is gone. Whatever its
+names are, nothing is written outside its folder.
 """
 
 from __future__ import annotations
@@ -103,14 +104,19 @@ class HttpCheckpoints:
             if candidate.name in names:
                 continue
             try:
-                self._fetch(candidate, claim, folder, budget)
+                # known by its digest: were it fetched, an outage would bring back what it sets aside
+                is_emptied = candidate.is_emptied(claim.run_id)
+                if is_emptied:
+                    _remove(folder / candidate.name)
+                else:
+                    self._fetch(candidate, claim, folder, budget)
             except (_BrokenError, BadPath, BrokenManifest, OSError) as error:
                 left_by = candidate.origin(claim.run_id)
                 shown = f"the checkpoint {candidate.name} of {left_by} is not used: {error}"
                 fetched.warnings.append(shown[:SHOWN_CHARS_MAX])
             else:
                 names.add(candidate.name)
-                if not candidate.is_emptied(claim.run_id):
+                if not is_emptied:
                     fetched.pods[candidate.name] = candidate.pods
         return fetched
 
@@ -131,8 +137,7 @@ class HttpCheckpoints:
             for file in manifest.files:
                 self._read(_wanted(file, stored), folder, RunPath(f"{name}/{file.name}"), budget)
         except BaseException:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(folder / name)  # without its manifest nothing here counts
+            _remove(folder / name)  # without its manifest nothing here counts
             budget.disk_bytes = before
             raise
 
@@ -192,6 +197,11 @@ class _ByteBudget:
         self.wire_bytes -= size
         if self.wire_bytes < 0:
             raise _BrokenError(f"more than {FETCHED_BYTES_MAX} bytes are not fetched for checkpoints")
+
+
+def _remove(place: Path) -> None:
+    with suppress(FileNotFoundError):
+        shutil.rmtree(place)
 
 
 def _check(response: httpx.Response, stored: _Stored) -> None:

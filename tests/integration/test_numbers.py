@@ -33,15 +33,20 @@ def test_what_ended_what_it_cost_and_what_was_refused_is_counted(fleet: Any, unt
         Head(
             id=name, source="//test", attempt_id=AttemptId(of, 1), sequence=None, time="2026-01-01T00:00:00Z"
         )
-        for name, of in (("u1", run), ("u2", "nobody"))
+        for name, of in (("u1", run), ("u2", "nobody"), ("u3", bad))
     ]
-    spent = wire(RunUsage(gpu_s=5_400.0, cost_usd=2.5), heads[0])
+    spent = wire(RunUsage(gpu_s=5_400.0, cost_usd=2.5, model="m", prompt_tokens=7), heads[0])
     line = wire(RunLog(message="m"), heads[1])
-    answer = fleet.client.post("/api/ingest/events", content=b"\n".join([spent, b"{", line]), headers=NDJSON)
+    back = wire(RunUsage(gpu_s=-1e9, cost_usd=-1e6, model="m", prompt_tokens=-(10**9)), heads[2])
+    lines = b"\n".join([spent, b"{", line, back])
+    answer = fleet.client.post("/api/ingest/events", content=lines, headers=NDJSON)
     assert answer.status_code == 207, answer.text
     found = scrape(fleet)
     assert found["podfleet_gpu_today_hours"] == 1.5
     assert found["podfleet_spent_today_usd"] == 2.5
+    usage = [fleet.run(each)["usage"] for each in (run, bad)]
+    assert [(each["costUsd"], each["promptTokens"]) for each in usage] == [(2.5, 7), (0, 0)]
+    assert usage[0]["gpuSeconds"] == 5_400.0
     assert found['podfleet_runs_ended_today{end="good"}'] == 1
     assert found['podfleet_runs_ended_today{end="failed"}'] == 1
     assert found['podfleet_events_refused_total{code="bad_json"}'] == 1

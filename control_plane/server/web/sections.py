@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
-from control_plane.model.kind_packages import modules
+from control_plane.model.kind_packages import rows
 from control_plane.reads.kind_errors import made
+from control_plane.reads.kind_loops import KindLoop
 from control_plane.reads.kind_parts import KindPart
 from control_plane.reads.reading import Json
 from control_plane.server.deps import Deps
@@ -16,6 +17,7 @@ from control_plane.server.web.drawing.charts import line_chart
 from control_plane.server.web.drawing.figures import figures, papers
 from control_plane.server.web.drawing.timeline import timeline
 from control_plane.server.web.side_by_side import curve, metrics
+from control_plane.store.database import Database
 from events.answers.artifacts import Artifact
 from events.answers.runs import Run
 from events.files.checkpoints import PREFIX
@@ -75,15 +77,22 @@ async def sections(page: RunPage) -> list[Shown]:
         elif part is not None and part.name in problems:
             found.append(failed(part.title, problems[part.name]))
         else:
-            found.append(await _of_kind(each, each.template if part is None else part.title, page))
+            loop = page.deps.reading.kind_loops.of(kind) if each in own else None
+            found.append(await _of_kind(each, each.template if part is None else part.title, page, loop))
     return [each for each in found if each is not None]
 
 
-async def _of_kind(section: Section, title: str, page: RunPage) -> Shown | None:
-    """Return a section that the code of a kind makes, or what says that it failed. Raises `Transient`."""
+async def _of_kind(section: Section, title: str, page: RunPage, loop: KindLoop | None) -> Shown | None:
+    """Return a section that the code of a kind makes, or what says that it failed. Raises `Transient`.
+
+    `loop` is that of the kind, where it has one.
+    """
+
+    async def load_there(db: Database) -> Mapping[str, Any] | None:
+        return await section.load(replace(page, deps=page.deps.on(db)))
 
     async def load() -> Shown | None:
-        view = await section.load(page)
+        view = await (section.load(page) if loop is None else loop.run(load_there))
         return None if view is None else Shown(section.template, {**view}, title)
 
     return await made(page.run.kind, title, load, lambda words: failed(title, words))
@@ -172,9 +181,7 @@ OF_EVERY_KIND: Final = (
 @cache
 def of_kinds() -> Mapping[str, Sequence[Section]]:
     """Return the sections of each kind that has any. Raises `ConfigError`, for what is no section too."""
-    found: Mapping[str, Sequence[Section]] = {
-        kind: module.SECTIONS for kind, module in modules("sections").items()
-    }
+    found: Mapping[str, Sequence[Section]] = rows("sections", "SECTIONS")
     problems = [
         f"kind {kind!r}: {each!r} is no section of a page; uninstall its package or fix it"
         for kind, sections in found.items()

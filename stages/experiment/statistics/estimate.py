@@ -26,6 +26,9 @@ SKEW_SHARE: Final = 0.5  # of the skewness that is corrected for: all of it, fro
 UNITS_MIN: Final = 3  # fewer have no skewness
 POWER: Final = 0.8
 POWER_TERM: Final = 1.8  # of the effect that can be seen: what the correction for skewness costs, times units
+FAR: Final = (
+    1e100  # in spreads: the cube of a larger distance leaves double precision, and nothing is nearer to 0
+)
 SPREAD_MIN: Final = 1e-9  # of the largest difference: less is rounding, and no spread
 RULE_OF_THREE: Final = 3.0
 
@@ -55,7 +58,7 @@ class Estimate:
     def _p(self, beyond: Values, skew: Values) -> Values:
         spread = np.where(self.spread > 0, self.spread, np.nan)
         root = self.error / spread
-        plain = beyond / spread
+        plain = np.clip(beyond / spread, -FAR, FAR)
         moved = plain + skew * root**2 / 6 + skew / 3 * plain**2 + (skew / 3) ** 2 * plain**3 / 3
         p: Values = stdtr(self.units - 1, -np.minimum(plain, moved) / root)
         return p

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from events.files.tree_removal import remove_tree
 from events.runtime.errors import GivenBack
+from stages.bounds import NUMBER_MAX
 from stages.experiment.data.loading import Facts, Visible
 from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.judging.program_output import Known, Mistake, Report, read_answers, read_report
@@ -171,7 +172,7 @@ class Bench:
             is_caught = isinstance(mistake, Known)
             return Trial(seed, error=_shown(str(mistake)), is_caught=is_caught, is_lost=is_lost)
         processor_s = None if ended.processor_s is None else ended.processor_s / seeds
-        return Trial(seed, scores, _curve(report), processor_s=processor_s)
+        return Trial(seed, scores, curve_of(report), processor_s=processor_s)
 
 
 def write_data(folder: Path, visible: Visible) -> Path:
@@ -208,12 +209,15 @@ def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, f
     return scores
 
 
-def _curve(report: Report) -> tuple[Point, ...]:
-    """Return the learning curve that a program reported, thinned evenly where it is long."""
+def curve_of(report: Report) -> tuple[Point, ...]:
+    """Return the learning curve that a program reported, thinned evenly where it is long.
+
+    Losses that no checkpoint takes are left out: whoever reads it would refuse the whole.
+    """
     points = [
         Point(each.epoch, each.train_loss, each.watch_loss)
         for each in report.curve
-        if math.isfinite(each.train_loss) and math.isfinite(each.watch_loss)
+        if abs(each.train_loss) <= NUMBER_MAX and abs(each.watch_loss) <= NUMBER_MAX
     ]
     step = math.ceil(len(points) / POINTS_KEPT) or 1
     return tuple(points[::step])

@@ -37,8 +37,8 @@ SAID: Final = {"verdict": "pass", "notes": "well done", "reviewer": "me"}
 CHARGED: Final = {"app": 0, "infra": 1, "preempted": 0}
 BY_HAND: Final = "changed by hand"
 EMPTY_AT_FIRST: Final = (
-    "claimedBy", "claimedAt", "settled", "cancelRequested", "humanVerdict", "currentStage", "error",
-    "validation", "startedAt", "finishedAt",
+    "claimedBy", "claimedAt", "settled", "cancelRequested", "humanVerdict", "sealed", "currentStage",
+    "error", "validation", "startedAt", "finishedAt",
 )  # fmt: skip
 UNSTEERED: Final[Mapping[str, Any]] = {"paused": False, "notes": []}
 DECIDED: Final = ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision")
@@ -113,6 +113,7 @@ TOLD: Final[Mapping[str, Any]] = {
     "error": None,
     "cancelRequested": None,
     "humanVerdict": SAID,
+    "sealed": None,
     "finishedAt": EPOCH,
     "paused": False,
     "notes": [],

@@ -12,10 +12,12 @@ from control_plane.model import projection
 from control_plane.model.run import Entry
 from control_plane.store.verify.evidence import Evidence
 from control_plane.store.verify.shapes import problem
+from control_plane.verify import repair
 from control_plane.verify.comparison import differences
 from control_plane.verify.expected import OF_EVENTS
 from control_plane.verify.repair import Change, Insert, Late, Plan, Remove, plan, repaired
 from control_plane.verify.replay import replay
+from events.catalog import ArtifactRegistered, RunStarted
 from events.kinds.ideation import IdeationGenerated
 from events.testing import EPOCH, RUN_ID
 from tests.unit.control_plane.test_comparison import (
@@ -28,8 +30,11 @@ from tests.unit.control_plane.test_comparison import (
     PLACES,
     REVIEW,
     RUN,
+    SETTLED,
+    SHA256,
     STORED_EVENTS,
     TOLD,
+    event,
     evidence_of,
     journaled,
     logged,
@@ -64,6 +69,9 @@ def held(events: Sequence[Json], *, run: Mapping[str, Any] = HELD, **documents: 
     given = {"validations": DOCUMENTS["validations"][:1], **documents}
     beside = {name: given.get(name, stored) for name, stored in DOCUMENTS.items()}
     return evidence_of(run, [*map(logged, IN_PROGRESS), *events], beside)
+
+
+LATE: Final = held(STORED_EVENTS, run={**HELD, "lastEventSeq": SECOND_TO_LAST})
 
 
 def test_documents_that_are_as_the_log_tells_are_left_alone() -> None:
@@ -262,6 +270,39 @@ def test_no_documents_are_made_of_a_log_that_is_not_whole(log: list[Json], why: 
     assert any(why in each for each in found.left), found.left
 
 
+@pytest.mark.parametrize(
+    "invariant",
+    ["status-path", "revision-gap", "event-after-end", "event-tampered", "seal-broken", "settle-broken"],
+)
+@pytest.mark.parametrize("evidence", [make_evidence(stages=[]), LATE])
+def test_no_documents_are_made_of_a_log_that_breaks_an_invariant(
+    invariant: str, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(repair.INVARIANTS, invariant, lambda _: iter(["it is broken"]))  # type: ignore[arg-type]
+    found = planned(replace(evidence, broken=["stages s: odd"]))
+    assert (found.repairs, found.late) == ((), None)
+    assert found.left == (f"its log is not whole ({invariant}): it is broken", "stages s: odd")
+
+
+def test_no_documents_are_made_of_a_log_of_which_a_line_could_not_be_read() -> None:
+    found = planned(replace(make_evidence(stages=[]), is_log_read=False))
+    assert (found.repairs, found.left) == ((), ("lines of its log cannot be read",))
+
+
+def test_an_attempt_whose_lines_are_all_lost_keeps_its_documents() -> None:
+    lost = planned(held(STORED_EVENTS[:2], run={**HELD, "lastEventSeq": 8}))
+    assert lost.repairs == ()
+    assert "events 1–8 of attempt 2 were applied and are not in it" in lost.left[0]
+
+
+def test_an_attempt_whose_log_begins_behind_a_gap_keeps_its_documents() -> None:
+    unseen = [replace(each, seq=0) if each.attempt == 1 else each for each in DECISIONS]
+    log = [*map(logged, unseen), *STORED_EVENTS[1:]]
+    lost = planned(evidence_of(RUN, log, DOCUMENTS))
+    assert lost.repairs == ()
+    assert any("of attempt 1 were applied and are not in it" in each for each in lost.left), lost.left
+
+
 def test_a_log_that_lost_its_end_makes_none_and_one_wrong_place_alone_is_set() -> None:
     short = STORED_EVENTS[:-1]
     lost = planned(held(short, run={**HELD, "lastEventSeq": 8}))
@@ -269,9 +310,115 @@ def test_a_log_that_lost_its_end_makes_none_and_one_wrong_place_alone_is_set() -
     run = {**HELD, "lastEventSeq": 7}
     ahead = with_field("attempts", 1, "lastEventSeq", 8)
     ahead[1]["endSeq"] = None
-    (repair,) = planned(held(short, run=run, attempts=ahead)).repairs
-    assert isinstance(repair, Change)
-    assert repair.sets == {"lastEventSeq": 7}
+    (change,) = planned(held(short, run=run, attempts=ahead)).repairs
+    assert isinstance(change, Change)
+    assert change.sets == {"lastEventSeq": 7}
+
+
+def with_decisions(changes: Mapping[int, Json], decisions: Sequence[Entry] = DECISIONS) -> list[Json]:
+    """Return the log of these decisions, some of which set more, or saw less."""
+    changed = [
+        replace(
+            each,
+            **{**changes.get(each.n, {}), "sets": {**each.sets, **changes.get(each.n, {}).get("sets", {})}},
+        )
+        for each in decisions
+    ]
+    return [*map(logged, changed)]
+
+
+def settled(last: int) -> Json:
+    return {"settled": {**SETTLED, "last": last}}
+
+
+BEYOND: Final[Json] = {"attempts": [{**each, "lastEventSeq": 9} for each in DOCUMENTS["attempts"]]}
+LOST: Final = "were applied and are not in it"
+
+
+def of(run: Mapping[str, Any], log: Sequence[Json], **documents: Any) -> Evidence:
+    return evidence_of(run, log, {**DOCUMENTS, **documents})
+
+
+@pytest.mark.parametrize(
+    ("evidence", "is_lost"),
+    [
+        # it has its end, though nobody settled it
+        (held(STORED_EVENTS, run={**HELD, "lastEventSeq": 9}, **BEYOND), False),
+        # it is as long as was settled, though it has no end
+        (
+            of(
+                {**RUN, "lastEventSeq": 9},
+                [*with_decisions({6: {"seq": 7, "sets": settled(7)}, 7: {"seq": 7}}), *STORED_EVENTS[:-1]],
+                **BEYOND,
+            ),
+            False,
+        ),
+        # it is shorter than was settled
+        (
+            of(
+                {**RUN, "lastEventSeq": 9},
+                [*with_decisions({6: {"seq": 7}, 7: {"seq": 7}}), *STORED_EVENTS[:-1]],
+                **BEYOND,
+            ),
+            True,
+        ),
+        # another attempt was settled
+        (
+            of(
+                {**HELD, "lastEventSeq": 9},
+                [*with_decisions({3: {"sets": settled(2)}}, IN_PROGRESS), *STORED_EVENTS[:-1]],
+                **BEYOND,
+            ),
+            True,
+        ),
+    ],
+)
+def test_a_log_has_lost_its_end_only_where_nothing_says_that_it_is_whole(
+    evidence: Evidence, is_lost: bool
+) -> None:
+    found = planned(evidence)
+    assert any(LOST in each and "of attempt 2" in each for each in found.left) == is_lost, found.left
+    assert bool(found.repairs) != is_lost
+
+
+def test_one_place_of_an_attempt_that_is_wrong_is_set_wherever_other_attempts_and_people_stand() -> None:
+    (change,) = planned(make_evidence(stages=with_field("stages", 0, "seq", 5))).repairs
+    assert isinstance(change, Change)
+    assert change.sets == {"seq": 2}
+    ahead = with_field("attempts", 1, "lastEventSeq", 8)
+    verdicts = with_field(
+        "validations", 1, "seq", 12
+    )  # of a person, whose decisions have numbers of their own
+    found = planned(
+        held(STORED_EVENTS[:-1], run={**HELD, "lastEventSeq": 7}, attempts=ahead, validations=verdicts)
+    )
+    assert found.repairs
+    assert not any(LOST in each for each in found.left)
+
+
+def test_an_event_that_was_set_aside_for_what_it_says_leaves_the_log_whole() -> None:
+    astray = event(2, 2, ArtifactRegistered(name="x", key="runs/of/another", size=3, sha256=SHA256))
+    log = [*STORED_EVENTS[:2], event(2, 1, RunStarted()), astray]
+    nothing: Json = dict.fromkeys(DOCUMENTS, ())
+    found = planned(held(log, run={**HELD, "lastEventSeq": 2, "currentStage": None}, **nothing))
+    assert [each for each in found.repairs if isinstance(each, Insert)]
+    assert not any("not whole" in each or "event 2" in each for each in found.left), found.left
+
+
+def test_a_document_that_stays_broken_is_told() -> None:
+    odd: list[Json] = [{"_id": each, "runId": RUN_ID, "attempt": "two"} for each in (5, [1])]
+    words = [f"attempts {each['_id']}: {problem('attempts', each)}" for each in odd]
+    waits = replace(
+        make_evidence(decisions=DECISIONS[:-1], run={**RUN, "journal": [journaled(REVIEW)]}),
+        misshapen={"attempts": odd},
+        broken=words,
+    )
+    assert planned(waits).left == tuple(words)
+
+
+def test_a_value_is_told_in_short_however_long_it_is() -> None:
+    long = "x" * 10_000
+    assert len(str(Change("runs", {"_id": "r", "a": long, "b": long}, {"a": long}, ["b"]))) < 1_000
 
 
 def test_a_projection_that_fails_removes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

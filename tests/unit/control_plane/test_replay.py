@@ -567,3 +567,24 @@ def test_events_without_an_effect_may_be_told_as_stretches(run: Online) -> None:
         for folded in replayed.attempts.values():
             folded.set_aside.clear()
     assert thin == whole
+
+
+def test_a_seal_closes_the_record_of_its_own_attempt_alone() -> None:
+    sealed = {"attempt": 2, "last": 3, "whole": False}
+    entries = [
+        submitted(),
+        claimed(2, 1),
+        preempted(2, n=3),
+        claimed(4, 2, seq=2),
+        decided(
+            5, Cause.REVIEW, S.AWAITING_HUMAN, S.HUMAN_VALIDATED, attempt=2, seq=3, sets={"sealed": sealed}
+        ),
+    ]
+    found = replay("r", entries, [*log_of(whole_life(), attempt=1), *log_of(whole_life(2), attempt=2)])
+    assert {attempt: each.seq for attempt, each in found.attempts.items()} == {1: 7, 2: 3}
+
+
+def test_behind_a_status_that_there_is_not_nothing_is_applied_and_nothing_raised() -> None:
+    nowhere = replace(claimed(), to="NOWHERE")
+    found = replay("r", [submitted(), nowhere], log_of(whole_life()))
+    assert (found.fields["status"], found.fields["lastEventSeq"]) == ("NOWHERE", 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,14 +137,44 @@ def test_the_latest_checkpoint_of_each_name_is_fetched_with_its_files(
     assert (tmp_path / "plots" / "b").read_bytes() == b"table"
 
 
-def test_what_sets_earlier_ones_aside_is_fetched_and_rests_on_nobody(
-    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
-) -> None:
+def aside(house: House) -> dict[str, Any]:
+    """Keep two checkpoints of the first attempt, one of which the second has set aside."""
     for name, attempt, state in (("Stage_1", 2, {}), ("Stage_1", 1, {"best": 1}), ("Stage_2", 1, {"x": 1})):
         house.keep(name, attempt, state)["pods"] = ["alpha"]
+    manifest: dict[str, Any] = house.candidates[0]["manifest"]
+    return manifest
+
+
+OBJECTS: dict[str, Callable[[House, dict[str, Any]], object]] = {
+    "whole": lambda house, manifest: None,
+    "gone": lambda house, manifest: house.objects.pop(manifest["name"]),
+    "other bytes": lambda house, manifest: house.objects.update({manifest["name"]: b"{}"}),
+    "larger": lambda house, manifest: house.objects.update({manifest["name"]: bytes(1 << 20)}),
+    "another size": lambda house, manifest: manifest.update(size=1 << 40),
+    "another address": lambda house, manifest: manifest.update(url="http://["),
+}
+
+
+@pytest.mark.parametrize("case", OBJECTS)
+def test_what_was_set_aside_never_comes_back_whatever_became_of_the_object_that_says_so(
+    case: str, house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    OBJECTS[case](house, aside(house))
     fetched = checkpoints.fetch(CLAIM, tmp_path)
-    assert fetched.pods == {"Stage_2": ["alpha"]}
-    assert found(tmp_path) == {"Stage_1": (2, {}), "Stage_2": (1, {"x": 1})}
+    assert (fetched.pods, fetched.warnings) == ({"Stage_2": ["alpha"]}, [])
+    assert found(tmp_path) == {"Stage_2": (1, {"x": 1})}
+
+
+def test_what_was_set_aside_between_two_tries_is_removed(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    aside(house)
+    whole, house.candidates = house.candidates, house.candidates[1:2]
+    checkpoints.fetch(CLAIM, tmp_path)
+    assert found(tmp_path) == {"Stage_1": (1, {"best": 1})}
+    house.candidates = whole
+    checkpoints.fetch(CLAIM, tmp_path)
+    assert found(tmp_path) == {"Stage_2": (1, {"x": 1})}
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
@@ -183,7 +213,7 @@ def test_a_checkpoint_of_another_run_is_named_as_that(
     house: House, checkpoints: HttpCheckpoints, tmp_path: Path
 ) -> None:
     for run_id, words in ((RUN_ID, "attempt 2 is"), ("01KOTHER", "attempt 2 of run 01KOTHER is")):
-        broken = house.keep("Stage_1", 2, {})
+        broken = house.keep("Stage_1", 2, {"x": 1})
         broken["runId"] = run_id
         house.objects.clear()
         (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
@@ -202,7 +232,7 @@ def test_an_outage_is_not_the_absence_of_checkpoints(
     with pytest.raises(Transient):
         checkpoints.fetch(CLAIM, tmp_path)
     house.answer, house.storage_answer = None, httpx.Response(503)
-    house.keep("Stage_1", 1, {})
+    house.keep("Stage_1", 1, {"x": 1})
     with pytest.raises(Transient):
         checkpoints.fetch(CLAIM, tmp_path)
     assert found(tmp_path) == {}
@@ -395,7 +425,7 @@ def test_what_lies_in_the_folder_already_is_not_followed(
     folder.mkdir()
     outside.mkdir()
     (folder / "Stage_1").symlink_to(outside)
-    house.keep("Stage_1", 1, {})
+    house.keep("Stage_1", 1, {"x": 1})
     (warning,) = checkpoints.fetch(CLAIM, folder).warnings
     assert "is not used" in warning
     assert list(outside.iterdir()) == []

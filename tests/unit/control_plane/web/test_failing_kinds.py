@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from control_plane.kinds.experiment.parts import PARTS
+from control_plane.model import kind_packages
 from control_plane.reads import kind_errors
 from control_plane.reads.kind_parts import KindPart, parts_of_kinds
 from control_plane.server.web import sections
@@ -208,6 +209,24 @@ def test_what_is_no_section_stops_the_program(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("control_plane.kinds.experiment.sections.SECTIONS", (None,))
     with pytest.raises(ConfigError, match=r"kind 'experiment': None is no section of a page"):
         sections.of_kinds.__wrapped__()
+
+
+@pytest.mark.parametrize("table", [None, 5, {"a": 1}])
+def test_what_is_no_table_of_a_kind_stops_the_program(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("control_plane.kinds.experiment.parts.PARTS", table)
+    with pytest.raises(ConfigError, match=r"kind 'experiment': its `parts.PARTS` is no list"):
+        parts_of_kinds()
+    monkeypatch.setattr("control_plane.kinds.experiment.sections.SECTIONS", table)
+    with pytest.raises(ConfigError, match=r"kind 'experiment': its `sections.SECTIONS` is no list"):
+        sections.of_kinds.__wrapped__()
+
+
+def test_a_package_that_ends_the_program_while_it_is_imported_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kind_packages, "import_module", lambda _: raises(SystemExit(0)))
+    with pytest.raises(ConfigError, match=r"kind 'experiment': .*parts cannot be imported: SystemExit: 0"):
+        parts_of_kinds()
 
 
 def test_the_command_line_says_what_could_not_be_made(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from control_plane.kinds.experiment.parts import page_of_nodes
 from control_plane.model.projection import AttemptView, attempt_id, fold
+from control_plane.reads.kind_loops import KindLoops
 from control_plane.reads.reading import Reading
 from control_plane.server.api.runs import LogFilters
 from control_plane.server.web.page_renderer import Pages, Site
@@ -132,7 +133,7 @@ def reading_of(store: Store) -> Reading:
     clock.advance(30)
     tallies: Any = SimpleNamespace(count=nothing)
     nobody: Any = None
-    return Reading(reads, tallies, nobody, nobody, nobody, nobody, clock)
+    return Reading(reads, tallies, nobody, nobody, nobody, nobody, clock, KindLoops(lambda: reads))
 
 
 async def nothing(*_: object) -> int:

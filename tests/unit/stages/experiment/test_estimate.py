@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec import convert
 from scipy import stats
 
+from stages.bounds import NODES_MAX, NUMBER_MAX, Number
+from stages.experiment.judging.program_output import VALUE_MAX
 from stages.experiment.statistics.estimate import LEVEL, estimate, overlap, rate_not_excluded
 from stages.experiment.statistics.region import Region, equivalent, not_inferior, superior
+from stages.experiment.statistics.scores import value_scores
 
 values = st.lists(st.floats(-100, 100).map(lambda value: round(value, 3)), min_size=3, max_size=20)
 SHARED = 3 / 7
@@ -136,3 +140,27 @@ def test_a_claim_is_supported_exactly_where_its_p_value_is_below_the_level(
     for region in (superior(direction, margin), not_inferior(direction, margin), equivalent(margin)):  # type: ignore[arg-type]
         is_supported = region.concluded(float(found.low), float(found.high)) == "supported"
         assert (region.p_value(found) < LEVEL) == is_supported
+
+
+def test_no_number_of_a_checkpoint_is_too_large_to_be_squared_and_added_up() -> None:
+    with np.errstate(over="raise", invalid="raise"):
+        far = np.full(NODES_MAX, NUMBER_MAX) - np.full(NODES_MAX, -NUMBER_MAX)
+        assert np.isfinite((far**2).sum())
+        assert np.isfinite(
+            value_scores(np.full(NODES_MAX, VALUE_MAX), np.full(NODES_MAX, -VALUE_MAX))["rmse"]
+        )
+        found = estimate(np.resize([NUMBER_MAX, -NUMBER_MAX], NODES_MAX), SHARED)
+        assert np.isfinite([found.mean, found.low, found.high, found.error, found.p_above(0.01)]).all()
+
+
+def test_the_score_of_any_answers_fits_into_a_checkpoint() -> None:
+    worst = value_scores(np.array([VALUE_MAX]), np.array([-VALUE_MAX]))["rmse"]
+    assert convert(worst, Number) == worst
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1.0])
+def test_an_effect_out_of_all_proportion_has_a_p_value(scale: float) -> None:
+    found = estimate([scale, 3 * scale, scale, 3 * scale], SHARED)
+    with np.errstate(over="raise", invalid="raise"):
+        assert found.p_above(1e150) == 1.0
+        assert 0 <= found.p_below(1e150) < 1e-100

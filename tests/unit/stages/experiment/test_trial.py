@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from events.kinds.space.recipe import Recipe
 from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
+from stages.experiment.judging.program_output import Report, ReportedPoint
 from stages.experiment.judging.secret import Secret
 from stages.experiment.seeds import seed_for, unit_seeds
 from stages.experiment.trials.template import program_for
-from stages.experiment.trials.trial import Bench, Trials, write_data
+from stages.experiment.trials.trial import Bench, Trials, curve_of, write_data
 from stages.isolation.sandbox import JobLimits
 from stages.ports import Tools
 
@@ -251,3 +253,10 @@ for _ in range(2_000):
         assert list(place.bench.places.iterdir()) == []
     finally:
         remove_tree(tmp_path)  # what is left of it would end who cleans up after all tests
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, 1e200, -1e200])
+def test_a_loss_that_no_checkpoint_takes_is_left_out(loss: float) -> None:
+    points = [ReportedPoint(1, 0.5, 0.4), ReportedPoint(2, loss, 0.4), ReportedPoint(3, 0.5, loss)]
+    (kept,) = curve_of(Report(curve=points))
+    assert (kept.epoch, kept.train_loss, kept.watch_loss) == (1, 0.5, 0.4)

@@ -1,0 +1,124 @@
+"""The routes that kinds bring: checked before the program serves, and answered in words where they fail.
+
+Law: a route of a kind asks for a key, never ends the server, and takes no path that is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute, iter_route_contexts
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Match, Mount
+
+from control_plane.access.auth import require
+from control_plane.model.kind_packages import modules
+from control_plane.reads.kind_errors import route_failed
+from control_plane.server.web.page_renderer import Site
+from events.kinds.asking import asked
+from events.runtime.errors import ConfigError, PodfleetError
+
+# What a route raises to be answered as the routes of the product are.
+ANSWERED: Final = (PodfleetError, HTTPException, RequestValidationError, ClientDisconnect)
+_PRINCIPAL: Final = require("read").__qualname__
+_PARAMETER: Final = re.compile(r"\{[^}]*\}")
+
+
+def include_kinds(app: FastAPI, site: Site) -> list[APIRouter]:
+    """Add the routes of each kind to those of the product, which are all there; return their routers.
+
+    Raises `ConfigError` that names each kind whose routes cannot be had.
+    """
+    problems: list[str] = []
+    found: list[APIRouter] = []
+    for kind, module in modules("routes").items():
+        made = _made(module, site)
+        wrong = made if isinstance(made, str) else _objection(made, app.routes)
+        if wrong is None and isinstance(made, APIRouter):
+            app.include_router(made, dependencies=[Depends(_guard(kind))])
+            found.append(made)
+        else:
+            problems.append(f"kind {kind!r}: {wrong}; uninstall its package or mend it")
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _made(module: Any, site: Site) -> APIRouter | str:
+    """Return the router of a kind, or why there is none."""
+
+    def made() -> APIRouter | str:
+        router: object = module.router(site)
+        return router if isinstance(router, APIRouter) else f"its `router` returned {router!r}, no APIRouter"
+
+    return asked(made, lambda error: f"its `router` could not be made ({error})")
+
+
+def _objection(router: APIRouter, known: Sequence[BaseRoute]) -> str | None:
+    """Return why these routes cannot stand beside the known ones, None where they can."""
+    own = APIRouter()
+
+    def include() -> str | None:
+        own.include_router(router)
+        for each in iter_route_contexts(own.routes):
+            if not isinstance(each.original_route, APIRoute):
+                return f"{each.original_route!r} is no route of an APIRouter"
+            if _PRINCIPAL not in _names(each.original_route.dependant):
+                return f"its route {each.path!r} asks for no key, as `MayRead` does"
+        return None
+
+    if (wrong := asked(include, lambda error: f"its routes cannot be read ({error})")) is not None:
+        return wrong
+    for path in _paths(own.routes):
+        if _takes(known, path):
+            return f"its route {path!r} is answered by another one already"
+    for path in _paths(known):
+        if _takes(own.routes, path):
+            return f"a route of its own takes {path!r}, which is answered already"
+    return None
+
+
+def _names(dependant: Dependant) -> Iterator[str | None]:
+    """Yield the names of what a route depends on."""
+    for each in dependant.dependencies:
+        yield getattr(each.call, "__qualname__", None)
+        yield from _names(each)
+
+
+def _paths(routes: Sequence[BaseRoute]) -> Iterator[str]:
+    for each in iter_route_contexts(routes):
+        path = str(each.path or "")
+        yield f"{path}/x" if isinstance(each.original_route, Mount) else path
+
+
+def _takes(routes: Sequence[BaseRoute], path: str) -> bool:
+    """Say whether one of `routes` takes a request of any method for a path of this pattern."""
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": _PARAMETER.sub("1", path),
+        "root_path": "",
+        "headers": [],
+    }
+    return any(each.matches(dict(scope))[0] is not Match.NONE for each in routes)
+
+
+def _guard(kind: str) -> Callable[[Request], AsyncIterator[None]]:
+    """Return the dependency under which each route of `kind` runs, its answer included."""
+
+    async def guard(request: Request) -> AsyncIterator[None]:
+        try:
+            yield
+        except ANSWERED:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a package may do anything
+            path = getattr(request.scope.get("route"), "path", request.url.path)
+            raise route_failed(kind, f"{request.method} {path}", error) from None
+
+    return guard
