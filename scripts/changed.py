@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from testing.mutation.related_tests import FOLDERS, tests_of
+from testing.mutation.related_tests import FOLDERS, find_related
 
 ROOT: Final = Path(__file__).parents[1]
 UNITS: Final = "tests/unit/"
@@ -25,7 +25,9 @@ def units(root: Path, changed: Iterable[str]) -> list[str]:
     for path in changed:
         if not path.endswith(".py") or path.partition("/")[0] not in FOLDERS or not (root / path).exists():
             continue
-        found.update({path} if path.rpartition("/")[2].startswith("test_") else tests_of(root, path).files)
+        found.update(
+            {path} if path.rpartition("/")[2].startswith("test_") else find_related(root, path).files
+        )
     return sorted(each for each in found if each.startswith(UNITS))
 
 

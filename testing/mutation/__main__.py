@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from testing.bench.machine import CLOCK, ROOT
-from testing.mutation.related_tests import tests_of
+from testing.mutation.related_tests import find_related
 from testing.mutation.score import Score, table
 from testing.mutation.trial import Copy, Verdict, copied, drawn
 
@@ -46,7 +46,7 @@ def main() -> int:
 def tried(copy: Copy, root: Path, module: str, arguments: argparse.Namespace) -> Score:
     """Return how many of a module's mutants its tests see."""
     begun_s = CLOCK.monotonic_s()
-    theirs = tests_of(root, module)
+    theirs = find_related(root, module)
     if not theirs.files:
         sys.exit(f"mutation: no test imports {module}, or what imports it")
     mutants = drawn(root, module, arguments.mutants, arguments.seed)

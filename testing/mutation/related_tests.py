@@ -23,7 +23,7 @@ class RelatedTests:
     through: tuple[str, ...] = ()
 
 
-def tests_of(root: Path, module: str) -> RelatedTests:
+def find_related(root: Path, module: str) -> RelatedTests:
     """Return the tests of `module`, a path below `root`.
 
     A test file imports what its support modules below tests/ import. Where no test imports the module, its

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testing.mutation.mutants import Change, Mutant, equivalents, mutant, order
-from testing.mutation.related_tests import FOLDERS, RelatedTests, tests_of
+from testing.mutation.related_tests import FOLDERS, RelatedTests, find_related
 from testing.mutation.score import Score, table
 from testing.mutation.trial import BESIDE, Baseline, Copy, Verdict, copied
 
@@ -65,7 +65,7 @@ def test_a_module_is_judged_by_the_tests_that_import_it_the_quick_kinds_first(ro
     write(root, "tests/chaos/test_late.py", "import events.toy\n")
     write(root, "tests/integration/test_slow.py", "from events import toy\n")
     write(root, "tests/unit/test_other.py", "from events import toys\n")
-    assert tests_of(root, TOY).files == (
+    assert find_related(root, TOY).files == (
         TOY_TEST,
         "tests/integration/test_slow.py",
         "tests/chaos/test_late.py",
@@ -81,21 +81,21 @@ def test_what_a_support_module_of_the_tests_imports_counts_what_the_product_impo
     write(root, "tests/integration/test_unaware.py", "")
     write(root, "pod_worker/player.py", "from events.toy import larger\n")
     write(root, "tests/unit/pod_worker/test_player.py", "from pod_worker.player import larger\n")
-    assert tests_of(root, TOY) == RelatedTests((TOY_TEST, "tests/integration/test_fleet.py"))
+    assert find_related(root, TOY) == RelatedTests((TOY_TEST, "tests/integration/test_fleet.py"))
 
 
 def test_what_a_package_holds_itself_is_judged_by_the_tests_that_import_the_package(root: Path) -> None:
     write(root, "events/kinds/__init__.py", "")
     write(root, "tests/unit/test_kinds.py", "from events.kinds import KINDS\n")
-    assert tests_of(root, "events/kinds/__init__.py") == RelatedTests(("tests/unit/test_kinds.py",))
+    assert find_related(root, "events/kinds/__init__.py") == RelatedTests(("tests/unit/test_kinds.py",))
 
 
 def test_a_module_that_no_test_imports_is_judged_by_those_of_its_nearest_importers(root: Path) -> None:
     write(root, "events/part.py", "")
-    assert tests_of(root, "events/part.py") == RelatedTests(())
+    assert find_related(root, "events/part.py") == RelatedTests(())
     write(root, "events/whole.py", "from events.part import x\n")
     write(root, "events/toy.py", "from events.whole import x\n")
-    assert tests_of(root, "events/part.py") == RelatedTests((TOY_TEST,), (TOY,))
+    assert find_related(root, "events/part.py") == RelatedTests((TOY_TEST,), (TOY,))
 
 
 def changes(count: int) -> list[Change]:
@@ -154,7 +154,7 @@ def test_a_fault_that_a_test_sees_is_killed_and_one_that_none_sees_survives(toy:
         mutant(TOY_SOURCE, TOY_SOURCE.replace(old, new))
         for old, new in ((" > ", " < "), (" > ", " >= "), ("return 1", "return 2"), ("return one", "return"))
     ]
-    baseline = copy.assess(tests_of(toy, TOY), ["tests"], None)
+    baseline = copy.assess(find_related(toy, TOY), ["tests"], None)
     verdicts = list(copy.verdicts(TOY, mutants, baseline))
     assert [each.outcome for each in verdicts] == ["killed", "survived", "survived", "killed"]
     assert verdicts[0].by == f"{TOY_TEST}::test_the_larger_one_wins"
