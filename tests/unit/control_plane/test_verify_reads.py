@@ -13,8 +13,16 @@ from bson.raw_bson import RawBSONDocument
 from control_plane.store.verify.collecting import Unjudged
 from control_plane.store.verify.evidence import Evidence
 from control_plane.store.verify.queries import BESIDE, VerifyReads, decoded
-from events.testing import EPOCH, RUN_ID
-from tests.unit.control_plane.test_comparison import DECISIONS, DOCUMENTS, RUN, STORED_EVENTS, logged
+from events.catalog import RunLog
+from events.testing import EPOCH, RUN_ID, make_line
+from tests.unit.control_plane.test_comparison import (
+    DECISIONS,
+    DOCUMENTS,
+    RUN,
+    STORED_EVENTS,
+    event,
+    logged,
+)
 
 LETTER: Final = {"_id": "l", "at": EPOCH, "code": "bad_json", "line": "{", "runId": RUN_ID}
 SOUND: Final[Mapping[str, Sequence[Any]]] = {
@@ -95,6 +103,19 @@ async def test_a_line_of_another_shape_makes_a_log_unread() -> None:
     line = {**STORED_EVENTS[-1], "_id": "odd", "hash": 5}
     found = await evidence(events=[*SOUND["events"], line])
     assert (len(found.broken), found.is_log_read) == (1, False)
+
+
+@pytest.mark.parametrize("is_asked_for", [True, False])
+async def test_a_line_without_an_effect_is_kept_where_a_refusal_has_to_be_compared_with_it(
+    is_asked_for: bool,
+) -> None:
+    quiet = event(1, 3, RunLog(message="said"))
+    letter = {**LETTER, "code": "conflict"}
+    if is_asked_for:
+        line = make_line(RunLog(message="said"), sequence=3, run_id=RUN_ID, attempt=1)
+        letter["line"] = line.decode() if isinstance(line, bytes) else line
+    found = await evidence(events=[*SOUND["events"], quiet], dead_letters=[letter])
+    assert (quiet["_id"] in found.hashes) == is_asked_for
 
 
 async def test_a_run_of_another_shape_is_judged_by_nothing_else() -> None:
