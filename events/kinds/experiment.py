@@ -160,8 +160,11 @@ class NodeSelectedBest(Fact, frozen=True):
 class ClaimRegistered(Fact, frozen=True):
     """How the claim will be judged, before its intervention is tried.
 
-    The claim holds for effects above `above` and below `below`, where there is such a bound. So many `units`
-    are measured, each of the kind `unit` and judged by `test_rows` of `rows`; `level` is the error of a side.
+    The claim holds for effects above `above` and below `below`, where there is such a bound: `claimed` says
+    whether that is superiority, non-inferiority or equivalence. So many `units` are measured, each of the
+    kind `unit` and judged by `test_rows` of `rows`; `level` is the error of a side. Where the programs err
+    independently, four in five such runs would show a difference of `expected_seen` from a bound. Each claim
+    of a hypothesis has an event of its own.
     """
 
     metric: str
@@ -176,6 +179,9 @@ class ClaimRegistered(Fact, frozen=True):
     stopping: str
     above: float | None = None
     below: float | None = None
+    claimed: str = "superior"
+    is_default_margin: bool = False
+    expected_seen: float | None = None
 
 
 class PaperStarted(Fact, frozen=True):
@@ -220,7 +226,11 @@ def _outcome(data: Mapping[str, Any]) -> str:
 
 
 def _registered(data: Mapping[str, Any]) -> str:
-    return f"{data['units']} units, {data['test_rows']} of {data['rows']} rows judge each; {data['metric']}"
+    ends = [f"{word} {data[word]:+g}" for word in ("above", "below") if data.get(word)]
+    seen = data.get("expected_seen")
+    power = [f"{seen:.2g} from there would be seen in 4 of 5 such runs"] if seen else []
+    units = f"{data['units']} units, {data['test_rows']} of {data['rows']} rows judge each"
+    return "; ".join((units, " and ".join((data["metric"], *ends)), *power))
 
 
 KIND: Final = Kind(

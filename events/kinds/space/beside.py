@@ -36,7 +36,7 @@ def contradictions(
     if data and claim.data.name not in data:
         yield f"The texts beside it name {', '.join(dict.fromkeys(data))}; {claim.data.title} is used."
     metrics = beside["M"]
-    if metrics and claim.metric.name not in {_metric_of(each, claim) for each in metrics}:
+    if metrics and not claim.metrics & {_metric_of(each, claim) for each in metrics}:
         named = ", ".join(dict.fromkeys(each.words for each in metrics))
         yield f"The texts beside it name {named}; {claim.metric.title} is measured."
     if idea.title and _is_another(plain(idea.title), said):

@@ -171,7 +171,7 @@ def test_another_file_or_another_column_is_not_the_wanted_one(text: str) -> None
         ("Dropout helps on 10% of the training data", HOUSES, "share of the rows of a file"),
         ("Label smoothing helps", HOUSES, "needs classes"),
         ("Dropout helps on house_prices.csv and iris.csv", HOUSES, "several files"),
-        ("Dropout does not help", replace(HOUSES, name="not"), "“not” is a negation"),
+        ("Dropout never helps", replace(HOUSES, name="never"), "“never” is a negation"),
     ],
 )
 def test_words_and_specification_must_name_the_same_data(text: str, wanted: DataSet, words: str) -> None:

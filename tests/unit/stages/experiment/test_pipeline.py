@@ -23,6 +23,7 @@ from events.kinds import read_spec
 from events.kinds.experiment import STAGES, ClaimRegistered, NodeCompleted, NodeCreated, NodeSelectedBest
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.effect import Effect
 from events.kinds.space.metrics import METRICS
 from stages.context import Stage
 from stages.experiment import pipeline
@@ -421,7 +422,7 @@ def test_a_table_of_ones_own_goes_through_the_whole_experiment(
 
 def test_a_result_of_a_seed_that_no_unit_has_is_not_taken() -> None:
     nothing: Any = None
-    first = pipeline.Round(nothing, (nothing, nothing), (3, 4), "validation", nothing)
+    first = pipeline.Round(nothing, (nothing, nothing), (3, 4), "validation", (nothing,))
     first.take([Measured(0, 3, Reading(None)), Measured(1, 5, Reading(None))])
     assert first.readings == {(0, 3): Reading(None)}
     assert first.wanted == [(1, 3), (0, 4), (1, 4)]
@@ -433,7 +434,7 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and
 ) -> None:
     seeds, reporter = tuple(range(10)), RecordingReporter()
     context = make_context(read_spec("experiment", {"idea": "x"}), tmp_path, reporter=reporter)
-    claim = Claim(subject="x", metric=METRICS["ece"], direction="decrease", data=SHIPPED["iris"])
+    claim = Claim(subject="x", effects=(Effect(METRICS["ece"], "decrease"),), data=SHIPPED["iris"])
     measured = {
         (arm, seed): Reading(
             {"ece": ece * (1 + seed / 1000), "accuracy": accuracy * (1 + seed / 1000)}, 0.3, processor_s=1.5
@@ -446,7 +447,7 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and
     nothing: Any = None
     plan = Registration(claim.metric, superior("decrease"), 10, rows=150, test_rows=45)
     found = pipeline.Experiment._judged(
-        run, Stage("validation", context), pipeline.Round(nothing, nothing, seeds, purpose, plan, measured)
+        run, Stage("validation", context), pipeline.Round(nothing, nothing, seeds, purpose, (plan,), measured)
     )
     assert (found.judgement.conclusion, found.judgement.reason) == ("inconclusive", WORSE)
     told = {each.name: each.value for each in reporter.of(c.StageMetric)}

@@ -83,7 +83,7 @@ def test_failures_of_programs_are_counted() -> None:
     first, *rest = record.verdicts.judgement.pairs
     failed = replace(first, intervention=0.0, failed=(False, True))
     judgement = judge([failed, *rest], record.verdicts.judgement.plan)
-    text = resolved(replace(record, verdicts=Verdicts(judgement, {})), "validation")
+    text = resolved(replace(record, verdicts=Verdicts((judgement,), {})), "validation")
     assert "In the intervention’s program 1 of 10 units failed, in the baseline’s 0" in text
     assert judgement.conclusion == "inconclusive"
 
@@ -96,7 +96,7 @@ def test_missing_units_give_a_paper_without_an_interval() -> None:
     assert "8 of 10 registered units gave a result" in text
     assert "{effect" not in text
     assert "the claim is inconclusive" in resolved(record, "conclusion").lower()
-    line = verdict_line(record.claim, record.verdicts.judgement)
+    line = verdict_line(record.verdicts)
     assert line == "Inconclusive: fewer units gave a result than were registered."
 
 
