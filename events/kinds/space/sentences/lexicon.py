@@ -113,6 +113,7 @@ _TABLE: Final = (
               r"|it is (?:possible|likely|unlikely|doubtful) that"),
     ("m", "size", rf"(?:by )?{_BOUND}{_SIZE} {_POINTS}"),
     ("m", "size", rf"by {_BOUND}(?P<size>{NUMBER})(?: ?(?P<unit>%|percent))?"),
+    ("m", "size", rf"by {_SIZE}(?: {_POINTS})? (?P<bound>or more)"),
     ("m", "", rf"by (?:half|much|a lot|a factor of {NUMBER})"
               r"|slightly|substantially|greatly|dramatically|considerably|strongly|marginally|much|somewhat|twofold|at least|at most"),
     # words that say nothing of what is measured
@@ -120,7 +121,7 @@ _TABLE: Final = (
     ("_", "", r"is|are|was|were|be|been|being|becomes?|has|have|had|does|do|did|will|should|makes?|gives?|gets?|yields?|leads? to"
               r"|results? in|reach(?:es)?|achiev(?:es?|ed)|obtains?|attains?|shows?|means|caus(?:es?|ed)|brings?|produces?|trains? to"),
     ("_", "", rf"(?:(?:from|in|of|for|by) )?(?:the |a )?(?:neural |trained |(?:fully|densely) connected |feed ?forward )*{_NOUNS}"),
-    ("_", "", r"significantly|measurably|clearly|really|on (?:the )?(?:test (?:data|set)|(?:unseen|new|held out) (?:data|examples|rows))"),
+    ("_", "", r"the default margin|significantly|measurably|clearly|really|on (?:the )?(?:test (?:data|set)|(?:unseen|new|held out) (?:data|examples|rows))"),
     ("_", "", rf"(?:than|over|compared (?:to|with)|relative to|against) {_BASELINE}"),
     ("_", "", rf"(?:we|i) (?:hypothesi[sz]e|expect|claim|think|believe|assume|propose|predict|suspect|conjecture|test|ask|show"
               rf"|want to (?:know|test|see|show)){_THAT}|(?:the |my |our )?(?:hypothesis|claim|question|idea)(?: is)?{_THAT}|whether|that|is it true that|h\d"

@@ -13,7 +13,7 @@ from events.kinds.space.sentences.statement import Margin
 
 # What is about so much, or exactly, bounds nothing.
 _BOUNDS: Final[dict[str, Literal["least", "most"]]] = {
-    "at least": "least", "more than": "least", "over": "least", "no less than": "least",
+    "at least": "least", "more than": "least", "over": "least", "no less than": "least", "or more": "least",
     "at most": "most", "less than": "most", "no more than": "most", "not more than": "most",
     "fewer than": "most", "under": "most",
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from events.kinds.idea import idea_of
@@ -12,6 +14,16 @@ from events.kinds.space.metrics import METRICS
 from events.kinds.space.understanding import understand
 from events.runtime.errors import NotMeasurable
 
+MEASURED = [
+    "Dropout improves accuracy on wine by at least 2 points",
+    "Dropout lowers the loss by more than 0.1 with 300 training examples",
+    "Dropout does not hurt accuracy",
+    "Dropout has no effect on calibration",
+    "Dropout lowers accuracy by at most half a point",
+    "Wider networks do not have more parameters",
+    "Batch norm speeds up training by at least 0.5 seconds but does not reduce accuracy",
+    "Adam raises accuracy and lowers the loss and does not change the Brier score",
+]
 ACCURACY, LOSS = METRICS["accuracy"], METRICS["nll"]
 
 
@@ -90,6 +102,14 @@ def test_a_sentence_may_claim_several_effects_of_the_same_arms() -> None:
         "Does the expected calibration error on wine become lower, and does the accuracy become lower by 1 "
         "point or more, with label smoothing?"
     )
+
+
+def test_what_will_be_measured_is_read_as_what_it_says() -> None:
+    told = [claim_of(sentence) for sentence in MEASURED]
+    for claim in told:
+        again = claim_of(claim.sentence)
+        assert again.effects == tuple(replace(each, is_default=False) for each in claim.effects)
+        assert (again.data, again.train_examples) == (claim.data, claim.train_examples)
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,25 @@ def test_how_the_claim_will_be_judged_is_registered_before_its_intervention_is_t
     assert (verdict.verdict == "pass") == (verdict.conclusion == "supported")
 
 
+def test_each_claim_of_a_sentence_is_registered_judged_and_told(tools: Tools, tmp_path: Path) -> None:
+    idea = "Dropout does not raise the loss on iris by more than 9 but lowers accuracy by at least 90 points"
+    reporter = experiment(tmp_path, tools, idea, seed=3)
+    one, other = reporter.of(ClaimRegistered)
+    assert (one.metric, one.claimed, one.above, one.below) == ("nll", "not_inferior", None, 9.0)
+    assert (other.metric, other.claimed, other.above, other.below) == ("accuracy", "superior", None, -0.9)
+    assert "corrected for 2 claims" in one.test
+    assert other.expected_seen is None or 0 < other.expected_seen < 1
+    (verdict,) = reporter.of(c.ValidationAutoCompleted)
+    assert [each["metric"] for each in verdict.scores["claims"]] == ["nll", "accuracy"]
+    assert [each["conclusion"] for each in verdict.scores["claims"]] == ["supported", "contradicted"]
+    assert verdict.conclusion == "contradicted"
+    assert verdict.scores["numbers_untraced"] == []
+    assert verdict.summary.startswith("2 claims, together contradicted. Supported: Over 10 units")
+    text = " ".join(text_of(reporter).split())
+    assert "All together the claim is contradicted" in text
+    assert "does not become higher by 9 or more, and the accuracy becomes lower by at least 90 points" in text
+
+
 class NotStarting:
     """A sandbox of a machine that does not begin some jobs, and leaves the others to a real one."""
 
