@@ -162,9 +162,10 @@ class ClaimRegistered(Fact, frozen=True):
 
     The claim holds for effects above `above` and below `below`, where there is such a bound: `claimed` says
     whether that is superiority, non-inferiority or equivalence. So many `units` are measured, each of the
-    kind `unit` and judged by `test_rows` of `rows`; `level` is the error of a side. Where the programs err
-    independently, four in five such runs would show a difference of `expected_seen` from a bound. Each claim
-    of a hypothesis has an event of its own.
+    kind `unit` and judged by `test_rows` of `rows`; `level` is the error of a side. Four in five such runs
+    would show an effect that lies so far from a bound: `seen_at_best` if only the chance in training moves
+    the difference, `seen_at_worst` if both programs err on rows of their own. Each claim of a hypothesis has
+    an event of its own.
     """
 
     metric: str
@@ -181,7 +182,8 @@ class ClaimRegistered(Fact, frozen=True):
     below: float | None = None
     claimed: str = "superior"
     is_default_margin: bool = False
-    expected_seen: float | None = None
+    seen_at_best: float | None = None
+    seen_at_worst: float | None = None
 
 
 class PaperStarted(Fact, frozen=True):
@@ -227,8 +229,9 @@ def _outcome(data: Mapping[str, Any]) -> str:
 
 def _registered(data: Mapping[str, Any]) -> str:
     ends = [f"{word} {data[word]:+g}" for word in ("above", "below") if data.get(word)]
-    seen = data.get("expected_seen")
-    power = [f"{seen:.2g} from there would be seen in 4 of 5 such runs"] if seen else []
+    known = {"best": data.get("seen_at_best"), "worst": data.get("seen_at_worst")}
+    seen = " and ".join(f"{effect:.2g} at {name}" for name, effect in known.items() if effect)
+    power = [f"4 of 5 such runs show an effect of {seen}"] if seen else []
     units = f"{data['units']} units, {data['test_rows']} of {data['rows']} rows judge each"
     return "; ".join((units, " and ".join((data["metric"], *ends)), *power))
 

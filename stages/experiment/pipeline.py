@@ -72,6 +72,7 @@ from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
 from stages.experiment.seeds import unit_seeds
 from stages.experiment.statistics.estimate import LEVEL
+from stages.experiment.statistics.foresight import Foresight, foreseen
 from stages.experiment.statistics.guards import Arms, guarded
 from stages.experiment.statistics.region import region_of
 from stages.experiment.statistics.several import corrected
@@ -313,17 +314,25 @@ class Experiment:
     def _register(self, plans: Sequence[Registration], tuned: StageRecord | None) -> None:
         """Report how each effect of the claim will be judged; `tuned` is the stage that made the baseline."""
         test = TEST if len(plans) == 1 else f"{TEST}; corrected for {len(plans)} claims (Holm 1979)"
-        accuracy = None if tuned is None else tuned.best.scores.get("accuracy")
         for effect, plan in zip(self.claim.effects, plans, strict=True):
+            seen = self._foreseen(plan, tuned)
             bounds = [each if math.isfinite(each) else None for each in (plan.region.low, plan.region.high)]
             self.context.emit(
                 ClaimRegistered(
                     metric=plan.metric.name, direction=effect.direction, unit=UNIT, units=plan.units,
                     rows=plan.rows, test_rows=plan.test_rows, estimator=ESTIMATOR, test=test, level=LEVEL,
                     stopping=STOPPING, above=bounds[0], below=bounds[1], claimed=effect.kind,
-                    is_default_margin=effect.is_default, expected_seen=plan.expected_seen(accuracy),
+                    is_default_margin=effect.is_default, seen_at_best=seen.at_best, seen_at_worst=seen.at_worst,
                 )
             )  # fmt: skip
+
+    def _foreseen(self, plan: Registration, tuned: StageRecord | None) -> Foresight:
+        """Return what the tuned baseline foretells of a measure: its finalists are ranked by one only."""
+        if tuned is None:
+            return Foresight()
+        is_ranked = plan.metric.name == self.claim.selection.name
+        by_seed = [each.values for each in tuned.finalists] if is_ranked else []
+        return foreseen(plan, tuned.best.scores.get(plan.metric.name), by_seed)
 
     def _announce(self, data: Data) -> None:
         self.context.log(f"research by {self.researcher.name}; seed {self.spec.seed}")

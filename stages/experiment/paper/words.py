@@ -71,11 +71,12 @@ def _line_of(judgement: Judgement) -> str:
 def verdict_words(record: Record, numbers: Numbers) -> str:
     """Return the result of the measurement in words, with references, and whether it is a replication."""
     verdicts = record.verdicts
+    are_several = len(verdicts.judgements) > 1
     parts = [
-        _measured_words(each, claim_key(place), numbers)
+        _measured_words(each, claim_key(place), numbers, are_several=are_several)
         for place, each in enumerate(verdicts.judgements, start=1)
     ]
-    if len(parts) > 1:
+    if are_several:
         parts.append(
             f"All together the claim is {verdicts.conclusion}. It is supported where each of its parts is, and "
             "contradicted where one is; what is concluded of each is corrected for their number (Holm)."
@@ -85,7 +86,7 @@ def verdict_words(record: Record, numbers: Numbers) -> str:
     return " ".join(parts)
 
 
-def _measured_words(judgement: Judgement, top: str, numbers: Numbers) -> str:
+def _measured_words(judgement: Judgement, top: str, numbers: Numbers, *, are_several: bool) -> str:
     if judgement.interval is None:
         return (
             "{units.measured} of {units.registered} registered units gave a result; nothing can be concluded, "
@@ -95,14 +96,14 @@ def _measured_words(judgement: Judgement, top: str, numbers: Numbers) -> str:
     means = (f"mean.{name}.baseline", f"mean.{name}.intervention")
     moved = f", from {{{means[0]}}} to {{{means[1]}}}" if all(each in numbers for each in means) else ""
     rows = (
-        f" That is {{{top}effect.in_test_rows}} of the {{units.test_rows}} rows that judge a unit."
+        f" That is {{{top}effect.in_test_rows}} of these rows."
         if f"{top}effect.in_test_rows" in numbers
         else ""
     )
     p_value = f" (p = {{{top}effect.p_value}})" if f"{top}effect.p_value" in numbers else ""
-    what = f"The claim about the {{{top}measure}}" if top else "The claim"
+    what = f"The claim about the {{{top}measure}}" if are_several else "The claim"
     return (
-        f"Over {{units.measured}} units the {{{top}measure}} changed by {{{top}effect.mean}} on average{moved}; the "
+        f"Over {{units.measured}} units, each judged by {{units.test_rows}} rows, the {{{top}measure}} changed by {{{top}effect.mean}} on average{moved}; the "
         f"{{confidence}} confidence interval of the change goes from {{{top}effect.low}} to {{{top}effect.high}}{p_value}."
         f"{rows} {what} is {judgement.conclusion}: {judgement.reason}."
     )
@@ -161,7 +162,7 @@ def _rule(record: Record) -> str:
     ends = []
     for place, region in enumerate(regions, start=1):
         bounds = [
-            f"{word} {{{claim_key(place)}region.{word}}}"
+            f"{word} {{{claim_key(place)}region.{word}}}" if end else f"{word} zero"
             for word, end in (("above", region.low), ("below", region.high))
             if math.isfinite(end)
         ]

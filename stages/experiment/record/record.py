@@ -131,7 +131,8 @@ class Verdicts:
         if len(self.judgements) == 1:
             return self.judgement.reason
         return "; ".join(
-            f"{each.plan.metric.title} {each.conclusion}, for {each.reason}" for each in self.judgements
+            f"the claim about the {each.plan.metric.title} is {each.conclusion} ({each.reason})"
+            for each in self.judgements
         )
 
     @property

@@ -95,13 +95,9 @@ def estimate(differences: Any, shared: float) -> Estimate:
     )
 
 
-def seen_of_errors(errors: float, test_rows: int, units: int, shared: float) -> float:
-    """Return the smallest difference in a share of rows that would be shown in `POWER` of measurements.
-
-    Both programs are taken to err on a share `errors` of the rows, independently of each other.
-    """
-    spread = np.sqrt(2 * errors * (1 - errors) / test_rows)
-    return float(_reach(units, 1) * spread * np.sqrt(1 / units + shared))
+def seen_of_spread(spread: float, units: int, shared: float) -> float:
+    """Return the smallest effect that would be shown in `POWER` of runs whose units have this deviation."""
+    return _reach(units, 1) * spread * float(np.sqrt(1 / units + shared))
 
 
 def _reach(units: int, bounds: int) -> float:

@@ -73,7 +73,7 @@ def region_of(effect: Effect) -> Region:
 def superior(direction: Direction, margin: float = 0.0) -> Region:
     """Return where a measure moves in `direction` by more than `margin`."""
     assert margin >= 0
-    return Region(low=margin) if direction == "increase" else Region(high=-margin)
+    return Region(low=margin) if direction == "increase" else Region(high=0.0 - margin)  # never -0.0
 
 
 def not_inferior(direction: Direction, margin: float) -> Region:

@@ -18,7 +18,7 @@ from events.catalog import Conclusion, Verdict
 from events.kinds.space.effect import Direction
 from events.kinds.space.metrics import Metric
 from stages.bounds import Number, Scores
-from stages.experiment.statistics.estimate import Estimate, estimate, overlap, seen_of_errors
+from stages.experiment.statistics.estimate import Estimate, estimate, overlap
 from stages.experiment.statistics.region import Region
 
 WITHOUT_ERROR: Final = 1e-9
@@ -102,12 +102,6 @@ class Registration:
     def resolution(self) -> float:
         """Return the least difference that the rows of a unit can show; 0 where there is none."""
         return 1 / self.test_rows if self.metric.counts_rows else 0.0
-
-    def expected_seen(self, baseline: float | None) -> float | None:
-        """Return the smallest effect that will probably be seen, by a baseline's score; None where unknown."""
-        if baseline is None or not self.metric.counts_rows or not 0 < baseline < 1:
-            return None
-        return seen_of_errors(1 - baseline, self.test_rows, self.units, self.shared)
 
 
 @dataclass(frozen=True, slots=True)

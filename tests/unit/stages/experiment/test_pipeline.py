@@ -193,7 +193,8 @@ def test_each_claim_of_a_sentence_is_registered_judged_and_told(tools: Tools, tm
     assert (one.metric, one.claimed, one.above, one.below) == ("nll", "not_inferior", None, 9.0)
     assert (other.metric, other.claimed, other.above, other.below) == ("accuracy", "superior", None, -0.9)
     assert "corrected for 2 claims" in one.test
-    assert other.expected_seen is None or 0 < other.expected_seen < 1
+    assert other.seen_at_worst is None or 0 < other.seen_at_worst < 1
+    assert other.seen_at_best is None, "finalists are ranked by the first measure"
     (verdict,) = reporter.of(c.ValidationAutoCompleted)
     assert [each["metric"] for each in verdict.scores["claims"]] == ["nll", "accuracy"]
     assert [each["conclusion"] for each in verdict.scores["claims"]] == ["supported", "contradicted"]

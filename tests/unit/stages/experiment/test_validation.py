@@ -213,12 +213,3 @@ def test_what_a_measurement_could_have_seen_is_said() -> None:
     assert found is not None
     assert found.seen > abs(found.mean)
     assert math.isfinite(found.p_value)
-
-
-def test_what_will_probably_be_seen_follows_from_the_errors_of_the_baseline() -> None:
-    rough, fine = PLAN.expected_seen(0.8), PLAN.expected_seen(0.98)
-    assert rough is not None
-    assert fine is not None
-    assert 0 < fine < rough
-    assert PLAN.expected_seen(1.0) is None
-    assert replace(PLAN, metric=METRICS["nll"]).expected_seen(0.9) is None
