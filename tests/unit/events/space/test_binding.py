@@ -119,6 +119,11 @@ def test_a_part_of_a_number_is_no_number_of_the_subject() -> None:
         ),
         (SENTENCE.replace("improves", "boosts"), {"direction": ["boosts"]}, ""),
         (SENTENCE.replace("improves", "affects"), {"direction": ["affects"]}, "names no direction"),
+        (
+            SENTENCE.replace("improves", "brings no improvement in"),
+            {"direction": ["brings no improvement in"]},
+            "names no direction",
+        ),
     ],
 )
 def test_what_a_reading_leaves_out_or_turns_round_is_a_problem(

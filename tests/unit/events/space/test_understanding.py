@@ -123,6 +123,7 @@ def test_the_other_texts_of_an_idea_fill_in_what_its_claim_leaves_open() -> None
         ({"title": "Dropout of 0.9"}, "The title says something else"),
         ({"title": "Dropout hurts accuracy on wine"}, "The title says something else"),
         ({"title": "Dropout never improves accuracy"}, "The title says something else"),
+        ({"title": "Dropout improves accuracy by at least 2 points"}, "The title says something else"),
         ({"title": "Dropout with 100 examples improves accuracy"}, "The title says something else"),
     ],
 )
