@@ -68,7 +68,8 @@ def ask_words(model: Model, record: Record, say: Say) -> Prose:
         return usual
     works = min(len(record.works), CITED_MAX)
     conclusion = record.verdicts.conclusion
-    check = _Check(numbers, works, usual, conclusion, frozenset(problems_of(usual, numbers, works)))
+    parts = frozenset(each.conclusion for each in record.verdicts.judgements)
+    check = _Check(numbers, works, usual, conclusion, parts, frozenset(problems_of(usual, numbers, works)))
     return _Editor(model, check, usual, question, say).edited(draft)
 
 
@@ -80,6 +81,7 @@ class _Check:
     works: int
     usual: Prose
     conclusion: Conclusion
+    parts: frozenset[Conclusion]  # of each of several claims
     known: frozenset[str]
 
     def section(self, name: str, paragraphs: list[str]) -> list[str]:
@@ -98,12 +100,12 @@ class _Check:
         """Return the sections that have to state the verdict and do not, or state the opposite."""
         if name not in VERDICT_SECTIONS:
             return []
-        others = [each for each in get_args(Conclusion) if each != self.conclusion]
+        others = {*get_args(Conclusion), "refuted", "proven"} - {self.conclusion, *self.parts}
         problems = []
         if not re.search(rf"\b{self.conclusion}\b", text, re.IGNORECASE):
             problems.append(f"{name}: it does not say that the claim is {self.conclusion}")
         said = re.search(
-            rf"\b(?:is|was|are|were|been|stands?) (?:{'|'.join(others)}|refuted|proven)\b(?! (?:only )?(?:if|when)\b)",
+            rf"\b(?:is|was|are|were|been|stands?) (?:{'|'.join(sorted(others))})\b(?! (?:only )?(?:if|when)\b)",
             text,
             re.IGNORECASE,
         )
