@@ -201,7 +201,7 @@ def _several(items: Sequence[Item]) -> Statement | None:
     if any(each.sign in "hj" for part in parts for each in part) or not all(map(_stops, parts)):
         return None
     for before, place, after in zip(parts, joints, parts[1:], strict=False):
-        if items[place].words == "and" and _is_negated(before) and not _is_negated(after):
+        if not items[place].words.startswith("but") and _is_negated(before) and not _is_negated(after):
             return None  # does not improve accuracy and calibration
     said = [_shared_tail(part, parts[-1]) for part in parts[:-1]] + [parts[-1]]
     return _joined(items, said) or _joined(items, parts)
