@@ -160,8 +160,12 @@ class NodeSelectedBest(Fact, frozen=True):
 class ClaimRegistered(Fact, frozen=True):
     """How the claim will be judged, before its intervention is tried.
 
-    The claim holds for effects above `above` and below `below`, where there is such a bound. So many `units`
-    are measured, each of the kind `unit` and judged by `test_rows` of `rows`; `level` is the error of a side.
+    The claim holds for effects above `above` and below `below`, where there is such a bound: `claimed` says
+    whether that is superiority, non-inferiority or equivalence. So many `units` are measured, each of the
+    kind `unit` and judged by `test_rows` of `rows`; `level` is the error of a side. Four in five such runs
+    would show an effect that lies so far from a bound: `seen_at_best` if only the chance in training moves
+    the difference, `seen_at_worst` if both programs err on rows of their own. Each claim of a hypothesis has
+    an event of its own.
     """
 
     metric: str
@@ -176,6 +180,10 @@ class ClaimRegistered(Fact, frozen=True):
     stopping: str
     above: float | None = None
     below: float | None = None
+    claimed: str = "superior"
+    is_default_margin: bool = False
+    seen_at_best: float | None = None
+    seen_at_worst: float | None = None
 
 
 class PaperStarted(Fact, frozen=True):
@@ -220,7 +228,12 @@ def _outcome(data: Mapping[str, Any]) -> str:
 
 
 def _registered(data: Mapping[str, Any]) -> str:
-    return f"{data['units']} units, {data['test_rows']} of {data['rows']} rows judge each; {data['metric']}"
+    ends = [f"{word} {data[word]:+g}" for word in ("above", "below") if data.get(word)]
+    known = {"best": data.get("seen_at_best"), "worst": data.get("seen_at_worst")}
+    seen = " and ".join(f"{effect:.2g} at {name}" for name, effect in known.items() if effect)
+    power = [f"4 of 5 such runs show an effect of {seen}"] if seen else []
+    units = f"{data['units']} units, {data['test_rows']} of {data['rows']} rows judge each"
+    return "; ".join((units, " and ".join((data["metric"], *ends)), *power))
 
 
 KIND: Final = Kind(

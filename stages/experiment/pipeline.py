@@ -72,10 +72,11 @@ from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
 from stages.experiment.seeds import unit_seeds
 from stages.experiment.statistics.estimate import LEVEL
+from stages.experiment.statistics.foresight import Foresight, foreseen
 from stages.experiment.statistics.guards import Arms, guarded
-from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.region import region_of
+from stages.experiment.statistics.several import corrected
 from stages.experiment.statistics.validation import (
-    TOO_GOOD,
     Reading,
     Registration,
     doubted,
@@ -156,7 +157,7 @@ class Round:
     arms: tuple[Node, Node]
     seeds: tuple[int, ...]
     purpose: str
-    plan: Registration
+    plans: tuple[Registration, ...]
     readings: dict[tuple[int, int], Reading] = field(default_factory=dict)
 
     @property
@@ -263,7 +264,7 @@ class Experiment:
         self._announce(data)
         search = self._searcher(setup)
         with search.forest.kept(self.context, self.folder):
-            stages = self._search(search, self._plan(setup))
+            stages = self._search(search, self._registrations(setup))
         verdicts = self._validate(setup, stages, search.used_seeds)
         record = Record(
             idea=idea_of(self.spec.idea),
@@ -293,7 +294,7 @@ class Experiment:
             data=write_data(folder, hidden.data.visible),
             sandbox=tools.sandbox,
             limits=JobLimits(wall_s=limit_s, cpu_s=limit_s * CPU_PER_WALL),
-            measured=frozenset({claim.metric.name, claim.selection.name, QUALITY[claim.task].name}),
+            measured=claim.metrics | {claim.selection.name, QUALITY[claim.task].name},
             epochs=self.effort.epochs,
             device="cuda" if tools.gpus else "cpu",
             secret=secret,
@@ -306,25 +307,36 @@ class Experiment:
             WorkerPool(tools.slots, tools.gpus),
         )
 
-    def _plan(self, setup: TrialSetup) -> Registration:
-        return Registration(
-            metric=self.claim.metric,
-            region=superior(self.claim.direction),
-            units=self.effort.units,
-            rows=len(setup.units.table),
-            test_rows=setup.evaluation_set.disguised.data.sizes["test"],
+    def _registrations(self, setup: TrialSetup) -> tuple[Registration, ...]:
+        """Return how each effect of the claim is judged."""
+        rows, test_rows = len(setup.units.table), setup.evaluation_set.disguised.data.sizes["test"]
+        return tuple(
+            Registration(each.metric, region_of(each), self.effort.units, rows, test_rows)
+            for each in self.claim.effects
         )
 
-    def _register(self, plan: Registration) -> None:
-        """Report how the claim will be judged."""
-        bounds = [bound if math.isfinite(bound) else None for bound in (plan.region.low, plan.region.high)]
-        self.context.emit(
-            ClaimRegistered(
-                metric=plan.metric.name, direction=self.claim.direction, unit=UNIT, units=plan.units,
-                rows=plan.rows, test_rows=plan.test_rows, estimator=ESTIMATOR, test=TEST, level=LEVEL,
-                stopping=STOPPING, above=bounds[0], below=bounds[1],
-            )
-        )  # fmt: skip
+    def _register(self, plans: Sequence[Registration], tuned: StageRecord | None) -> None:
+        """Report how each effect of the claim will be judged; `tuned` is the stage that made the baseline."""
+        test = TEST if len(plans) == 1 else f"{TEST}; corrected for {len(plans)} claims (Holm 1979)"
+        for effect, plan in zip(self.claim.effects, plans, strict=True):
+            seen = self._foreseen(plan, tuned)
+            bounds = [each if math.isfinite(each) else None for each in (plan.region.low, plan.region.high)]
+            self.context.emit(
+                ClaimRegistered(
+                    metric=plan.metric.name, direction=effect.direction, unit=UNIT, units=plan.units,
+                    rows=plan.rows, test_rows=plan.test_rows, estimator=ESTIMATOR, test=test, level=LEVEL,
+                    stopping=STOPPING, above=bounds[0], below=bounds[1], claimed=effect.kind,
+                    is_default_margin=effect.is_default, seen_at_best=seen.at_best, seen_at_worst=seen.at_worst,
+                )
+            )  # fmt: skip
+
+    def _foreseen(self, plan: Registration, tuned: StageRecord | None) -> Foresight:
+        """Return what the tuned baseline foretells of a measure: its finalists are ranked by one only."""
+        if tuned is None:
+            return Foresight()
+        is_ranked = plan.metric.name == self.claim.selection.name
+        by_seed = [each.values for each in tuned.finalists] if is_ranked else []
+        return foreseen(plan, tuned.best.scores.get(plan.metric.name), by_seed)
 
     def _announce(self, data: Data) -> None:
         self.context.log(f"research by {self.researcher.name}; seed {self.spec.seed}")
@@ -359,13 +371,13 @@ class Experiment:
             keeps_proposals=self.chosen.is_costly,
         )
 
-    def _search(self, search: Search, plan_of_claim: Registration) -> tuple[StageRecord, ...]:
+    def _search(self, search: Search, judged_by: Sequence[Registration]) -> tuple[StageRecord, ...]:
         """Run the four stages; each starts from the best node of the one before."""
         records: list[StageRecord] = []
         for index, plan in enumerate(self._plans(), start=1):
-            if plan.name == APPLIES:
-                self._register(plan_of_claim)
             before = records[-1] if records else None
+            if plan.name == APPLIES:
+                self._register(judged_by, before)
             earlier = self._made_before(search.course(plan, before), search)
             if isinstance(earlier, StageRecord):
                 records.append(earlier)
@@ -426,11 +438,11 @@ class Experiment:
         """
         arms = (stages[1].best, stages[2].best)
         seeds = unit_seeds(self.spec.seed, self.effort.units, used)
-        first = Round(setup, arms, seeds, "validation", self._plan(setup))
+        first = Round(setup, arms, seeds, "validation", self._registrations(setup))
         left = self.past.left("validation")
         was_asked = self.context.replication_asked  # a run goes back once at most
         self._take_units(first)
-        is_doubted = not first.wanted and self._verdicts(first).judgement.reason == TOO_GOOD
+        is_doubted = not first.wanted and self._verdicts(first).is_too_good
         if not is_doubted and not first.wanted and self.past.finished("validation") is not None:
             self.context.emit(ValidationAutoStarted())
             return self._judged(Stage("validation", self.context), first)
@@ -442,8 +454,8 @@ class Experiment:
                 pods = (*pods, self.context.pod)
                 self._measure(first, stage, lambda: self._keep_units(first, is_complete=False))
                 verdicts = self._verdicts(first)
-                stage.progress(1.0, f"the measurement says: {verdicts.judgement.reason}")
-                is_too_good = verdicts.judgement.reason == TOO_GOOD
+                stage.progress(1.0, f"the measurement says: {verdicts.reason}")
+                is_too_good = verdicts.is_too_good
                 if is_too_good and not was_asked:
                     self._tell_of_doubt(verdicts)
                 is_safe = self._keep_units(first, is_complete=True)
@@ -493,7 +505,7 @@ class Experiment:
 
     def _tell_of_doubt(self, verdicts: Verdicts) -> None:
         """Report the request for a replication, before any other pod can find the measurement."""
-        line = verdict_line(self.claim, verdicts.judgement)
+        line = verdict_line(verdicts)
         self.context.log(line, "warning")
         self.context.emit(
             ValidationAutoCompleted(
@@ -517,10 +529,10 @@ class Experiment:
         self.context.log(f"the first measurement was too good: it is replicated {replication.place}")
         seeds = unit_seeds(self.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
         secret = second_secret(self.context.tools.judge_secret, self.spec.seed)
-        second = Round(self._set_up(secret), first.arms, seeds, PURPOSE, first.plan)
+        second = Round(self._set_up(secret), first.arms, seeds, PURPOSE, first.plans)
         self._measure(second, stage, lambda: None)
         verdicts = replace(self._judged(stage, second), replication=replication)
-        stage.progress(1.0, f"the replication says: {verdicts.judgement.reason}")
+        stage.progress(1.0, f"the replication says: {verdicts.reason}")
         return verdicts
 
     def _take_units(self, first: Round) -> None:
@@ -529,14 +541,14 @@ class Experiment:
         found = self.past.read(
             self.past.left("validation"),
             UnitsState,
-            lambda state: units_problem(state, first.codes, mark, first.plan, first.setup.bench.measured),
+            lambda state: units_problem(state, first.codes, mark, first.plans[0], first.setup.bench.measured),
         )
         if found is not None:
             first.take(found.measured)
 
     def _keep_units(self, first: Round, *, is_complete: bool) -> bool:
         measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in first.readings.items())
-        plan, mark = first.plan, first.setup.evaluation_set.mark
+        plan, mark = first.plans[0], first.setup.evaluation_set.mark
         state = UnitsState(first.codes, plan.rows, plan.test_rows, measured, mark)
         return self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
@@ -551,18 +563,19 @@ class Experiment:
         return self._verdicts(measured)
 
     def _verdicts(self, measured: Round) -> Verdicts:
-        claim, seeds = self.claim, measured.seeds
+        seeds = measured.seeds
         baseline, intervention = (
             [measured.readings[arm, seed] for seed in seeds] for arm in range(len(ARMS))
         )
         means = _means(
             [(one.scores, other.scores) for one, other in zip(baseline, intervention, strict=True)]
         )
-        found = judge(pairs_of(seeds, baseline, intervention, claim.metric), measured.plan)
-        found = guarded(found, Arms(baseline, intervention), claim.task)
+        plain = [judge(pairs_of(seeds, baseline, intervention, plan.metric), plan) for plan in measured.plans]
+        arms = Arms(baseline, intervention)
+        found = tuple(guarded(each, arms, self.claim.task) for each in corrected(plain))
         # what is not supported anyhow needs no replication: its size is doubted last
         if measured.purpose != PURPOSE:
-            found = doubted(found, claim.metric)
+            found = tuple(doubted(each, each.plan.metric) for each in found)
         return Verdicts(found, means)
 
     # --- plots, paper, review ---------------------------------------------------------------

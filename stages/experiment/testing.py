@@ -13,6 +13,7 @@ from events.kinds.fact import Fact
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.effect import Effect, better
 from events.kinds.space.metrics import METRICS
 from stages.experiment.record.numbers import facts_to_say
 from stages.experiment.record.record import Curve, Finalist, Point, Record, Setting, StageRecord, Verdicts
@@ -71,7 +72,7 @@ def make_record(
     chance = random.Random(seed)  # noqa: S311 - a made-up run, no secret
     measure = METRICS[metric]
     claim = Claim(
-        subject=text or "dropout", metric=measure, direction="increase" if measure.higher_is_better else "decrease",
+        subject=text or "dropout", effects=(Effect(measure, better(measure)),),
         data=SHIPPED["diabetes" if measure.tasks == {"regression"} else "digits"],
         notes=(text,) if text else ("Read from the words of the idea: 1 intervention, 1 measure.",),
     )  # fmt: skip
@@ -115,7 +116,7 @@ def make_record(
     return Record(
         Idea(short_hypothesis=text or "Dropout improves the accuracy of small networks on digits by 2 points.", title=text),
         claim, setting, tuple(stages),
-        Verdicts(judge(pairs, plan), means),
+        Verdicts((judge(pairs, plan),), means),
         tuple(_work(place, text) for place in range(works)),
     )  # fmt: skip
 

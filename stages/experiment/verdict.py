@@ -52,15 +52,15 @@ def weigh(
 
     `others` are other pods of which earlier attempts left a part of what it rests on, "" for an unknown one.
     """
-    judgement = record.verdicts.judgement
+    verdicts = record.verdicts
     meta = meta_review(reviews) if reviews else None
-    sentence, replication = verdict_line(record.claim, judgement), record.verdicts.replication
+    sentence, replication = verdict_line(verdicts), verdicts.replication
     if replication is not None:
-        sentence = f"{sentence} {replication.sentence(judgement.conclusion, with_name=True)}"
+        sentence = f"{sentence} {replication.sentence(verdicts.conclusion, with_name=True)}"
     conclusion: Conclusion = "inconclusive"
     decided_by: Decider = "measurement"
-    if judgement.conclusion != "supported":
-        conclusion, summary = judgement.conclusion, sentence
+    if verdicts.conclusion != "supported":
+        conclusion, summary = verdicts.conclusion, sentence
     elif untraced:
         summary = f"{sentence} But the paper states {len(untraced)} numbers that no event says."
     elif meta is not None and meta["decision"] == "reject":
@@ -74,9 +74,9 @@ def weigh(
         named = ", ".join(each or "a pod that is not known" for each in others[:OTHERS_SHOWN])
         summary = f"{summary} Parts of it are the word of earlier attempts, on other pods: {named}."
     scores = {
-        **record.verdicts.scores(record.claim),
+        **verdicts.scores(record.claim),
         "decided_by": decided_by,
-        "measured": judgement.conclusion,
+        "measured": verdicts.conclusion,
         "numbers_traced": traced,
         "numbers_untraced": list(untraced[:UNTRACED_SHOWN]),
         "other_pods": list(others),

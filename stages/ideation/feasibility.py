@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from events.kinds.space.claim import Direction
 from events.kinds.space.data_sets import SHARES
+from events.kinds.space.effect import Direction
 from events.kinds.space.metrics import METRICS, Metric
 from stages.ideation.wording import Saying
 

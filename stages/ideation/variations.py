@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final
 
-from events.kinds.space.claim import Direction
 from events.kinds.space.data_sets import SHARES, SHIPPED, DataSet
+from events.kinds.space.effect import Direction
 from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.metrics import METRICS, QUALITY, Metric
 from stages.ideation.feasibility import expected_move

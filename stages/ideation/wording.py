@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from events.kinds.space.claim import Direction
 from events.kinds.space.data_sets import DataSet
+from events.kinds.space.effect import Direction, Effect
 from events.kinds.space.interventions import INTERVENTIONS, Intervention
 from events.kinds.space.metrics import Metric
 from events.kinds.space.understanding import Understood
@@ -96,7 +96,7 @@ class Saying:
         claim = understood.claim
         return (
             understood.intervention == self.form.intervention()
-            and (claim.metric, claim.direction) == (self.metric, self.direction)
+            and claim.effects == (Effect(self.metric, self.direction),)
             and (claim.data, claim.train_examples) == (self.data, self.train_examples)
         )
 
@@ -112,9 +112,9 @@ class Saying:
 def saying_of(understood: Understood) -> Saying | None:
     """Return what was read in parts that can be varied; None where it has no such parts."""
     form = next((form for form in _forms(understood) if form.intervention() == understood.intervention), None)
-    if form is None:
-        return None
     claim = understood.claim
+    if form is None or claim.effects != (Effect(claim.metric, claim.direction),):
+        return None  # nothing here varies a margin
     return Saying(
         form=form,
         metric=claim.metric,

@@ -13,6 +13,7 @@ import pytest
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.effect import Effect
 from events.kinds.space.metrics import METRICS
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import PipelineError
@@ -49,7 +50,9 @@ from tests.integration.programs.model_server import (
 )
 
 KEY = "sk-test-nobody-may-read-this"
-CLAIM = Claim(subject="label smoothing", metric=METRICS["ece"], direction="decrease", data=SHIPPED["digits"])
+CLAIM = Claim(
+    subject="label smoothing", effects=(Effect(METRICS["ece"], "decrease"),), data=SHIPPED["digits"]
+)
 IDEA = Idea(short_hypothesis="Label smoothing improves calibration on digits.", title="Smoothing")
 
 
@@ -540,7 +543,7 @@ def record(*, supported: bool = True) -> Record:
         ),
     )
     plan = Registration(CLAIM.metric, superior("decrease"), len(pairs), rows=1700, test_rows=500)
-    verdicts = Verdicts(judge(pairs, plan), {"ece": (0.32, 0.22)})
+    verdicts = Verdicts((judge(pairs, plan),), {"ece": (0.32, 0.22)})
     return Record(IDEA, CLAIM, setting, tuple(stages), verdicts, works)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from events.kinds.space.metrics import METRICS
 from stages.experiment.statistics.estimate import (
+    LEVEL,
     POWER,
     Estimate,
     Values,
@@ -13,6 +15,8 @@ from stages.experiment.statistics.estimate import (
     rate_not_excluded,
 )
 from stages.experiment.statistics.region import equivalent, not_inferior, superior
+from stages.experiment.statistics.several import corrected
+from stages.experiment.statistics.validation import Interval, Judgement, Registration
 from tests.statistics.populations import SETS, SHAPES, SHARED, drawn, twins, with_noise
 
 UNITS = (10, 20)  # of the presets
@@ -101,7 +105,7 @@ def test_a_choice_of_finalists_with_equal_tries_supports_no_more(rows: int) -> N
 @pytest.mark.parametrize("units", UNITS)
 def test_the_smallest_effect_that_can_be_seen_is_seen_as_often_as_is_said(units: int) -> None:
     null = drawn("normal", 40_000, units, is_shared=True, seed=11)
-    said = float(np.sqrt((estimate(null, SHARED).smallest_seen ** 2).mean()))
+    said = float(np.sqrt((estimate(null, SHARED).smallest_seen() ** 2).mean()))
     seen = estimate(null + said, SHARED).low > 0
     assert float(seen.mean()) == pytest.approx(POWER, abs=POWER_TOLERANCE)
 
@@ -124,3 +128,40 @@ def test_where_the_arms_are_equal_a_wide_margin_shows_equivalence() -> None:
 @pytest.mark.parametrize("units", [4, 7, *UNITS, 50])
 def test_a_rate_of_failures_that_is_said_to_be_excluded_is_improbable_without_one(units: int) -> None:
     assert (1 - rate_not_excluded(units)) ** units <= 0.05
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_the_margin_within_which_no_effect_is_shown_is_one_as_often_as_is_said(units: int) -> None:
+    found = estimate(drawn("normal", 40_000, units, is_shared=True, seed=19), SHARED)
+    margin = float(np.sqrt((found.smallest_seen(2) ** 2).mean()))
+    shown = (found.low > -margin) & (found.high < margin)
+    assert float(shown.mean()) == pytest.approx(POWER, abs=2 * POWER_TOLERANCE)
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_an_effect_within_both_margins_or_beyond_one_is_seldom_taken_for_the_other(units: int) -> None:
+    """A claim of equivalence is contradicted by either side, at its own level."""
+    margin = 3.0
+    found = estimate(drawn("normal", 20_000, units, is_shared=True, seed=23) + margin, SHARED)
+    assert float((equivalent(margin).p_against(found) < LEVEL).mean()) <= WRONG_MAX
+
+
+def test_of_several_null_claims_one_is_seldom_supported() -> None:
+    found = estimate(drawn("normal", 80_000, 10, is_shared=True, seed=29), SHARED)
+    p_values = superior("increase").p_value(found).reshape(4, -1)
+    plan = Registration(METRICS["nll"], superior("increase"), 10, rows=500, test_rows=150)
+    first = [min(each) for each in p_values.T]
+    assert float((np.array(first) < LEVEL).mean()) > WRONG_MAX, "without a correction it often is"
+    wrong_ones = sum(
+        any(each.conclusion == "supported" for each in corrected(_judged(row, plan)))
+        for row in p_values.T[p_values.min(axis=0) < LEVEL]
+    )
+    assert wrong_ones / len(first) <= WRONG_MAX
+
+
+def _judged(p_values: Values, plan: Registration) -> list[Judgement]:
+    """Return judgements with these p-values, each as it would be alone."""
+    return [
+        Judgement("supported" if each < LEVEL else "inconclusive", "", Interval(0, 0, 0, each, 0.5), (), plan)
+        for each in map(float, p_values)
+    ]

@@ -24,10 +24,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A validation's scores: the decision, the measurements, the reviews, and all other data."""
+    """A validation's scores: the decision, the measurements, several claims, the reviews, all other data."""
 
     decided_by: str | None
     measured: Sequence[Row]
+    claimed: Sequence[str]
+    claims: Sequence[Row]
     reviewers: Sequence[str]
     reviews: Sequence[Row]
     texts: Sequence[Mapping[str, Any]]
@@ -47,10 +49,13 @@ def verdict(scores: Mapping[str, Any]) -> Verdict:
         together = []
     cells = [name for name, value in rest.items() if _is_cell(value)]
     measured = [Row(name, [rest.pop(name)]) for name in cells[:ROWS_MAX]]
+    claims = rest.pop("claims") if _are_forms(rest.get("claims")) else []
     names = [f"review {number}" for number in range(1, len(reviews) + 1)]
     return Verdict(
         decided_by=None if decided_by is None else DECIDERS.get(str(decided_by), str(decided_by)),
         measured=measured,
+        claimed=[f"claim {number}" for number in range(1, len(claims) + 1)],
+        claims=_rows(claims),
         reviewers=[*names, *["all together" for _ in together]],
         reviews=_rows([*reviews, *together]),
         texts=[{name: value for name, value in each.items() if not _is_cell(value)} for each in reviews],

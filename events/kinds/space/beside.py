@@ -36,7 +36,7 @@ def contradictions(
     if data and claim.data.name not in data:
         yield f"The texts beside it name {', '.join(dict.fromkeys(data))}; {claim.data.title} is used."
     metrics = beside["M"]
-    if metrics and claim.metric.name not in {_metric_of(each, claim) for each in metrics}:
+    if metrics and not claim.metrics & {_metric_of(each, claim) for each in metrics}:
         named = ", ".join(dict.fromkeys(each.words for each in metrics))
         yield f"The texts beside it name {named}; {claim.metric.title} is measured."
     if idea.title and _is_another(plain(idea.title), said):
@@ -62,11 +62,15 @@ def _numbers(arms: Sequence[Arm]) -> set[float | None]:
 
 
 def _is_alike(one: Statement, other: Statement) -> bool:
-    """Return whether two claims differ in the words for their metric and their direction at most."""
+    """Return whether a title differs in the words for metric and direction at most, or names no size."""
     mine, theirs = ((each.arm, each.against, each.negation, each.rows, each.share) for each in (one, other))
     moves = {one.move, other.move}
     is_opposite = moves == {"good", "bad"} or (moves == {"up", "down"} and one.measure == other.measure)
-    return mine == theirs and not is_opposite
+    return mine == theirs and not is_opposite and (other.margin is None or _size(one) == _size(other))
+
+
+def _size(said: Statement) -> tuple[str, float | None, str] | None:
+    return None if said.margin is None else (said.margin.bound, said.margin.size, said.margin.unit)
 
 
 def _metric_of(item: Item, claim: Claim) -> str:

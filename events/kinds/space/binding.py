@@ -90,7 +90,7 @@ def _turned(bound: Mapping[Field, Sequence[Item]], claim: Claim) -> Iterator[str
             continue
         move = item.meaning.rstrip("*?")
         is_open = item.meaning.endswith("?") and not claim.metric.higher_is_better and not inverse
-        if is_open or move in ("none", "any"):
+        if is_open or move not in ("good", "bad", "up", "down"):
             yield f"“{item.words}” names no direction"
             continue
         is_up = (

@@ -1,26 +1,38 @@
-"""A claim that can be measured: something is done, and a number moves in a direction; pure."""
+"""A claim that can be measured: something is done, and measures move, or do not; pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from events.kinds.space.data_sets import DataSet
+from events.kinds.space.effect import Direction, Effect
 from events.kinds.space.metrics import QUALITY, Metric, Task
-
-Direction = Literal["increase", "decrease"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What will be measured: with `subject`, the metric's own number moves in `direction`."""
+    """What will be measured: with `subject`, all `effects` are there. The first one leads the search."""
 
     subject: str
-    metric: Metric
-    direction: Direction
+    effects: tuple[Effect, ...]
     data: DataSet
     train_examples: int | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def metric(self) -> Metric:
+        """Return the measure of the first effect."""
+        return self.effects[0].metric
+
+    @property
+    def direction(self) -> Direction:
+        """Return the direction of the first effect."""
+        return self.effects[0].direction
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """Return the names of all measures."""
+        return frozenset(each.metric.name for each in self.effects)
 
     @property
     def task(self) -> Task:
@@ -35,18 +47,18 @@ class Claim:
     @property
     def sentence(self) -> str:
         """Return the claim as one plain sentence."""
-        return f"With {self.subject}, the {self._measure} becomes {self._move}."
+        parts = (f"the {measure} {each.words}" for each, measure in self._measures)
+        return f"With {self.subject}, {', and '.join(parts)}."
 
     @property
     def question(self) -> str:
         """Return what is measured as a question, which claims nothing."""
-        return f"Does the {self._measure} become {self._move} with {self.subject}?"
+        first, *more = (f"does the {measure} {each.question}" for each, measure in self._measures)
+        return f"D{', and '.join((first[1:], *more))}{',' if more else ''} with {self.subject}?"
 
     @property
-    def _move(self) -> str:
-        return "higher" if self.direction == "increase" else "lower"
-
-    @property
-    def _measure(self) -> str:
+    def _measures(self) -> list[tuple[Effect, str]]:
         few = f" ({self.train_examples} training examples)" if self.train_examples else ""
-        return f"{self.metric.title} on {self.data.title}{few}"
+        first, *more = self.effects
+        where = f"{first.metric.title} on {self.data.title}{few}"
+        return [(first, where), *((each, each.metric.title) for each in more)]

@@ -25,6 +25,10 @@ class Metric:
     noisy: bool = False
     decimals: int = 4
     most: float = math.inf  # of its values; none is below zero
+    # The smallest effect of interest where a claim names none; None where it depends on data or machine.
+    margin: float | None = None
+    unit: Literal["point", "second", ""] = ""  # of a margin in words; a point is a hundredth
+    counts_rows: bool = False  # so that one row is the least that it can show
 
 
 _CLASSES: Final[frozenset[Task]] = frozenset({"classification"})
@@ -34,18 +38,21 @@ _BOTH: Final = _CLASSES | _VALUES
 METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", "accuracy", _CLASSES, higher_is_better=True, perfect=1.0, most=1.0),
-        Metric("nll", "negative log-likelihood", _CLASSES, perfect=0.0, most=28.0),
-        Metric("ece", "expected calibration error", _CLASSES, most=1.0),
-        Metric("brier", "Brier score", _CLASSES, perfect=0.0, most=2.0),
+        Metric(
+            "accuracy", "accuracy", _CLASSES, higher_is_better=True, perfect=1.0, most=1.0, margin=0.01,
+            unit="point", counts_rows=True,
+        ),
+        Metric("nll", "negative log-likelihood", _CLASSES, perfect=0.0, most=28.0, margin=0.02),
+        Metric("ece", "expected calibration error", _CLASSES, most=1.0, margin=0.01),
+        Metric("brier", "Brier score", _CLASSES, perfect=0.0, most=2.0, margin=0.01),
         Metric("rmse", "root mean squared error", _VALUES, perfect=0.0, decimals=3),
         Metric(
             "training_seconds", "training time in seconds", _BOTH,
-            selects=False, of_answers=False, noisy=True,
+            selects=False, of_answers=False, noisy=True, unit="second",
         ),
         Metric(
             "parameters", "number of parameters", _BOTH,
-            selects=False, of_answers=False, is_told=True, decimals=0,
+            selects=False, of_answers=False, is_told=True, decimals=0, margin=1.0,
         ),
     )
 }  # fmt: skip

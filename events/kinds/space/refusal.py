@@ -91,7 +91,8 @@ def _plain_claims(near: Statement) -> list[str]:
         word == "error" and metric.higher_is_better
     )
     moves = {
-        "good": [improves], "bad": [other], "any": [improves, other], "none": [improves, other],
+        "good": [improves], "bad": [other], "not good": [improves], "not bad": [other],
+        "any": [improves, other], "none": [improves, other],
         "up": ["lower" if is_inverse else "higher"], "down": ["higher" if is_inverse else "lower"],
     }[near.move]  # fmt: skip
     other_arm = near.against if isinstance(near.against, Arm) and near.against.value is None else None

@@ -7,17 +7,19 @@ with the words that stand in the way. What it leaves open is filled in visibly (
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
 from events.kinds.idea import Idea
 from events.kinds.space.beside import contradictions, named_beside
-from events.kinds.space.claim import Claim, Direction
+from events.kinds.space.claim import Claim
 from events.kinds.space.comparison import Impossible, comparison_of
 from events.kinds.space.data_sets import DEFAULT, SHARES, SHIPPED, DataSet
+from events.kinds.space.effect import Direction, Effect
 from events.kinds.space.interventions import Intervention
+from events.kinds.space.margin import effect_of
 from events.kinds.space.metrics import METRICS, QUALITY, Metric
 from events.kinds.space.refusal import quoted, refused
 from events.kinds.space.sentences.grammar import Unread, readable_part, statement_of
@@ -87,7 +89,8 @@ def _entries(wanted: DataSet | None) -> Sequence[Entry]:
 
 def _measured(said: Statement, idea: Idea, wanted: DataSet | None) -> Understood:
     """Return a statement as a claim that can be measured. Raises `NotMeasurable`."""
-    _check_is_decided(said)
+    for each in (said, *said.also):
+        _check_is_decided(each)
     notes: list[str] = []
     beside = named_beside(idea)
     data = _data_of(said, idea, wanted, beside["D"], notes)
@@ -97,11 +100,9 @@ def _measured(said: Statement, idea: Idea, wanted: DataSet | None) -> Understood
         reason = f"It cannot be tried as it is said: {error}."
         raise _refused(reason, said, "intervention", "comparator") from error
     _check_needs(intervention, data, said)
-    metric, measure = _metric_of(said, data, beside["M"], notes)
     claim = Claim(
         subject=intervention.title,
-        metric=metric,
-        direction=_direction_of(said, measure, metric),
+        effects=tuple(_effects_of(said, data, beside["M"], notes)),
         data=data,
         train_examples=_rows_of(said, data),
     )
@@ -110,24 +111,32 @@ def _measured(said: Statement, idea: Idea, wanted: DataSet | None) -> Understood
 
 
 def _check_is_decided(said: Statement) -> None:
-    """Refuse what is understood and what no comparison with zero decides."""
+    """Refuse what no measurement decides."""
+    more = "" if said.is_negated else said.negation
     for words, what in (
-        (said.negation, "a negation; say what happens"),
+        (more, "a negation of more than the effect; say what happens"),
         (said.hedge, "a hedge; say what happens, without it"),
-        (said.margin, "a size of the effect; the verdict is on its direction alone"),
     ):
         if words:
-            raise refused(
-                f"It is understood and not measured: {quoted([words])} is {what}.", words=[words], near=said
+            reason = f"It is understood and not measured: {quoted([words])} is {what}."
+            raise refused(reason, words=[words], near=said)
+
+
+def _effects_of(said: Statement, data: DataSet, beside: Sequence[Item], notes: list[str]) -> Iterator[Effect]:
+    """Yield what a statement claims of each of its measures. Raises `NotMeasurable`."""
+    known: set[str] = set()
+    for each in (said, *said.also):
+        metric, measure = _metric_of(each, data, beside, notes)
+        if metric.name in known:
+            raise _refused(f"It says two things of the {metric.title}.", each, "metric", "direction")
+        known.add(metric.name)
+        effect = effect_of(each, metric, _direction_of(each, measure, metric))
+        rows = round(data.rows * SHARES["test"])
+        if effect.kind == "equivalent" and metric.counts_rows and effect.margin * rows < 1:
+            notes.append(
+                f"Of the {rows} rows that judge, one is more than {effect.size}, so this cannot be shown."
             )
-    words = " ".join(each.words for each in said.bound if each.role == "direction")
-    if said.move == "none":
-        reason = f"{quoted([words])} says that nothing changes; the verdict is on a difference"
-        raise refused(f"It is understood and not measured: {reason}.", words=[words], near=said)
-    if said.move == "any":
-        raise refused(
-            f"{quoted([words])} leaves the direction open: say up or down.", words=[words], near=said
-        )
+        yield effect
 
 
 def _data_of(
@@ -220,10 +229,11 @@ def _metric_of(
 
 
 def _direction_of(said: Statement, measure: Measure, metric: Metric) -> Direction:
-    if said.move in ("good", "bad") or measure.name == "quality":
-        is_better = said.move in ("good", "up")
+    move = said.move.removeprefix("not ")
+    if move in ("good", "bad") or measure.name == "quality":
+        is_better = move in ("good", "up")
         return "increase" if is_better == metric.higher_is_better else "decrease"
-    return "increase" if (said.move == "up") != measure.inverse else "decrease"
+    return "increase" if (move == "up") != measure.inverse else "decrease"
 
 
 def _rows_of(said: Statement, data: DataSet) -> int | None:

@@ -27,7 +27,7 @@ from stages.experiment.paper.blocks import (
 from stages.experiment.paper.words import verdict_words
 from stages.experiment.plots.picture import Picture
 from stages.experiment.record.ablations import ablations_of
-from stages.experiment.record.numbers import Numbers, choices, stage_key
+from stages.experiment.record.numbers import Numbers, choices, claim_key, stage_key
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record, StageRecord
 from stages.experiment.tree import Node
@@ -72,7 +72,7 @@ def composed(
     return Document(
         title="{title}",
         byline="Run {run.id}, attempt {run.attempt}, seed {run.seed}. Words: {author}.",
-        verdict=f"{record.verdicts.judgement.conclusion.capitalize()}. {verdict_words(record, numbers)}",
+        verdict=f"{record.verdicts.conclusion.capitalize()}. {verdict_words(record, numbers)}",
         abstract=tuple(prose.sections["abstract"]),
         blocks=tuple(page.blocks()),
         references=tuple(
@@ -128,7 +128,7 @@ class _Page:
             *self._figure("ablation"),
             Heading("Validation"),
             *self._words("validation"),
-            self._units(),
+            *(self._units(place) for place, _ in enumerate(self.record.claim.effects, start=1)),
             *self._figure("comparison"),
             *self._means(),
             Heading("Limitations"),
@@ -271,14 +271,17 @@ class _Page:
             return "not tried"
         return f"{{{key}}}" if key in self.numbers else "buggy"
 
-    def _units(self) -> Table:
-        pairs = self.record.verdicts.judgement.pairs
+    def _units(self, claim: int) -> Table:
+        """Return both programs in each unit, by the measure of one effect of the claim."""
+        judgement, top = self.record.verdicts.judgements[claim - 1], claim_key(claim)
+        pairs = judgement.pairs
         rows = [
             Row(
                 tuple(
                     f"{{{key}}}" if key in self.numbers else NOTHING
                     for key in (
-                        f"unit_{step}.{name}" for name in ("seed", "baseline", "intervention", "difference")
+                        f"{top}unit_{step}.{name}"
+                        for name in ("seed", "baseline", "intervention", "difference")
                     )
                 )
             )
@@ -286,14 +289,16 @@ class _Page:
         ]
         is_whole = not any(any(pair.failed) for pair in pairs)
         failed = "" if is_whole else " A program that failed has the worst score."
-        if "effect.mean" in self.numbers:
-            name = self.record.claim.metric.name
+        if f"{top}effect.mean" in self.numbers:
+            name = judgement.plan.metric.name
             means = [f"mean.{name}.{arm}" for arm in ("baseline", "intervention")]
             one, two = (f"{{{key}}}" if key in self.numbers else "" for key in means)
-            rows.append(Row(("mean", one, two, "{effect.mean}"), bold=True))
-            rows.append(Row(("{confidence} interval", "", "", "{effect.low} to {effect.high}"), bold=True))
+            rows.append(Row(("mean", one, two, f"{{{top}effect.mean}}"), bold=True))
+            ends = f"{{{top}effect.low}} to {{{top}effect.high}}"
+            rows.append(Row(("{confidence} interval", "", "", ends), bold=True))
+        label = "units" if claim == 1 else f"units_{claim}"
         return Table(
-            "units", f"The {{measure}} in every unit, by the seed of its split. The interval is that of the mean difference.{failed}",
+            label, f"The {{{top}measure}} in every unit, by the seed of its split. The interval is that of the mean difference.{failed}",
             ("Unit", "Baseline", "Intervention", "Difference"), ("left", "right", "right", "right"), tuple(rows),
             long=self._is_long(rows),
         )  # fmt: skip

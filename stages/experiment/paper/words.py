@@ -5,23 +5,25 @@ Law: no number is typed here. Measured numbers, names and foreign texts are refe
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from events.kinds.space.claim import Claim
 from stages.experiment.paper.digits import typed_numbers
 from stages.experiment.record.numbers import (
     REFERENCE,
     Numbers,
+    claim_key,
     measure_of,
     metric_text,
     p_text,
     stage_key,
 )
 from stages.experiment.record.prose import SECTIONS, Prose
-from stages.experiment.record.record import Record, StageRecord
+from stages.experiment.record.record import Record, StageRecord, Verdicts
 from stages.experiment.statistics.estimate import CONFIDENCE, POWER
+from stages.experiment.statistics.region import Region
 from stages.experiment.statistics.validation import Judgement
 
 AUTHOR: Final = "podfleet’s built-in author"
@@ -30,61 +32,80 @@ SECTION_MAX: Final = 6_000  # characters of one section
 PARAGRAPHS_MAX: Final = 12
 PROBLEMS_MAX: Final = 40
 CITED_MAX: Final = 12
+BEYOND: Final = " from the margin"  # where an effect is seen
 
 _WORK: Final = re.compile(r"work\.([0-9]{1,4})")
 
 
-def verdict_line(claim: Claim, judgement: Judgement) -> str:
+def verdict_line(verdicts: Verdicts) -> str:
     """Return the conclusion with the numbers it rests on as plain text, for logs and summaries."""
-    if judgement.interval is None:
+    if len(verdicts.judgements) == 1:
+        return _line_of(verdicts.judgement)
+    lines = (f"{each.conclusion.capitalize()}: {_line_of(each)}" for each in verdicts.judgements)
+    return f"{len(verdicts.judgements)} claims, together {verdicts.conclusion}. {' '.join(lines)}"
+
+
+def _line_of(judgement: Judgement) -> str:
+    metric, interval, plan = judgement.plan.metric, judgement.interval, judgement.plan
+    if interval is None:
         return f"{judgement.conclusion.capitalize()}: {judgement.reason}."
-    metric, interval = claim.metric, judgement.interval
     units = sum(pair.difference is not None for pair in judgement.pairs)
     mean, low, high = (
         metric_text(value, metric.decimals, signed=True)
         for value in (interval.mean, interval.low, interval.high)
     )
+    rows = judgement.in_test_rows
+    moved = "" if rows is None else f", which is {metric_text(rows, 1, signed=True)} of these rows"
     chance = ""
     if interval.p_value is not None and interval.seen is not None:
-        seen = metric_text(interval.seen, metric.decimals)
+        seen = f"{metric_text(interval.seen, metric.decimals)}{BEYOND if plan.region.has_margin else ''}"
         chance = f" (p = {p_text(interval.p_value)}; an effect of {seen} would be shown in {POWER:.0%} of such runs)"
     beside = ", beside a baseline that the run wrote itself" if judgement.conclusion == "supported" else ""
     return (
-        f"Over {units} units, each with a split of its own and {judgement.plan.test_rows} test rows, the "
-        f"{measure_of(claim)} changed by {mean} on average, with a {CONFIDENCE:.0%} confidence interval from {low} to "
-        f"{high}{chance}: "
-        f"{judgement.reason}{beside}."
+        f"Over {units} units, each with a split of its own and {plan.test_rows} test rows, the "
+        f"{measure_of(metric)} changed by {mean} on average{moved}, with a {CONFIDENCE:.0%} confidence interval from "
+        f"{low} to {high}{chance}: {judgement.reason}{beside}."
     )
 
 
 def verdict_words(record: Record, numbers: Numbers) -> str:
     """Return the result of the measurement in words, with references, and whether it is a replication."""
-    sentence, replication = _measured_words(record, numbers), record.verdicts.replication
-    if replication is None:
-        return sentence
-    return f"{sentence} {replication.sentence(record.verdicts.judgement.conclusion, with_name=False)}"
+    verdicts = record.verdicts
+    are_several = len(verdicts.judgements) > 1
+    parts = [
+        _measured_words(each, claim_key(place), numbers, are_several=are_several)
+        for place, each in enumerate(verdicts.judgements, start=1)
+    ]
+    if are_several:
+        parts.append(
+            f"All together the claim is {verdicts.conclusion}. It is supported where each of its parts is, and "
+            "contradicted where one is; what is concluded of each is corrected for their number (Holm)."
+        )
+    if verdicts.replication is not None:
+        parts.append(verdicts.replication.sentence(verdicts.conclusion, with_name=False))
+    return " ".join(parts)
 
 
-def _measured_words(record: Record, numbers: Numbers) -> str:
-    judgement = record.verdicts.judgement
+def _measured_words(judgement: Judgement, top: str, numbers: Numbers, *, are_several: bool) -> str:
     if judgement.interval is None:
         return (
             "{units.measured} of {units.registered} registered units gave a result; nothing can be concluded, "
             f"for {judgement.reason}."
         )
-    name = record.claim.metric.name
+    name = judgement.plan.metric.name
     means = (f"mean.{name}.baseline", f"mean.{name}.intervention")
     moved = f", from {{{means[0]}}} to {{{means[1]}}}" if all(each in numbers for each in means) else ""
     rows = (
-        " That is {effect.in_test_rows} of the {units.test_rows} rows that judge a unit."
-        if "effect.in_test_rows" in numbers
+        f" That is {{{top}effect.in_test_rows}} of these rows."
+        if f"{top}effect.in_test_rows" in numbers
         else ""
     )
-    p_value = " (p = {effect.p_value})" if "effect.p_value" in numbers else ""
+    p_value = f" (p = {{{top}effect.p_value}})" if f"{top}effect.p_value" in numbers else ""
+    what = f"The claim about the {{{top}measure}}" if are_several else "The claim"
     return (
-        f"Over {{units.measured}} units the {{measure}} changed by {{effect.mean}} on average{moved}; the {{confidence}} "
-        f"confidence interval of the change goes from {{effect.low}} to {{effect.high}}{p_value}.{rows} "
-        f"The claim is {judgement.conclusion}: {judgement.reason}."
+        f"Over {{units.measured}} units, each judged by {{units.test_rows}} rows, the {{{top}measure}} changed by {{{top}effect.mean}} on average{moved}; the "
+        f"{{confidence}} confidence interval of the change goes from {{{top}effect.low}} to {{{top}effect.high}}{p_value}."
+        f"{rows} {what} is {judgement.conclusion}: {judgement.reason}."
     )
 
 
@@ -116,10 +137,7 @@ def _abstract(record: Record, numbers: Numbers) -> list[str]:
 
 def _introduction(record: Record) -> list[str]:
     texts = [
-        "Read as a measurable claim, the idea says: {claim} It is supported if the {confidence} confidence interval of the "
-        "mean difference (intervention minus baseline) lies wholly on the claimed side of zero, and contradicted if it lies "
-        "wholly on the other side. An interval that includes zero is inconclusive: it shows neither an effect nor that there "
-        "is none. Only the direction is tested.",
+        f"Read as a measurable claim, the idea says: {{claim}} {_rule(record)}",
     ]
     if record.claim.notes:
         texts.append(" ".join(f"{{note_{place}}}" for place, _ in enumerate(record.claim.notes, start=1)))
@@ -129,6 +147,36 @@ def _introduction(record: Record) -> list[str]:
             "{selection}; the verdict is about the {metric}."
         )
     return texts
+
+
+def _rule(record: Record) -> str:
+    """Return when the claim is supported, and when it is contradicted."""
+    effects, regions = record.claim.effects, [each.plan.region for each in record.verdicts.judgements]
+    if not any(each.has_margin for each in regions):
+        return (
+            "It is supported if the {confidence} confidence interval of the mean difference (intervention minus baseline) "
+            "lies wholly on the claimed side of zero, and contradicted if it lies wholly on the other side. An interval "
+            "that includes zero is inconclusive: it shows neither an effect nor that there is none. Only the direction is "
+            "tested."
+        )
+    ends = []
+    for place, region in enumerate(regions, start=1):
+        bounds = [
+            f"{word} {{{claim_key(place)}region.{word}}}" if end else f"{word} zero"
+            for word, end in (("above", region.low), ("below", region.high))
+            if math.isfinite(end)
+        ]
+        ends.append(f"{' and '.join(bounds)} for the {{{claim_key(place)}measure}}")
+    default = (
+        " Where the idea names no margin, it is the smallest effect of interest of the measure, the same in every run."
+        if any(each.is_default for each in effects)
+        else ""
+    )
+    return (
+        "It is supported if the {confidence} confidence interval of the mean difference (intervention minus baseline) lies "
+        f"wholly {', and '.join(ends)}; it is contradicted if the interval lies wholly outside. An interval with both "
+        f"kinds of effects is inconclusive.{default}"
+    )
 
 
 def _related_work(cited: Sequence[int]) -> list[str]:
@@ -224,19 +272,32 @@ def _ablations(record: Record, numbers: Numbers) -> list[str]:
     return texts
 
 
+def _seen(region: Region, top: str, numbers: Numbers) -> str:
+    """Return which effect on a measure would have been seen."""
+    if f"{top}effect.seen" not in numbers:
+        return ""
+    beyond = BEYOND if region.has_margin else ""
+    return (
+        f" An effect of {{{top}effect.seen}}{beyond} on the {{{top}measure}} would have been shown in {{power}} of such "
+        "validations; a smaller one is likely missed."
+    )
+
+
 def _validation(record: Record, numbers: Numbers) -> list[str]:
+    judgements = record.verdicts.judgements
     texts = [
         verdict_words(record, numbers),
         "In the intervention’s program {units.failed.intervention} of {units.registered} units failed, in the baseline’s "
         "{units.failed.baseline}. Without a failure in all of them, a rate of failures up to {failures.not_excluded} cannot be "
         "excluded."
         + (
-            " An effect of {effect.seen} would have been shown in {power} of such validations; a smaller one is likely missed."
-            if "effect.seen" in numbers
-            else ""
+            "".join(
+                _seen(each.plan.region, claim_key(place), numbers)
+                for place, each in enumerate(judgements, start=1)
+            )
         ),
     ]
-    if record.claim.metric.noisy:
+    if any(each.metric.noisy for each in record.claim.effects):
         texts.append(
             "Seconds depend on the machine and its load: unlike the other numbers here, they do not repeat exactly with "
             "the same seed."
@@ -259,16 +320,25 @@ def _limitations(record: Record) -> list[str]:
 
 
 def _conclusion(record: Record) -> list[str]:
-    judgement = record.verdicts.judgement
+    verdicts = record.verdicts
+    changes = ", and ".join(
+        f"the {{{claim_key(place)}measure}} changed by {{{claim_key(place)}effect.mean}} on average"
+        for place, each in enumerate(verdicts.judgements, start=1)
+        if each.interval is not None
+    )
     return [
-        f"Under the conditions described, the claim is {judgement.conclusion}: {{claim}} "
+        f"Under the conditions described, the claim is {verdicts.conclusion}: {{claim}} "
         + {
-            "supported": "The mean change was {effect.mean}. Other data and larger models remain to be tried.",
-            "contradicted": "The {measure} changed by {effect.mean} on average, against the claim.",
-            "inconclusive": f"This measurement decides nothing, for {judgement.reason}. It does not show that there is no "
+            "supported": f"{_upper(changes)}. Other data and larger models remain to be tried.",
+            "contradicted": f"{_upper(changes)}, against the claim.",
+            "inconclusive": f"This measurement decides nothing, for {verdicts.reason}. It does not show that there is no "
             "effect.",
-        }[judgement.conclusion]
+        }[verdicts.conclusion]
     ]
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def problems_of(prose: Prose, numbers: Numbers, works: int = 0) -> list[str]:

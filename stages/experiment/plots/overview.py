@@ -47,7 +47,7 @@ def draw_comparison(record: Record, folder: Path) -> Picture:
     if not left.collections:
         left.text(0.5, 0.5, "nothing could be measured", transform=left.transAxes, ha="center", color=BUGGY)
     left.set_xticks([0, 1], ["baseline", "intervention"])
-    left.set(xlim=(-0.4, 1.4), ylabel=measure_of(record.claim))
+    left.set(xlim=(-0.4, 1.4), ylabel=measure_of(record.claim.metric))
     left.grid(visible=False, axis="x")
     left.yaxis.set_major_locator(MaxNLocator(nbins=5))
     _difference(right, record)
@@ -56,7 +56,7 @@ def draw_comparison(record: Record, folder: Path) -> Picture:
         figure, folder, "comparison", (("seed", "baseline", "intervention", "difference"), rows),
         "The measurement that decided: the {measure} in {units.registered} units. Left: both programs, one line for each "
         "unit. Right: each unit’s difference (intervention minus baseline), their mean, and its {confidence} "
-        "confidence interval; the shaded side is the claimed one.",
+        "confidence interval; shaded is where the claim holds.",
     )  # fmt: skip
 
 
@@ -72,11 +72,18 @@ def _difference(axes: Axes, record: Record) -> None:
         )  # fmt: skip
         differences += [low, high]
     reach = max((abs(each) for each in differences), default=1.0) * 1.15 or 1.0
-    near = min(0.0, min(differences, default=0.0)) - 0.1 * reach
-    far = max(0.0, max(differences, default=0.0)) + 0.1 * reach
+    region = judgement.plan.region
+    shown = [0.0, *differences, *finite((region.low, region.high))]
+    near, far = min(shown) - 0.1 * reach, max(shown) + 0.1 * reach
     axes.set(xlim=(near, far), ylim=(0.1, 1.15), yticks=[], xlabel="intervention minus baseline")
-    claimed = (0.0, far) if record.claim.direction == "increase" else (near, 0.0)
-    axes.axvspan(*claimed, color="#228833", alpha=0.09, linewidth=0, label="claimed side")
+    axes.axvspan(
+        max(region.low, near),
+        min(region.high, far),
+        color="#228833",
+        alpha=0.09,
+        linewidth=0,
+        label="claimed",
+    )
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False, axis="y")

@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from events.files.paths import SafeName
-from events.kinds.space.claim import Direction
 from events.kinds.space.data_sets import DataSet
+from events.kinds.space.effect import Direction, EffectKind
+from events.kinds.space.sentences.grammar import CLAIMS_MAX
 from stages.bounds import (
     NODES_MAX,
     SEEDS_MAX,
@@ -24,6 +25,7 @@ from stages.bounds import (
     Notes,
     Ordinal,
     Seed,
+    Spread,
     Text,
     Unreadable,
     Word,
@@ -55,12 +57,22 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimState:
-    """What the first attempt chose to measure; the metric by its name."""
+class EffectState:
+    """What is claimed of a measure, by its name."""
 
-    subject: Line
     metric: Word
     direction: Direction
+    kind: EffectKind = "superior"
+    margin: Spread = 0.0
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimState:
+    """What the first attempt chose to measure."""
+
+    subject: Line
+    effects: Annotated[tuple[EffectState, ...], Meta(min_length=1, max_length=CLAIMS_MAX)]
     data: DataSet
     train_examples: Count | None
     notes: Notes

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from events.catalog import StageMetric
-from events.kinds.space.claim import Claim
 from events.kinds.space.metrics import METRICS, Metric
 from events.kinds.space.recipe import Value, described, shown
 from stages.experiment.record.ablations import ablations_of
 from stages.experiment.record.record import ARMS, Finalist, Record, StageRecord
 from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, POWER, rate_not_excluded
-from stages.experiment.statistics.validation import Pair
+from stages.experiment.statistics.validation import Judgement, Pair
 from stages.experiment.tree import Node
 from stages.literature import Work
 
@@ -171,9 +170,14 @@ def paper_title(record: Record) -> str:
     return record.claim.question
 
 
-def measure_of(claim: Claim) -> str:
-    """Return what the verdict is about: a measure on test data, unless it has nothing to do with data."""
-    return f"test {claim.metric.title}" if claim.metric.selects else claim.metric.title
+def measure_of(metric: Metric) -> str:
+    """Return what a verdict is about: a measure on test data, unless it has nothing to do with data."""
+    return f"test {metric.title}" if metric.selects else metric.title
+
+
+def claim_key(place: int) -> str:
+    """Return the beginning of the keys of the claim's effect at `place`, from 1; the first one has none."""
+    return "" if place == 1 else f"claim_{place}."
 
 
 def metric_text(value: float, decimals: int, *, signed: bool = False) -> str:
@@ -198,12 +202,12 @@ def stage_key(stage: StageRecord) -> str:
     return stage.name.lower()
 
 
-def unit_facts(claim: Claim, step: int, pair: Pair) -> list[StageMetric]:
+def unit_facts(metric: Metric, step: int, pair: Pair) -> list[StageMetric]:
     """Return the facts of one unit, the `step`-th from 1: its seed, and both arms on test data."""
     said = {"unit_seed": float(pair.seed)}
     for arm, value in (("baseline", pair.baseline), ("intervention", pair.intervention)):
         if value is not None:
-            said[f"test_{claim.metric.name}_{arm}"] = value
+            said[f"test_{metric.name}_{arm}"] = value
     return [StageMetric(stage=VALIDATION, name=name, value=value, step=step) for name, value in said.items()]
 
 
@@ -226,32 +230,21 @@ def facts_to_say(record: Record) -> list[StageMetric]:
     for stage in record.stages:
         for finalist in stage.finalists:
             facts += finalist_facts(stage.name, claim.selection, finalist)
-    for step, pair in enumerate(record.verdicts.judgement.pairs, start=1):
-        facts += unit_facts(claim, step, pair)
+    for judgement in record.verdicts.judgements:
+        for step, pair in enumerate(judgement.pairs, start=1):
+            facts += unit_facts(judgement.plan.metric, step, pair)
     facts += [
         StageMetric(stage=VALIDATION, name=name, value=value) for name, value, _ in _verdict_values(record)
     ]
     facts += [StageMetric(stage=PAPER, name=key, value=value) for key, value, _ in _setting_values(record)]
-    return [fact for fact in facts if math.isfinite(fact.value)]
+    return [fact for fact in dict.fromkeys(facts) if math.isfinite(fact.value)]
 
 
 def _verdict_values(record: Record) -> Iterator[tuple[str, float, str]]:
     """Yield name, value and text of what validation computes from the units."""
-    claim, judgement = record.claim, record.verdicts.judgement
-    decimals = claim.metric.decimals
-    if judgement.interval is not None:
-        for name, value in (
-            ("effect.mean", judgement.interval.mean),
-            ("effect.low", judgement.interval.low),
-            ("effect.high", judgement.interval.high),
-        ):
-            yield name, value, metric_text(value, decimals, signed=True)
-        if (seen := judgement.interval.seen) is not None:
-            yield "effect.seen", seen, metric_text(seen, decimals)
-        if (p_value := judgement.interval.p_value) is not None:
-            yield "effect.p_value", p_value, p_text(p_value)
-        if (moved := record.verdicts.in_test_rows) is not None:
-            yield "effect.in_test_rows", moved, metric_text(moved, 1, signed=True)
+    for place, each in enumerate(record.verdicts.judgements, start=1):
+        yield from ((f"{claim_key(place)}{name}", value, text) for name, value, text in _effect_values(each))
+    judgement = record.verdicts.judgement
     for name, (one, two) in record.verdicts.means.items():
         places = METRICS[name].decimals if name in METRICS else 4
         key = _slug(name)
@@ -269,6 +262,30 @@ def _verdict_values(record: Record) -> Iterator[tuple[str, float, str]]:
     yield "power", POWER, _percent(POWER)
     excluded = rate_not_excluded(plan.units)
     yield "failures.not_excluded", excluded, _percent(excluded)
+
+
+def _effect_values(judgement: Judgement) -> Iterator[tuple[str, float, str]]:
+    """Yield the same of one effect of the claim."""
+    decimals, region, interval = judgement.plan.metric.decimals, judgement.plan.region, judgement.interval
+    for name, value in (("region.above", region.low), ("region.below", region.high)):
+        if math.isfinite(value):
+            yield name, value, metric_text(value, decimals, signed=True)
+    if interval is None:
+        return
+    for name, value in (
+        ("effect.mean", interval.mean), ("effect.low", interval.low), ("effect.high", interval.high),
+    ):  # fmt: skip
+        yield name, value, metric_text(value, decimals, signed=True)
+    if interval.seen is not None:
+        yield "effect.seen", interval.seen, metric_text(interval.seen, decimals)
+    if interval.p_value is not None:
+        yield "effect.p_value", interval.p_value, p_text(interval.p_value)
+    if judgement.in_test_rows is not None:
+        yield (
+            "effect.in_test_rows",
+            judgement.in_test_rows,
+            metric_text(judgement.in_test_rows, 1, signed=True),
+        )
 
 
 def _setting_values(record: Record) -> Iterator[tuple[str, float, str]]:
@@ -331,7 +348,8 @@ def _add_quotes(found: Numbers, record: Record) -> None:
     found.quote("claim", claim.sentence, "the claim, as the idea was read")
     found.quote("subject", claim.subject, "the claim, as the idea was read")
     found.quote("metric", claim.metric.title, "the claim, as the idea was read")
-    found.quote("measure", measure_of(claim), "the claim, as the idea was read")
+    for place, each in enumerate(claim.effects, start=1):
+        found.quote(f"{claim_key(place)}measure", measure_of(each.metric), "the claim, as the idea was read")
     found.quote("selection", claim.selection.title, "the claim, as the idea was read")
     found.quote("data", claim.data.title, "the claim, as the idea was read")
     for place, note in enumerate(claim.notes, start=1):
@@ -477,15 +495,33 @@ def _add_ablations(found: Numbers, record: Record) -> None:
 
 def _add_units(found: Numbers, record: Record) -> None:
     """Add each unit with what both arms reached on its test data."""
-    claim, pairs = record.claim, record.verdicts.judgement.pairs
-    decimals = claim.metric.decimals
+    pairs = record.verdicts.judgement.pairs
 
     def said(name: str, step: int) -> Source:
         return Source(METRIC_SAID, VALIDATION, name, step=step)
 
-    for step, pair in enumerate(pairs, start=1):
-        key = f"unit_{step}"
-        sources = [said(f"test_{claim.metric.name}_{arm}", step) for arm in ("intervention", "baseline")]
+    for place, judgement in enumerate(record.verdicts.judgements, start=1):
+        _add_differences(found, judgement, claim_key(place))
+    for place, arm in enumerate(ARMS):
+        failed = [said("unit_seed", step) for step, pair in enumerate(pairs, start=1) if pair.failed[place]]
+        found.add(_counted_units(f"units.failed.{arm}", failed))
+    measured = [
+        said("unit_seed", step) for step, pair in enumerate(pairs, start=1) if pair.difference is not None
+    ]
+    found.add(_counted_units("units.measured", measured))
+
+
+def _add_differences(found: Numbers, judgement: Judgement, top: str) -> None:
+    """Add what both arms reached by one measure, below the key `top`."""
+    metric = judgement.plan.metric
+    decimals = metric.decimals
+
+    def said(name: str, step: int) -> Source:
+        return Source(METRIC_SAID, VALIDATION, name, step=step)
+
+    for step, pair in enumerate(judgement.pairs, start=1):
+        key = f"{top}unit_{step}"
+        sources = [said(f"test_{metric.name}_{arm}", step) for arm in ("intervention", "baseline")]
         found.add(Number(f"{key}.seed", str(pair.seed), float(pair.seed), (said("unit_seed", step),)))
         for arm, value, source in (
             ("intervention", pair.intervention, sources[0]), ("baseline", pair.baseline, sources[1]),
@@ -495,13 +531,6 @@ def _add_units(found: Numbers, record: Record) -> None:
         if pair.difference is not None:
             text = metric_text(pair.difference, decimals, signed=True)
             found.add(Number(f"{key}.difference", text, pair.difference, tuple(sources), "difference"))
-    for place, arm in enumerate(ARMS):
-        failed = [said("unit_seed", step) for step, pair in enumerate(pairs, start=1) if pair.failed[place]]
-        found.add(_counted_units(f"units.failed.{arm}", failed))
-    measured = [
-        said("unit_seed", step) for step, pair in enumerate(pairs, start=1) if pair.difference is not None
-    ]
-    found.add(_counted_units("units.measured", measured))
 
 
 def _counted_units(key: str, sources: list[Source]) -> Number:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
+from events.catalog import Conclusion
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
+from events.kinds.space.effect import Effect
 from stages.bounds import (
     NODES_MAX,
     POINTS_MAX,
@@ -27,7 +30,8 @@ from stages.bounds import (
 )
 from stages.experiment.judging.replication import Replication
 from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, rate_not_excluded
-from stages.experiment.statistics.validation import Judgement
+from stages.experiment.statistics.several import together
+from stages.experiment.statistics.validation import TOO_GOOD, Judgement
 from stages.experiment.tree import Node, NodeId, StageName
 from stages.literature import Work
 
@@ -102,38 +106,51 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The judgement on the claim's metric, and the means of every other metric beside it.
+    """The judgement on each effect of the claim, and the means of every metric.
 
     `replication` is where it was measured, if that is the second time.
     """
 
-    judgement: Judgement
+    judgements: tuple[Judgement, ...]
     means: Mapping[str, tuple[float, float]]  # metric: baseline, intervention
     replication: Replication | None = None
 
     @property
-    def in_test_rows(self) -> float | None:
-        """Return the mean difference in rows of those that judge a unit; None where it is not one of rows."""
-        interval, plan = self.judgement.interval, self.judgement.plan
-        return interval.mean / plan.resolution if interval is not None and plan.resolution else None
+    def judgement(self) -> Judgement:
+        """Return the judgement on the first effect."""
+        return self.judgements[0]
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """Return what is concluded of the whole claim."""
+        return together(self.judgements)
+
+    @property
+    def reason(self) -> str:
+        """Return why."""
+        if len(self.judgements) == 1:
+            return self.judgement.reason
+        return "; ".join(
+            f"the claim about the {each.plan.metric.title} is {each.conclusion} ({each.reason})"
+            for each in self.judgements
+        )
+
+    @property
+    def is_too_good(self) -> bool:
+        """Return whether a part of it is not believed of one measurement."""
+        return any(each.reason == TOO_GOOD for each in self.judgements)
 
     def scores(self, claim: Claim) -> dict[str, Any]:
-        """Return the numbers as the validation event carries them."""
+        """Return the numbers as the validation event carries them; those of further effects in `claims`."""
         judgement = self.judgement
-        interval = judgement.interval
+        told = [_told(*each) for each in zip(claim.effects, self.judgements, strict=True)]
         return {
-            "metric": claim.metric.name,
-            "direction": claim.direction,
+            **told[0],
             "seeds": [pair.seed for pair in judgement.pairs],
             "baseline": [pair.baseline for pair in judgement.pairs],
             "intervention": [pair.intervention for pair in judgement.pairs],
             "differences": [pair.difference for pair in judgement.pairs],
-            "mean_difference": interval.mean if interval else None,
-            "ci_low": interval.low if interval else None,
-            "ci_high": interval.high if interval else None,
-            "p_value": interval.p_value if interval else None,
-            "smallest_seen": interval.seen if interval else None,
-            "in_test_rows": self.in_test_rows,
+            **({"claims": told} if len(told) > 1 else {}),
             "confidence": CONFIDENCE,
             "level": LEVEL,
             "n": len(judgement.pairs),
@@ -148,6 +165,27 @@ class Verdicts:
             },
             **({"replication": self.replication.scores()} if self.replication else {}),
         }
+
+
+def _told(effect: Effect, judgement: Judgement) -> dict[str, Any]:
+    """Return what was claimed of a measure, and what was found."""
+    interval, region = judgement.interval, judgement.plan.region
+    return {
+        "metric": effect.metric.name,
+        "direction": effect.direction,
+        "claimed": effect.kind,
+        "above": region.low if isfinite(region.low) else None,
+        "below": region.high if isfinite(region.high) else None,
+        "margin": effect.margin,
+        "is_default_margin": effect.is_default,
+        "conclusion": judgement.conclusion,
+        "mean_difference": interval.mean if interval else None,
+        "ci_low": interval.low if interval else None,
+        "ci_high": interval.high if interval else None,
+        "p_value": interval.p_value if interval else None,
+        "smallest_seen": interval.seen if interval else None,
+        "in_test_rows": judgement.in_test_rows,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +227,16 @@ def as_results(record: Record) -> dict[str, Any]:
         "claim": {
             "sentence": claim.sentence,
             "intervention": claim.subject,
-            "metric": claim.metric.name,
-            "direction": claim.direction,
+            "effects": [
+                {
+                    "metric": each.metric.name,
+                    "direction": each.direction,
+                    "kind": each.kind,
+                    "margin": each.margin,
+                    "is_default": each.is_default,
+                }
+                for each in claim.effects
+            ],
             "dataset": claim.data.name,
             "train_examples": claim.train_examples,
             "selection_metric": claim.selection.name,
@@ -199,9 +245,9 @@ def as_results(record: Record) -> dict[str, Any]:
         "setting": asdict(record.setting),
         "stages": [asdict(stage) for stage in record.stages],
         "validation": {
-            "verdict": record.verdicts.judgement.verdict,
-            "conclusion": record.verdicts.judgement.conclusion,
-            "reason": record.verdicts.judgement.reason,
+            "verdict": "pass" if record.verdicts.conclusion == "supported" else "fail",
+            "conclusion": record.verdicts.conclusion,
+            "reason": record.verdicts.reason,
             "scores": record.verdicts.scores(claim),
         },
     }

@@ -14,12 +14,13 @@ from events.kinds.experiment import ExperimentSpec
 from events.kinds.idea import Idea, idea_of
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.effect import Effect
 from events.kinds.space.metrics import METRICS
 from events.kinds.space.understanding import Understood, understand
 from events.runtime.errors import NotMeasurable, PipelineError
 from stages.bounds import Unreadable
 from stages.context import Context
-from stages.experiment.record.ledger import ClaimState, Past, SearchState
+from stages.experiment.record.ledger import ClaimState, EffectState, Past, SearchState
 from stages.experiment.research.built_in import BuiltIn
 from stages.experiment.research.modelled import ModelResearcher, choose
 from stages.experiment.research.modelled.choosing import NOT_MEASURABLE
@@ -103,8 +104,9 @@ def _claim_for(
         if spec.researcher != "model":
             raise _not_measurable(error) from error
         return _chosen_before(model, context, data_set, past) or choose(model, idea, data_set, context.notes)
-    if claim.metric.is_told:
-        why = f"The {claim.metric.title} would be told by the programs of {model.name} alone: use `researcher: built_in`."
+    told = next((each.metric for each in claim.effects if each.metric.is_told), None)
+    if told is not None:
+        why = f"The {told.title} would be told by the programs of {model.name} alone: use `researcher: built_in`."
         raise PipelineError(NOT_MEASURABLE, why)
     return claim
 
@@ -117,8 +119,8 @@ def _chosen_before(model: Model, context: Context, data_set: DataSet | None, pas
     claim = claim_of(begun.claim, data_set)
     if claim is None:
         context.log("the claim of an earlier attempt is not used: this run cannot have it", "warning")
-    elif claim.metric.is_told:
-        told = f"the {claim.metric.title}, which only the programs of {model.name} tell, and nobody can count"
+    elif any(each.metric.is_told for each in claim.effects):
+        told = f"the {METRICS['parameters'].title}, which only the programs of {model.name} tell, and nobody can count"
         context.log(f"the claim of an earlier attempt is not used: it is about {told}", "warning")
         return None  # whoever left it may have lied: it ends no run
     return claim
@@ -142,7 +144,14 @@ def _not_measurable(error: NotMeasurable) -> PipelineError:
 def state_of_claim(claim: Claim) -> ClaimState:
     """Return a claim as a checkpoint keeps it."""
     return ClaimState(
-        claim.subject, claim.metric.name, claim.direction, claim.data, claim.train_examples, claim.notes
+        claim.subject,
+        tuple(
+            EffectState(each.metric.name, each.direction, each.kind, each.margin, each.is_default)
+            for each in claim.effects
+        ),
+        claim.data,
+        claim.train_examples,
+        claim.notes,
     )
 
 
@@ -166,19 +175,23 @@ def claim_of(state: ClaimState, data_set: DataSet | None) -> Claim | None:
     The data are this pod's own: those that the run names, else some that ship.
     """
     data = data_set or SHIPPED.get(state.data.name)
-    metric = METRICS.get(state.metric)
+    known = [METRICS.get(each.metric) for each in state.effects]
+    metrics = [each for each in known if each is not None]
     if data is None or replace(data, location="") != replace(state.data, location=""):
         return None
     if (
-        metric is None
-        or data.task not in metric.tasks
+        len({each.name for each in metrics}) < len(known)
+        or any(data.task not in each.tasks for each in metrics)
+        or any(each.kind != "superior" and not each.margin for each in state.effects)
         or state.train_examples not in (None, *range(1, data.rows))
     ):
         return None
     return Claim(
         subject=state.subject,
-        metric=metric,
-        direction=state.direction,
+        effects=tuple(
+            Effect(metric, each.direction, each.kind, each.margin, each.is_default)
+            for metric, each in zip(metrics, state.effects, strict=True)
+        ),
         data=data,
         train_examples=state.train_examples,
         notes=state.notes,

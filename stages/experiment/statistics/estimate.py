@@ -63,13 +63,9 @@ class Estimate:
         p: Values = stdtr(self.units - 1, -np.minimum(plain, moved) / root)
         return p
 
-    @property
-    def smallest_seen(self) -> Values:
-        """Return the smallest effect that would be shown in `POWER` of such measurements."""
-        free = self.units - 1
-        reach = stdtrit(free, 1 - LEVEL) + stdtrit(free, POWER)
-        seen: Values = reach * (1 + POWER_TERM / self.units) * self.error
-        return seen
+    def smallest_seen(self, bounds: int = 1) -> Values:
+        """Return how far beyond each of so many bounds an effect must lie to be shown in `POWER` of such runs."""
+        return _reach(self.units, bounds) * self.error
 
 
 def overlap(test_rows: int, rows: int) -> float:
@@ -100,6 +96,18 @@ def estimate(differences: Any, shared: float) -> Estimate:
         error=spread * root,
         skew=skew,
     )
+
+
+def seen_of_spread(spread: float, units: int, shared: float) -> float:
+    """Return the smallest effect that would be shown in `POWER` of runs whose units have this deviation."""
+    return _reach(units, 1) * spread * float(np.sqrt(1 / units + shared))
+
+
+def _reach(units: int, bounds: int) -> float:
+    """Return how many standard errors beyond each of so many bounds an effect is shown in `POWER` of cases."""
+    free = units - 1
+    reach = stdtrit(free, 1 - LEVEL) + stdtrit(free, 1 - (1 - POWER) / bounds)
+    return float(reach) * (1 + POWER_TERM / units)
 
 
 def rate_not_excluded(units: int) -> float:

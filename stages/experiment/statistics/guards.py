@@ -7,14 +7,16 @@ where the measure is time, the processor was busy for it. Else nothing is conclu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
-from events.kinds.space.claim import Direction
+from events.catalog import Conclusion
+from events.kinds.space.effect import Direction
 from events.kinds.space.metrics import METRICS, QUALITY, Metric, Task
-from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.region import Region, superior
 from stages.experiment.statistics.validation import (
     Judgement,
     Reading,
@@ -56,15 +58,29 @@ def _quality_problem(judgement: Judgement, arms: Arms, quality: Metric) -> str |
         return None
     better: Direction = "increase" if quality.higher_is_better else "decrease"
     worse: Direction = "decrease" if quality.higher_is_better else "increase"
-    is_gain = (judgement.direction == "increase") == plan.metric.higher_is_better
+    is_gain = _is_gain(judgement)
     baseline, intervention = (
         [_quality(each, quality) for each in arm] for arm in (arms.baseline, arms.intervention)
     )
     one, other = (baseline, intervention) if is_gain else (intervention, baseline)
-    if _is_shown(one, other, plan, worse):
+    if is_gain is not None and _is_shown(one, other, plan, superior(worse)):
         return WORSE
     naive = [each.naive for each in arms.intervention]
-    return None if _is_shown(naive, intervention, plan, better) else NAIVE
+    return None if _is_shown(naive, intervention, plan, superior(better)) else NAIVE
+
+
+def _is_gain(judgement: Judgement) -> bool | None:
+    """Return whether the intervention is what does well by this measure, and not the baseline; None for neither.
+
+    Of a claim that no effect fulfils as well, the side that it opens to counts.
+    """
+    region, higher = judgement.plan.region, judgement.plan.metric.higher_is_better
+    if judgement.conclusion == "supported" and region.holds(0.0):
+        is_open = math.isinf(region.high if higher else region.low)
+        return is_open or math.isfinite(region.high - region.low)
+    if judgement.interval is not None and judgement.interval.mean == 0:
+        return None
+    return (judgement.direction == "increase") == higher
 
 
 def _quality(reading: Reading, quality: Metric) -> float:
@@ -72,14 +88,20 @@ def _quality(reading: Reading, quality: Metric) -> float:
     return reading.naive if reading.scores is None else reading.scores[quality.name]
 
 
-def _is_shown(one: Sequence[float], other: Sequence[float], plan: Registration, direction: Direction) -> bool:
-    """Return whether a number moves in `direction` from one program to another, beyond chance."""
+def _is_shown(
+    one: Sequence[float],
+    other: Sequence[float],
+    plan: Registration,
+    region: Region,
+    conclusion: Conclusion = "supported",
+) -> bool:
+    """Return whether the move of a number from one program to another is in a region, or not, beyond chance."""
     differences = [after - before for before, after in zip(one, other, strict=True)]
     found = estimate_of(differences, plan)
     if found is None:
-        move = fmean(differences)  # the same in every unit: then it is no chance
-        return move > 0 if direction == "increase" else move < 0
-    return superior(direction).concluded(float(found.low), float(found.high)) == "supported"
+        holds = region.holds(fmean(differences))  # the same in every unit: then it is no chance
+        return holds == (conclusion == "supported")
+    return region.concluded(float(found.low), float(found.high)) == conclusion
 
 
 def _time_problem(judgement: Judgement, arms: Arms) -> str | None:
@@ -92,7 +114,10 @@ def _time_problem(judgement: Judgement, arms: Arms) -> str | None:
         return UNKNOWN
     assert judgement.interval is not None, "a conclusion has one"
     baseline, intervention = [one for one, _ in known], [other for _, other in known]
+    interval, region = judgement.interval, judgement.plan.region
     moved = abs(fmean(intervention) - fmean(baseline))
-    is_explained = moved >= BUSY_MIN * abs(judgement.interval.mean)
-    is_shown = _is_shown(baseline, intervention, judgement.plan, judgement.direction)
+    is_of_none = judgement.conclusion == "supported" and region.holds(0.0)
+    is_difference = not is_of_none and not interval.low <= 0 <= interval.high
+    is_explained = not is_difference or moved >= BUSY_MIN * abs(interval.mean)
+    is_shown = _is_shown(baseline, intervention, judgement.plan, region, judgement.conclusion)
     return None if is_explained and is_shown else IDLE

@@ -15,13 +15,12 @@ from statistics import fmean
 from typing import Final
 
 from events.catalog import Conclusion, Verdict
-from events.kinds.space.claim import Direction
+from events.kinds.space.effect import Direction
 from events.kinds.space.metrics import Metric
 from stages.bounds import Number, Scores
 from stages.experiment.statistics.estimate import Estimate, estimate, overlap
 from stages.experiment.statistics.region import Region
 
-COUNTING: Final = frozenset({"accuracy"})  # measures that count rows: one row is the least that they can show
 WITHOUT_ERROR: Final = 1e-9
 SHARE_MIN: Final = 0.05  # of the baseline's error: whoever leaves less is believed only when it is replicated
 TOO_GOOD: Final = (
@@ -36,11 +35,11 @@ BOTH_SIDES: Final = (
 )
 MISSING: Final = "fewer units gave a result than were registered"
 NEVER: Final = "one of the programs failed in every unit"
-COUNTED: Final = "the number is counted exactly, and differs alike in all units"
+COUNTED: Final = "the number is counted exactly, and its difference is the same in all units"
 NO_SPREAD: Final = (
     "the difference is the same in all units, so that nothing shows how far chance would move it"
 )
-UNRESOLVED: Final = "the mean difference is less than one row of those that judge a unit"
+UNRESOLVED: Final = "the mean difference is less than one row, of those that judge a unit, from where the claim begins to hold"
 FAILED: Final = "the difference rests on units in which the program failed that would have had to be beaten"
 
 
@@ -102,20 +101,21 @@ class Registration:
     @property
     def resolution(self) -> float:
         """Return the least difference that the rows of a unit can show; 0 where there is none."""
-        return 1 / self.test_rows if self.metric.name in COUNTING else 0.0
+        return 1 / self.test_rows if self.metric.counts_rows else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over units with its interval, the claim's p-value, and the smallest effect that could be seen.
+    """A mean over units with its interval, the p-values of the claim and of its opposite, and what could be seen.
 
-    What is counted exactly has neither of these two.
+    `seen` is how far from a bound of the claim an effect must be. What is counted exactly has none of these.
     """
 
     mean: float
     low: float
     high: float
     p_value: float | None = None
+    p_against: float | None = None
     seen: float | None = None
 
 
@@ -133,6 +133,12 @@ class Judgement:
     def verdict(self) -> Verdict:
         """Return the verdict: only what is supported passes."""
         return "pass" if self.conclusion == "supported" else "fail"
+
+    @property
+    def in_test_rows(self) -> float | None:
+        """Return the mean difference in rows of those that judge a unit; None where it is not one of rows."""
+        resolution = self.plan.resolution
+        return self.interval.mean / resolution if self.interval is not None and resolution else None
 
     @property
     def direction(self) -> Direction:
@@ -192,7 +198,7 @@ def judge(pairs: Sequence[Pair], plan: Registration) -> Judgement:
     differences = [pair.difference for pair in pairs if pair.difference is not None]
     found = estimate_of(differences, plan)
     interval = None if found is None else _interval(found, plan.region)
-    is_counted = interval is None and plan.is_exact and {*differences} != {0.0} and len({*differences}) == 1
+    is_counted = interval is None and plan.is_exact and len({*differences}) == 1
     if is_counted:
         interval = Interval(*[differences[0]] * 3)
     judgement = Judgement("inconclusive", BOTH_SIDES, interval, kept, plan)
@@ -204,15 +210,18 @@ def judge(pairs: Sequence[Pair], plan: Registration) -> Judgement:
         return undecided(judgement, NEVER)
     if interval is None:
         return undecided(judgement, NO_SPREAD)
-    is_difference = interval.low > 0 or interval.high < 0
-    if is_difference and abs(interval.mean) < plan.resolution:
-        return undecided(judgement, UNRESOLVED)
+    if is_counted:
+        holds = plan.region.holds(interval.mean)
+        return replace(judgement, conclusion="supported" if holds else "contradicted", reason=COUNTED)
     conclusion = plan.region.concluded(interval.low, interval.high)
     if conclusion == "inconclusive":
         return judgement
+    bounds = plan.region.decisive(conclusion, interval.mean)
+    if any(abs(interval.mean - bound) < plan.resolution for bound in bounds):
+        return undecided(judgement, UNRESOLVED)
     reason = SUPPORTED if conclusion == "supported" else CONTRADICTED
-    judgement = replace(judgement, conclusion=conclusion, reason=COUNTED if is_counted else reason)
-    return undecided(judgement, _failure(judgement))
+    judgement = replace(judgement, conclusion=conclusion, reason=reason)
+    return undecided(judgement, _failure(judgement, bounds))
 
 
 def _interval(found: Estimate, region: Region) -> Interval:
@@ -221,22 +230,25 @@ def _interval(found: Estimate, region: Region) -> Interval:
         float(found.low),
         float(found.high),
         float(region.p_value(found)),
-        float(found.smallest_seen),
+        float(region.p_against(found)),
+        float(found.smallest_seen(sum(map(math.isfinite, (region.low, region.high))))),
     )
 
 
-def _failure(judgement: Judgement) -> str | None:
-    """Return whether a failed program moves the mean to where it was found.
+def _failure(judgement: Judgement, bounds: Sequence[float]) -> str | None:
+    """Return whether a failed program moves the mean to its side of a bound that decides.
 
     Only a claim that is contradicted may owe that to its own intervention.
     """
-    rises = judgement.direction == "increase"
+    assert judgement.interval is not None, "a conclusion has one"
     is_worse_lower = judgement.plan.metric.higher_is_better
-    # The baseline's failure raises the difference where worse is lower, the intervention's lowers it.
-    helping = 0 if rises == is_worse_lower else 1
-    if judgement.conclusion == "contradicted" and helping == 1:
-        return None
-    return FAILED if any(pair.failed[helping] for pair in judgement.pairs) else None
+    for bound in bounds:
+        # The baseline's failure raises the difference where worse is lower, the intervention's lowers it.
+        helping = 0 if (judgement.interval.mean > bound) == is_worse_lower else 1
+        is_own = judgement.conclusion == "contradicted" and helping == 1
+        if not is_own and any(pair.failed[helping] for pair in judgement.pairs):
+            return FAILED
+    return None
 
 
 def doubted(judgement: Judgement, metric: Metric) -> Judgement:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, cast
 
 from events.kinds.space.sentences.arms import Place, arms_in, value_of
 from events.kinds.space.sentences.items import UNKNOWN, Item
+from events.kinds.space.sentences.sizes import is_negated, margin_of
 from events.kinds.space.sentences.statement import Arm, Bound, Measure, Move, Role, Statement
 
 ASIDE: Final = "_DFnhm"
 LEFT_OUT_MAX: Final = 6  # items in a row that may be the ones which make a sentence unreadable
 ARM_ITEMS_MAX: Final = 4  # two arms, each named twice
 ITEMS_MAX: Final = 40  # of one claim; a longer text is none
+CLAIMS_MAX: Final = 4  # in one sentence
 LOWER_IS_BETTER: Final = (
     "ece", "nll", "brier", "rmse", "training_seconds", "parameters", "error", "loss",
 )  # fmt: skip
@@ -35,8 +37,8 @@ _ROLES: Final[dict[str, Role]] = {
     "U": "intervention", "x": "intervention", "X": "intervention", "w": "intervention", "f": "intervention",
     "t": "intervention", "c": "comparator", "C": "comparator", "b": "direction", "s": "comparator",
     "r": "comparator", "R": "comparator", "o": "comparator", "M": "metric", "i": "metric", "E": "direction",
-    "e": "direction", "Z": "direction", "j": "filler", "_": "filler", "D": "data", "F": "condition",
-    "n": "negation", "h": "hedge", "m": "margin",
+    "e": "direction", "Z": "direction", "j": "filler", "k": "filler", "_": "filler", "D": "data",
+    "F": "condition", "n": "negation", "h": "hedge", "m": "margin",
 }  # fmt: skip
 
 _EFFECT: Final = "(?:EM|Z|E|ME)"
@@ -90,7 +92,7 @@ def statement_of(items: Sequence[Item]) -> Statement | Unread:
         return Unread(unknown)
     if len(items) > ITEMS_MAX:
         return Unread((_words(items),), is_known=True)
-    found = _read(items)
+    found = _read(items) or _several(items)
     return found if found is not None else Unread(_surplus(items), is_known=True)
 
 
@@ -173,22 +175,83 @@ def _stated(
     if not _is_sequence(places, code):
         return None
     condition = aside["F"][0].parts if aside["F"] else {}
-    margins = [each.words for each in aside["m"]]
-    if effect.meaning.endswith("*"):
-        margins.append(effect.words)
     return Statement(
         arm=main,
         against=rivals[0] if rivals else number,
         measure=_TIME if effect.sign == "Z" else _measure(measured) if measured else None,
         move=cast("Move", effect.meaning.rstrip("*?")),
-        margin=" ".join(margins),
+        margin=margin_of(items),
         rows=int(condition["rows"]) if "rows" in condition else None,
         share=float(condition["share"]) if "share" in condition else None,
         data=aside["D"][0].meaning if aside["D"] else "",
         negation=_words(aside["n"]),
+        is_negated=is_negated(items),
         hedge=_words(aside["h"]),
         bound=tuple(Bound(_ROLES[each.sign], each.words) for each in items),
     )
+
+
+def _several(items: Sequence[Item]) -> Statement | None:
+    """Return what a sentence says of several measures with the same arms, which its parts need not repeat."""
+    joints = [place for place, each in enumerate(items) if each.words == "and" or each.sign == "k"]
+    if not 0 < len(joints) < CLAIMS_MAX:
+        return None
+    ends = [*joints, len(items)]
+    parts = [items[start + 1 : end] for start, end in zip([-1, *joints], ends, strict=True)]
+    if any(each.sign in "hj" for part in parts for each in part) or not all(map(_stops, parts)):
+        return None
+    for before, place, after in zip(parts, joints, parts[1:], strict=False):
+        if not items[place].words.startswith("but") and _is_negated(before) and not _is_negated(after):
+            return None  # does not improve accuracy and calibration
+    said = [_shared_tail(part, parts[-1]) for part in parts[:-1]] + [parts[-1]]
+    return _joined(items, said) or _joined(items, parts)
+
+
+def _joined(items: Sequence[Item], parts: Sequence[Sequence[Item]]) -> Statement | None:
+    """Return the parts as one statement; a part without arms has those of the first."""
+    head = parts[0]
+    subject, verb = head[: _first(head, "EZebMnm")], head[: _first(head, "M")]
+    found = [_read(head)]
+    for part in parts[1:]:
+        is_bare = not any(each.sign in "EZebm" for each in part) and not any(
+            each.sign in "nm" for each in verb
+        )
+        found.append(_read(part) or _read([*subject, *part]) or (_read([*verb, *part]) if is_bare else None))
+    first, *others = found
+    if first is None or not all(each is not None and _is_beside(each, first) for each in others):
+        return None
+    also = tuple(each for each in others if each is not None)
+    data = next((each.data for each in (first, *also) if each.data), "")
+    bound = tuple(Bound(_ROLES[each.sign], each.words) for each in items)
+    return replace(first, data=data, also=tuple(replace(each, data=data) for each in also), bound=bound)
+
+
+def _is_beside(one: Statement, other: Statement) -> bool:
+    """Return whether two claims are about the same arms, data and rows; data may be named once."""
+    mine, theirs = ((each.arm, each.against, each.rows, each.share) for each in (one, other))
+    return mine == theirs and (not one.data or not other.data or one.data == other.data)
+
+
+def _shared_tail(part: Sequence[Item], last: Sequence[Item]) -> list[Item]:
+    """Return a part with what stands behind the last measure: accuracy rises and loss falls with Adam."""
+    tail = last[max(_last(last, "EZebM"), 0) + 1 :]
+    return [*part, *(each for each in tail if each.sign not in "mn")]
+
+
+def _stops(part: Sequence[Item]) -> bool:
+    return any(each.sign in "EZebM" for each in part)
+
+
+def _is_negated(part: Sequence[Item]) -> bool:
+    return any(each.sign == "n" or each.meaning.startswith("not ") for each in part)
+
+
+def _first(items: Sequence[Item], signs: str) -> int:
+    return next((place for place, each in enumerate(items) if each.sign in signs), len(items))
+
+
+def _last(items: Sequence[Item], signs: str) -> int:
+    return next((place for place in reversed(range(len(items))) if items[place].sign in signs), -1)
 
 
 def _is_of_the_arm(effect: Item, items: Sequence[Item], code: str) -> bool:

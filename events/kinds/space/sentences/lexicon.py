@@ -18,7 +18,14 @@ _WHOLE: Final = r"\d{1,99}"
 _EXACT: Final = r"(?:at least |at most |more than |less than |about |around |roughly |up to |over )?"
 _ROWS: Final = r"(?:examples|samples|images|rows|labels|(?:data|training) points)"
 _TRAINED: Final = r"(?:(?:when )?(?:trained|training) )?(?:with |on |from |using |given )?(?:only |just )?"
+_BOUND: Final = (
+    r"(?:(?P<bound>at least|more than|over|no less than|at most|less than|no more than|not more than|fewer than|under"
+    r"|about|around|roughly|approximately|exactly|only|just|up to) )?"
+)
+_SIZE: Final = rf"(?P<size>{NUMBER}|half an?|one|an?)"
+_POINTS: Final = r"(?P<unit>(?:percentage |% )?points?|seconds?|times|fold)"
 _EFFECT: Final = r"(?:effects?|impact|influence)(?: on| for)?"
+_REAL: Final = r"(?:significant |measurable |real |clear )?"
 _OF: Final = r"(?:in|of|on)"
 _THAT: Final = r"(?: that| whether| if)?"
 _NOUNS: Final = r"(?:networks?|nets?|models?|classifiers?|mlps?|multi ?layer perceptrons?)"
@@ -58,8 +65,9 @@ _TABLE: Final = (
     ("E", "down", r"(?:an? )?(?:decrease|drop|decline|reduction|fall|loss) (?:in|of)"
                   r"|reduc(?:es?|ed|ing)|decreas(?:es?|ed|ing)|lower(?:s|ed|ing)?|cuts?|shrinks?|drops?|falls?|less|fewer|smaller"
                   r"|diminish(?:es|ed|ing)?|declin(?:es?|ed|ing)|loses?|goes down"),
-    ("E", "none", rf"no (?:significant |measurable |real |clear )?(?:differences?|changes?|improvements?|benefits?|gains?|harm)"
-                  rf"(?: to| in| of| on| for)?|no (?:significant |measurable |real |clear )?{_EFFECT}|same|unchanged|unaffected"),
+    ("E", "none", rf"no {_REAL}(?:differences?|changes?)(?: to| in| of| on| for)?|no {_REAL}{_EFFECT}|same|unchanged|unaffected"),
+    ("E", "not good", rf"no {_REAL}(?:improvements?|benefits?|gains?)(?: to| in| of| on| for)?"),
+    ("E", "not bad", rf"no {_REAL}harm(?: to| in| of| on| for)?"),
     ("E", "any", rf"affect(?:s|ed|ing)?|chang(?:es?|ed)|influenc(?:es?|ed|ing)|matters?(?: for| to)?|alter(?:s|ed)?|(?:an )?{_EFFECT}"),
     ("E", "up*", r"doubl(?:es?|ed)|tripl(?:es?|ed)"),
     ("E", "down*", r"halv(?:es?|ed)"),
@@ -90,6 +98,7 @@ _TABLE: Final = (
               r"|(?:the )?(?:absence|lack) of"),
     ("X", "", r"(?:is|are|was|were|being) (?:removed|omitted|disabled|left out|turned off|switched off)"),
     ("j", "", r"and|then"),
+    ("k", "", r"but|(?:and|but) (?:also|yet)|while"),
     # numbers
     ("N", "", rf"{NUMBER}(?: ?(?P<unit>%|percent)| (?P<thing>pixels?|members?|networks|times the length))?"),
     ("q", "", r"(?:with )?(?:a |an )?(?:max(?:imum)? )?(?:rate|probability|strength|coefficient|factor|norm|size|alpha|sigma|epsilon|p|level"
@@ -102,15 +111,17 @@ _TABLE: Final = (
     ("h", "", r"may|might|could|would|can|possibly|perhaps|maybe|probably|likely|unlikely|rarely|seldom|sometimes|often|usually|generally|typically"
               r"|occasionally|hardly|barely|(?:i|we) doubt(?: that)?|(?:tends?|seems?|appears?) to|in (?:some|many|most) cases|supposedly"
               r"|it is (?:possible|likely|unlikely|doubtful) that"),
-    ("m", "", rf"by {_EXACT}{NUMBER}(?: ?(?:%|percent|percentage points?|points?|times|fold|seconds?))?(?: points?)?"
-              rf"|{_EXACT}{NUMBER} (?:percentage )?points?|{_EXACT}{NUMBER} (?:times|fold)|by (?:half|much|a lot|a factor of {NUMBER})"
+    ("m", "size", rf"(?:by )?{_BOUND}{_SIZE} {_POINTS}"),
+    ("m", "size", rf"by {_BOUND}(?P<size>{NUMBER})(?: ?(?P<unit>%|percent))?"),
+    ("m", "size", rf"by {_SIZE}(?: {_POINTS})? (?P<bound>or more)"),
+    ("m", "", rf"by (?:half|much|a lot|a factor of {NUMBER})"
               r"|slightly|substantially|greatly|dramatically|considerably|strongly|marginally|much|somewhat|twofold|at least|at most"),
     # words that say nothing of what is measured
     ("_", "", r"the|an?|its|their|our"),
     ("_", "", r"is|are|was|were|be|been|being|becomes?|has|have|had|does|do|did|will|should|makes?|gives?|gets?|yields?|leads? to"
               r"|results? in|reach(?:es)?|achiev(?:es?|ed)|obtains?|attains?|shows?|means|caus(?:es?|ed)|brings?|produces?|trains? to"),
     ("_", "", rf"(?:(?:from|in|of|for|by) )?(?:the |a )?(?:neural |trained |(?:fully|densely) connected |feed ?forward )*{_NOUNS}"),
-    ("_", "", r"significantly|measurably|clearly|really|on (?:the )?(?:test (?:data|set)|(?:unseen|new|held out) (?:data|examples|rows))"),
+    ("_", "", r"the default margin|significantly|measurably|clearly|really|on (?:the )?(?:test (?:data|set)|(?:unseen|new|held out) (?:data|examples|rows))"),
     ("_", "", rf"(?:than|over|compared (?:to|with)|relative to|against) {_BASELINE}"),
     ("_", "", rf"(?:we|i) (?:hypothesi[sz]e|expect|claim|think|believe|assume|propose|predict|suspect|conjecture|test|ask|show"
               rf"|want to (?:know|test|see|show)){_THAT}|(?:the |my |our )?(?:hypothesis|claim|question|idea)(?: is)?{_THAT}|whether|that|is it true that|h\d"

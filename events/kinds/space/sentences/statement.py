@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 # How the number moves, as the words say it; `any` is some change, `none` is no change.
-Move = Literal["good", "bad", "up", "down", "any", "none"]
+Move = Literal["good", "bad", "up", "down", "any", "none", "not good", "not bad"]
 Role = Literal[
     "intervention", "comparator", "metric", "direction", "margin", "condition", "data", "negation", "hedge",
     "filler",
@@ -56,28 +56,44 @@ class Bound:
     words: str
 
 
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """The size of an effect as it is said: at least, or at most, so many of a unit."""
+
+    words: str
+    bound: Literal["least", "most", ""] = ""
+    size: float | None = None
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return self.words
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     """What a sentence says; a field that it leaves open is None or empty.
 
-    `against` is the comparator: another arm, or another value of the same. `bound` has every word of the
-    sentence, in order.
+    `against` is the comparator: another arm, or another value of the same. `is_negated` is whether the
+    negation is one of the move. `also` is what is said of further measures with the same arms. `bound` has
+    every word that says it, in order.
     """
 
     arm: Arm
     move: Move
     against: Arm | float | None = None
     measure: Measure | None = None
-    margin: str = ""
+    margin: Margin | None = None
     rows: int | None = None
     share: float | None = None
     data: str = ""
     negation: str = ""
+    is_negated: bool = False
     hedge: str = ""
     bound: tuple[Bound, ...] = ()
+    also: tuple[Statement, ...] = ()
 
     def __str__(self) -> str:
-        return " | ".join(self._parts())
+        return " & ".join(" | ".join(each._parts()) for each in (self, *self.also))
 
     def _parts(self) -> Iterator[str]:
         start = self.against if self.against is not None else self.arm.from_value

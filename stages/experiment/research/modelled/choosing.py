@@ -12,8 +12,9 @@ import msgspec
 
 from events.kinds.idea import Idea
 from events.kinds.space.binding import Field, binding_problems
-from events.kinds.space.claim import Claim, Direction
+from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.effect import Direction, Effect
 from events.kinds.space.metrics import METRICS
 from events.runtime.errors import PipelineError
 from stages.experiment.research.modelled import prompt
@@ -98,8 +99,7 @@ def _claim(model: Model, choice: Choice, idea: Idea, data: DataSet | None) -> Cl
         raise _refused(model, f"wants {rows} rows to train on, and {ROWS_MIN} to {most} can be")
     claim = Claim(
         subject=subject,
-        metric=metric,
-        direction=choice.direction,
+        effects=(Effect(metric, choice.direction),),
         data=chosen,
         train_examples=rows,
         notes=(f"{model.name} read the idea so: {one_line(choice.reading, READING_MAX)}",),

@@ -150,11 +150,11 @@ def _plain(paragraphs: Sequence[str]) -> list[str]:
 
 
 def _question(record: Record, numbers: Numbers) -> Question:
-    judgement = record.verdicts.judgement
+    verdicts = record.verdicts
     parts = (
         f"The idea:\n{prompt.idea_text(record.idea)}",
         f"What was measured:\n{prompt.fenced('claim', record.claim.sentence)}",
-        f"The verdict, by measurement on splits that the search had not seen: {judgement.conclusion}; {one_line(judgement.reason, NUMBER_MAX)}.",
+        f"The verdict, by measurement on splits that the search had not seen: {verdicts.conclusion}; {one_line(verdicts.reason, NUMBER_MAX)}.",
         f"What was tried:\n{prompt.fenced('plans', _plans(record), PLANS_MAX)}",
         f"What can be referred to, as key = what is printed for it:\n{prompt.fenced('numbers', _numbers(numbers))}",
         f"Earlier works that a look-up found, by index:\n{prompt.fenced('works', _works(record) or '(none)')}",

@@ -44,3 +44,17 @@ def test_what_is_no_table_or_too_great_a_one_stays_as_it_was_said(stated: dict[s
 def test_of_many_measurements_the_first_are_a_table_and_the_others_stay() -> None:
     table = verdict({f"m{n}": n for n in range(ROWS_MAX + 50)})
     assert (len(table.measured), len(table.rest)) == (ROWS_MAX, 50)
+
+
+def test_several_claims_stand_beside_each_other() -> None:
+    claims = [
+        {"metric": "accuracy", "conclusion": "supported"},
+        {"metric": "ece", "conclusion": "contradicted"},
+    ]
+    table = verdict({"claims": claims})
+    assert table.claimed == ["claim 1", "claim 2"]
+    assert table.claims == [
+        Row("metric", ["accuracy", "ece"]),
+        Row("conclusion", ["supported", "contradicted"]),
+    ]
+    assert table.rest == {}

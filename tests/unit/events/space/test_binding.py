@@ -10,10 +10,11 @@ import pytest
 from events.kinds.space.binding import Field, binding_problems
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.effect import Effect
 from events.kinds.space.metrics import METRICS
 
 CLAIM: Final = Claim(
-    subject="Lookahead with 5 steps", metric=METRICS["accuracy"], direction="increase", data=SHIPPED["wine"]
+    subject="Lookahead with 5 steps", effects=(Effect(METRICS["accuracy"], "increase"),), data=SHIPPED["wine"]
 )
 SENTENCE: Final = "Lookahead with 5 steps improves the accuracy on wine"
 QUOTES: Final[dict[Field, list[str]]] = {
@@ -31,7 +32,9 @@ def test_another_language_is_bound_by_quotation() -> None:
         "intervention": ["Lookahead"], "metric": ["die Genauigkeit"], "direction": ["senkt"],
         "data": ["auf Wein"],
     }  # fmt: skip
-    claim = Claim(subject="Lookahead", metric=METRICS["accuracy"], direction="decrease", data=SHIPPED["wine"])
+    claim = Claim(
+        subject="Lookahead", effects=(Effect(METRICS["accuracy"], "decrease"),), data=SHIPPED["wine"]
+    )
     assert binding_problems("Lookahead senkt die Genauigkeit auf Wein", quotes, claim) == []
 
 
@@ -116,6 +119,11 @@ def test_a_part_of_a_number_is_no_number_of_the_subject() -> None:
         ),
         (SENTENCE.replace("improves", "boosts"), {"direction": ["boosts"]}, ""),
         (SENTENCE.replace("improves", "affects"), {"direction": ["affects"]}, "names no direction"),
+        (
+            SENTENCE.replace("improves", "brings no improvement in"),
+            {"direction": ["brings no improvement in"]},
+            "names no direction",
+        ),
     ],
 )
 def test_what_a_reading_leaves_out_or_turns_round_is_a_problem(

@@ -30,10 +30,11 @@ def shown(sentence: str) -> str:
     if isinstance(said, Unread):
         return f"refused: {'; '.join(said.words)}"
     try:
-        understand(idea_of(sentence))
+        claim = understand(idea_of(sentence)).claim
     except NotMeasurable as error:
         return f"{said} -> not measured: {' '.join(error.words)}"
-    return str(said)
+    is_plain = len(claim.effects) == 1 and not claim.effects[0].margin
+    return str(said) if is_plain else f"{said} -> {claim.sentence}"
 
 
 def refusal(sentence: str) -> NotMeasurable:
@@ -97,7 +98,7 @@ def test_a_refusal_says_what_can_be_measured_and_what_lifts_the_limit() -> None:
             "Lookahead with Adam lowers the loss",
             "With Adam, the negative log-likelihood on digits becomes lower.",
         ),
-        ("Dropout does not reduce the error", "With dropout, the accuracy on digits becomes higher."),
+        ("Dropout never reduces the error", "With dropout, the accuracy on digits becomes higher."),
         ("AdamW may beat Adam on wine", "With AdamW instead of Adam, the accuracy on wine becomes higher."),
         ("Dropout of 0.95 hurts", "With dropout, the accuracy on digits becomes lower."),
     ],

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from msgspec import convert
 from scipy import stats
 
+from events.kinds.space.effect import Direction, Effect
+from events.kinds.space.metrics import METRICS
 from stages.bounds import NODES_MAX, NUMBER_MAX, Number
 from stages.experiment.judging.program_output import VALUE_MAX
 from stages.experiment.statistics.estimate import LEVEL, estimate, overlap, rate_not_excluded
-from stages.experiment.statistics.region import Region, equivalent, not_inferior, superior
+from stages.experiment.statistics.region import Region, equivalent, not_inferior, region_of, superior
 from stages.experiment.statistics.scores import value_scores
 
 values = st.lists(st.floats(-100, 100).map(lambda value: round(value, 3)), min_size=3, max_size=20)
@@ -87,13 +89,13 @@ def test_a_measure_in_another_unit_gives_the_same_interval_in_that_unit(
     assume(spread_out(values))
     one, other = estimate(values, SHARED), estimate([each * scale for each in values], SHARED)
     assert (other.low, other.high) == pytest.approx((one.low * scale, one.high * scale))
-    assert other.smallest_seen == pytest.approx(one.smallest_seen * scale)
+    assert other.smallest_seen() == pytest.approx(one.smallest_seen() * scale)
 
 
 def test_more_units_see_smaller_effects_and_more_common_rows_larger_ones() -> None:
     few, many = ([0.1, -0.1] * half for half in (5, 10))
-    assert estimate(many, SHARED).smallest_seen < estimate(few, SHARED).smallest_seen
-    assert estimate(few, 0.1).smallest_seen < estimate(few, SHARED).smallest_seen
+    assert estimate(many, SHARED).smallest_seen() < estimate(few, SHARED).smallest_seen()
+    assert estimate(few, 0.1).smallest_seen() < estimate(few, SHARED).smallest_seen()
 
 
 def test_what_units_share_follows_from_the_rows_that_judge() -> None:
@@ -140,6 +142,17 @@ def test_a_claim_is_supported_exactly_where_its_p_value_is_below_the_level(
     for region in (superior(direction, margin), not_inferior(direction, margin), equivalent(margin)):  # type: ignore[arg-type]
         is_supported = region.concluded(float(found.low), float(found.high)) == "supported"
         assert (region.p_value(found) < LEVEL) == is_supported
+        is_contradicted = region.concluded(float(found.low), float(found.high)) == "contradicted"
+        assert (region.p_against(found) < LEVEL) == is_contradicted
+
+
+@pytest.mark.parametrize("direction", ["increase", "decrease"])
+def test_an_effect_of_a_claim_becomes_its_region(direction: Direction) -> None:
+    accuracy = METRICS["accuracy"]
+    assert region_of(Effect(accuracy, direction)) == superior(direction)
+    assert region_of(Effect(accuracy, direction, margin=0.02)) == superior(direction, 0.02)
+    assert region_of(Effect(accuracy, direction, "not_inferior", 0.02)) == not_inferior(direction, 0.02)
+    assert region_of(Effect(accuracy, direction, "equivalent", 0.02)) == equivalent(0.02)
 
 
 def test_no_number_of_a_checkpoint_is_too_large_to_be_squared_and_added_up() -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from events.kinds.space.claim import Direction
+from events.kinds.space.effect import Direction
 from events.kinds.space.metrics import METRICS, QUALITY, Task
 from stages.experiment.statistics.guards import IDLE, NAIVE, UNKNOWN, WORSE, Arms, guarded
-from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.region import Region, equivalent, not_inferior, superior
 from stages.experiment.statistics.validation import (
     BOTH_SIDES,
     Judgement,
@@ -148,3 +148,42 @@ def test_a_program_that_failed_answers_no_better_than_one_that_learns_nothing() 
     failing = [replace(each, scores=None) for each in other]
     found = found_of("ece", one, other, "decrease")
     assert guarded(found, Arms(one, failing), "classification").reason == WORSE
+
+
+def judged(
+    name: str, region: Region, one: list[Reading], other: list[Reading], task: Task = "classification"
+) -> Judgement:
+    plan = Registration(METRICS[name], region, len(SEEDS), rows=1797, test_rows=540)
+    found = judge(pairs_of(SEEDS, one, other, METRICS[name]), plan)
+    return guarded(found, Arms(one, other), task)
+
+
+def test_who_is_said_to_do_no_harm_may_not_have_paid_for_it() -> None:
+    good, poor = arm("ece", 2.0, 0.9), arm("ece", 2.001, 0.6)
+    no_harm, no_gain = not_inferior("decrease", 0.1), not_inferior("increase", 0.1)
+    assert judged("ece", no_harm, good, poor).reason == WORSE
+    assert judged("ece", equivalent(0.1), good, poor).reason == WORSE
+    assert judged("ece", no_gain, good, poor).conclusion == "supported", "it may be worse in all"
+    assert judged("ece", no_harm, poor, good).conclusion == "supported"
+    assert judged("ece", no_gain, poor, good).reason == WORSE, "a baseline that learns less"
+
+
+@pytest.mark.parametrize(
+    ("busy", "conclusion"),
+    [((2.0, 2.1), "supported"), ((2.0, 2.9), "inconclusive"), ((2.0, 1.0), "supported")],
+)
+def test_that_training_takes_no_longer_is_a_claim_about_work(
+    busy: tuple[float, float], conclusion: str
+) -> None:
+    arms = [
+        arm("training_seconds", wall, 0.9, busy_s=each) for wall, each in zip((3.0, 3.1), busy, strict=True)
+    ]
+    assert judged("training_seconds", not_inferior("decrease", 0.5), *arms).conclusion == conclusion
+
+
+def test_a_count_that_is_the_same_is_nobodys_gain() -> None:
+    one, other = (
+        [Reading({"parameters": 500.0, "accuracy": q}, naive=0.4) for _ in SEEDS] for q in (0.9, 0.6)
+    )
+    found = judged("parameters", superior("decrease"), one, other)
+    assert found.conclusion == "contradicted"

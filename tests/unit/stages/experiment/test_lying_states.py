@@ -27,6 +27,7 @@ from stages.experiment.consistency import (
 from stages.experiment.judging.secret import Secret
 from stages.experiment.plots.search_tree import layout
 from stages.experiment.record.ledger import (
+    EffectState,
     Measured,
     PaperState,
     ReviewState,
@@ -413,7 +414,9 @@ def test_other_states_are_read_in_bounds_or_not_at_all(fresh: Any, review: Any, 
 @pytest.mark.parametrize(
     "change",
     [
-        {"metric": "none"}, {"metric": "rmse"}, {"train_examples": 0}, {"train_examples": 10**8},
+        {"effects": (EffectState("none", "increase"),)}, {"effects": (EffectState("rmse", "increase"),)},
+        {"effects": (EffectState("accuracy", "increase", "equivalent"),)},
+        {"train_examples": 0}, {"train_examples": 10**8},
         {"data": replace(CLAIM.data, location="/etc/passwd", digest="x")},
         {"data": replace(CLAIM.data, name="own")},
     ],

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.effect import Effect
 from events.kinds.space.metrics import METRICS
 from events.pipe import Note
 from stages.experiment.research.modelled import prompt
@@ -143,8 +144,7 @@ def test_a_condition_that_was_tried_is_no_new_one() -> None:
 
 CLAIM = Claim(
     subject="label smoothing",
-    metric=METRICS["ece"],
-    direction="decrease",
+    effects=(Effect(METRICS["ece"], "decrease"),),
     data=SHIPPED["digits"],
     train_examples=90,
 )

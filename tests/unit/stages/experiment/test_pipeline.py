@@ -23,6 +23,7 @@ from events.kinds import read_spec
 from events.kinds.experiment import STAGES, ClaimRegistered, NodeCompleted, NodeCreated, NodeSelectedBest
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.effect import Effect
 from events.kinds.space.metrics import METRICS
 from stages.context import Stage
 from stages.experiment import pipeline
@@ -183,6 +184,26 @@ def test_how_the_claim_will_be_judged_is_registered_before_its_intervention_is_t
     (verdict,) = whole.reporter.of(c.ValidationAutoCompleted)
     assert verdict.scores["units_registered"] == len(verdict.scores["differences"]) == said.units
     assert (verdict.verdict == "pass") == (verdict.conclusion == "supported")
+
+
+def test_each_claim_of_a_sentence_is_registered_judged_and_told(tools: Tools, tmp_path: Path) -> None:
+    idea = "Dropout does not raise the loss on iris by more than 9 but lowers accuracy by at least 90 points"
+    reporter = experiment(tmp_path, tools, idea, seed=3)
+    one, other = reporter.of(ClaimRegistered)
+    assert (one.metric, one.claimed, one.above, one.below) == ("nll", "not_inferior", None, 9.0)
+    assert (other.metric, other.claimed, other.above, other.below) == ("accuracy", "superior", None, -0.9)
+    assert "corrected for 2 claims" in one.test
+    assert other.seen_at_worst is None or 0 < other.seen_at_worst < 1
+    assert other.seen_at_best is None, "finalists are ranked by the first measure"
+    (verdict,) = reporter.of(c.ValidationAutoCompleted)
+    assert [each["metric"] for each in verdict.scores["claims"]] == ["nll", "accuracy"]
+    assert [each["conclusion"] for each in verdict.scores["claims"]] == ["supported", "contradicted"]
+    assert verdict.conclusion == "contradicted"
+    assert verdict.scores["numbers_untraced"] == []
+    assert verdict.summary.startswith("2 claims, together contradicted. Supported: Over 10 units")
+    text = " ".join(text_of(reporter).split())
+    assert "All together the claim is contradicted" in text
+    assert "does not become higher by 9 or more, and the accuracy becomes lower by at least 90 points" in text
 
 
 class Losing:
@@ -426,7 +447,7 @@ def test_a_table_of_ones_own_goes_through_the_whole_experiment(
 
 def test_a_result_of_a_seed_that_no_unit_has_is_not_taken() -> None:
     nothing: Any = None
-    first = pipeline.Round(nothing, (nothing, nothing), (3, 4), "validation", nothing)
+    first = pipeline.Round(nothing, (nothing, nothing), (3, 4), "validation", (nothing,))
     first.take([Measured(0, 3, Reading(None)), Measured(1, 5, Reading(None))])
     assert first.readings == {(0, 3): Reading(None)}
     assert first.wanted == [(1, 3), (0, 4), (1, 4)]
@@ -438,7 +459,7 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and
 ) -> None:
     seeds, reporter = tuple(range(10)), RecordingReporter()
     context = make_context(read_spec("experiment", {"idea": "x"}), tmp_path, reporter=reporter)
-    claim = Claim(subject="x", metric=METRICS["ece"], direction="decrease", data=SHIPPED["iris"])
+    claim = Claim(subject="x", effects=(Effect(METRICS["ece"], "decrease"),), data=SHIPPED["iris"])
     measured = {
         (arm, seed): Reading(
             {"ece": ece * (1 + seed / 1000), "accuracy": accuracy * (1 + seed / 1000)}, 0.3, processor_s=1.5
@@ -451,7 +472,7 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and
     nothing: Any = None
     plan = Registration(claim.metric, superior("decrease"), 10, rows=150, test_rows=45)
     found = pipeline.Experiment._judged(
-        run, Stage("validation", context), pipeline.Round(nothing, nothing, seeds, purpose, plan, measured)
+        run, Stage("validation", context), pipeline.Round(nothing, nothing, seeds, purpose, (plan,), measured)
     )
     assert (found.judgement.conclusion, found.judgement.reason) == ("inconclusive", WORSE)
     told = {each.name: each.value for each in reporter.of(c.StageMetric)}

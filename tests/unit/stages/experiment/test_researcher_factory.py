@@ -17,7 +17,7 @@ from events.kinds.space.data_sets import SHIPPED
 from events.testing import ManualClock
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
-from stages.experiment.record.ledger import ClaimState, Past, SearchState, state_of
+from stages.experiment.record.ledger import ClaimState, EffectState, Past, SearchState, state_of
 from stages.experiment.research.researcher_factory import SPENDING, choose_researcher
 from stages.models.model import Answer, ModelError, Question, Usage
 from stages.pipeline import run_pipeline
@@ -111,7 +111,7 @@ def test_what_an_attempt_spent_to_its_last_answer_counts_in_the_next(tools: Tool
 def test_a_claim_that_nobody_can_measure_and_another_pod_left_ends_no_run(
     tools: Tools, tmp_path: Path
 ) -> None:
-    claim = ClaimState("momentum", "parameters", "decrease", SHIPPED["iris"], None, ())
+    claim = ClaimState("momentum", (EffectState("parameters", "decrease"),), SHIPPED["iris"], None, ())
     left = Restored(1, state_of(SearchState(claim=claim), is_complete=False), {})
     oracle, checkpoints = Oracle(away), MemoryCheckpoints(attempt=2, found={"Stage_1": left})
     reporter = experiment(tmp_path, replace(tools, model=oracle), checkpoints)

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from events.kinds.space.metrics import METRICS
 from stages.experiment.statistics.estimate import LEVEL, estimate
-from stages.experiment.statistics.region import equivalent, not_inferior, superior
+from stages.experiment.statistics.region import Region, equivalent, not_inferior, superior
 from stages.experiment.statistics.validation import (
     BOTH_SIDES,
     CAUGHT,
     CONTRADICTED,
+    COUNTED,
     FAILED,
     MISSING,
     NEVER,
@@ -91,8 +92,12 @@ def test_a_measure_that_counts_no_rows_has_no_resolution() -> None:
 
 def test_what_is_counted_exactly_needs_no_spread() -> None:
     plan = replace(PLAN, metric=METRICS["parameters"], region=superior("decrease"))
-    for difference, conclusion in ((-500.0, "supported"), (500.0, "contradicted"), (0.0, "inconclusive")):
-        assert judged([difference] * UNITS, plan).conclusion == conclusion
+    for difference, conclusion in ((-500.0, "supported"), (500.0, "contradicted"), (0.0, "contradicted")):
+        found = judged([difference] * UNITS, plan)
+        assert (found.conclusion, found.reason) == (conclusion, COUNTED)
+    same = replace(plan, region=equivalent(1.0))
+    assert judged([0.0] * UNITS, same).conclusion == "supported"
+    assert judged([1.0] * UNITS, same).conclusion == "contradicted"
     assert judged([-500.0] * (UNITS - 1), plan).reason == MISSING
     timed = replace(plan, metric=METRICS["training_seconds"])
     assert judged([-500.0] * UNITS, timed).reason == NO_SPREAD
@@ -106,6 +111,30 @@ def test_claims_with_a_margin_are_judged_by_it() -> None:
     assert judged(around(0.03), replace(PLAN, region=superior("increase", 0.05))).conclusion == "contradicted"
 
 
+@pytest.mark.parametrize(
+    ("region", "mean", "expected"),
+    [
+        (superior("increase", 0.02), 0.03, UNRESOLVED),
+        (superior("increase", 0.02), 0.05, SUPPORTED),
+        (superior("increase", 0.02), 0.01, UNRESOLVED),
+        (superior("increase", 0.02), 0.0, CONTRADICTED),
+        (not_inferior("increase", 0.02), 0.01, SUPPORTED),
+        (not_inferior("increase", 0.02), -0.01, UNRESOLVED),
+        (not_inferior("increase", 0.02), -0.03, UNRESOLVED),
+        (not_inferior("decrease", 0.02), 0.05, CONTRADICTED),
+        (equivalent(0.01), 0.0, UNRESOLVED),
+        (equivalent(0.05), 0.0, SUPPORTED),
+        (equivalent(0.05), 0.04, UNRESOLVED),
+        (equivalent(0.05), 0.08, CONTRADICTED),
+    ],
+)
+def test_a_mean_less_than_a_row_from_a_bound_that_decides_decides_nothing(
+    region: Region, mean: float, expected: str
+) -> None:
+    assert PLAN.resolution == pytest.approx(1 / 53)
+    assert judged(around(mean, 0.0001), replace(PLAN, region=region)).reason == expected
+
+
 def readings(scores: Sequence[float | None]) -> list[Reading]:
     return [Reading(None if each is None else {"accuracy": each}, naive=0.4) for each in scores]
 
@@ -117,6 +146,8 @@ def of_arms(
 
 
 GOOD = around(0.9)
+LOW: list[float | None] = [*around(0.1)]
+RARE: list[float | None] = [None, *LOW[1:]]
 BROKEN: list[float | None] = [*[None] * 9, GOOD[-1] - 0.4]
 
 
@@ -136,6 +167,24 @@ def test_no_failure_helps_a_claim() -> None:
     assert of_arms(BROKEN, GOOD).reason == FAILED, "a baseline that fails"
     assert of_arms(GOOD, BROKEN, harm).reason == FAILED, "an intervention that is claimed to do harm"
     assert of_arms(BROKEN, GOOD, harm).reason == FAILED, "nor does a baseline that fails contradict one"
+
+
+@pytest.mark.parametrize(
+    ("region", "one", "other", "reason"),
+    [
+        (not_inferior("increase", 0.5), RARE, LOW, FAILED),
+        (not_inferior("increase", 0.5), LOW, RARE, SUPPORTED),
+        (not_inferior("increase", 0.1), GOOD, BROKEN, CONTRADICTED),
+        (not_inferior("decrease", 0.5), LOW, RARE, FAILED),
+        (equivalent(0.5), LOW, RARE, FAILED),
+        (equivalent(0.5), RARE, LOW, FAILED),
+        (superior("increase", 0.05), GOOD, BROKEN, CONTRADICTED),
+    ],
+)
+def test_nor_does_a_failure_help_a_claim_with_a_margin(
+    region: Region, one: list[float | None], other: list[float | None], reason: str
+) -> None:
+    assert of_arms(one, other, replace(PLAN, region=region)).reason == reason
 
 
 def test_where_a_program_failed_everywhere_nothing_was_measured() -> None:

@@ -71,7 +71,7 @@ def test_what_is_too_good_asks_for_replication_in_the_verdict_and_in_the_paper()
     assert judgement is HOLDS.verdicts.judgement
     pairs = [replace(pair, intervention=1.0) for pair in judgement.pairs]
     perfect = doubted(judge(pairs, judgement.plan), HOLDS.claim.metric)
-    record = replace(HOLDS, verdicts=replace(HOLDS.verdicts, judgement=perfect))
+    record = replace(HOLDS, verdicts=replace(HOLDS.verdicts, judgements=(perfect,)))
     verdict = weighed(record, ACCEPT, ACCEPT, ACCEPT)
     assert (verdict.verdict, verdict.decided_by) == ("fail", "measurement")
     assert TOO_GOOD in verdict.summary
@@ -96,7 +96,7 @@ def test_a_finding_about_the_programs_is_the_reason_in_the_verdict_and_in_the_pa
     pairs = HOLDS.verdicts.judgement.pairs
     pairs = (*map(changed, pairs[:count]), *pairs[count:])
     found = doubted(judge(pairs, HOLDS.verdicts.judgement.plan), HOLDS.claim.metric)
-    record = replace(HOLDS, verdicts=replace(HOLDS.verdicts, judgement=found))
+    record = replace(HOLDS, verdicts=replace(HOLDS.verdicts, judgements=(found,)))
     verdict = weighed(record, ACCEPT, ACCEPT, ACCEPT)
     assert (verdict.conclusion, why in verdict.summary) == ("inconclusive", True)
     assert why in verdict_words(record, numbers_of(record))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from events.kinds.space.metrics import METRICS
 from stages.experiment.record.numbers import (
     WORD_MAX,
     measure_of,
@@ -82,8 +83,8 @@ def test_a_title_asks_what_was_measured_whatever_the_idea_calls_itself() -> None
 
 
 def test_a_measure_that_has_nothing_to_do_with_data_is_not_called_a_test_measure() -> None:
-    assert measure_of(make_record().claim) == "test accuracy"
-    assert measure_of(make_record(metric="training_seconds").claim) == "training time in seconds"
+    assert measure_of(METRICS["accuracy"]) == "test accuracy"
+    assert measure_of(METRICS["training_seconds"]) == "training time in seconds"
 
 
 def test_a_reference_names_what_is_known_of_a_work_and_no_more() -> None:

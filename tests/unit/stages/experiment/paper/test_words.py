@@ -73,7 +73,8 @@ def test_the_paper_says_what_was_registered_and_what_could_have_been_seen() -> N
     assert "trained again in 10 units, which were registered" in method
     assert "of which 540 judge" in method
     assert "p = " in text
-    assert "of the 540 rows that judge a unit" in text
+    assert "each judged by 540 rows" in text
+    assert "of these rows" in text
     assert "would have been shown in 80\N{NO-BREAK SPACE}% of such validations" in text
     assert "a rate of failures up to 30\N{NO-BREAK SPACE}% cannot be excluded" in text
 
@@ -83,7 +84,7 @@ def test_failures_of_programs_are_counted() -> None:
     first, *rest = record.verdicts.judgement.pairs
     failed = replace(first, intervention=0.0, failed=(False, True))
     judgement = judge([failed, *rest], record.verdicts.judgement.plan)
-    text = resolved(replace(record, verdicts=Verdicts(judgement, {})), "validation")
+    text = resolved(replace(record, verdicts=Verdicts((judgement,), {})), "validation")
     assert "In the intervention’s program 1 of 10 units failed, in the baseline’s 0" in text
     assert judgement.conclusion == "inconclusive"
 
@@ -96,7 +97,7 @@ def test_missing_units_give_a_paper_without_an_interval() -> None:
     assert "8 of 10 registered units gave a result" in text
     assert "{effect" not in text
     assert "the claim is inconclusive" in resolved(record, "conclusion").lower()
-    line = verdict_line(record.claim, record.verdicts.judgement)
+    line = verdict_line(record.verdicts)
     assert line == "Inconclusive: fewer units gave a result than were registered."
 
 

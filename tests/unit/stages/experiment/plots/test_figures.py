@@ -176,7 +176,7 @@ def test_a_lost_seed_is_in_the_rows_and_has_no_difference(sketches: Path) -> Non
 
 def test_a_comparison_of_which_nothing_was_measured_says_so(sketches: Path) -> None:
     pairs = [Pair(seed, None, None) for seed in (1, 2, 3)]
-    record = replace(RECORD, verdicts=Verdicts(judge(pairs, RECORD.verdicts.judgement.plan), {}))
+    record = replace(RECORD, verdicts=Verdicts((judge(pairs, RECORD.verdicts.judgement.plan),), {}))
     assert "nothing could be measured" in words_of(draw_comparison(record, sketches))
 
 
