@@ -21,7 +21,7 @@ from control_plane.access.auth import require
 from control_plane.model.kind_packages import modules
 from control_plane.reads.kind_errors import route_failed
 from control_plane.server.web.page_renderer import Site
-from events.kinds.asking import asked
+from events.kinds.guarded_call import asked
 from events.runtime.errors import ConfigError, PodfleetError
 
 # What a route raises to be answered as the routes of the product are.

@@ -107,12 +107,13 @@ class Bench:
         """
         assert seeds
         folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
+        error: str | None = None
         for _ in range(LOSSES_MAX):
             trials = self._once(code, seeds, judges, gpu)
-            lost = next((each for each in trials.trials if each.is_lost), None)
-            if lost is None:
+            if not any(each.is_lost for each in trials.trials):
                 return trials
-        raise MachineLost(f"this pod lost a program {LOSSES_MAX} times: {lost.error}")
+            error = trials.error
+        raise MachineLost(f"this pod lost a program {LOSSES_MAX} times: {error}")
 
     def _once(self, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
         place = self.places / token_hex(8)
