@@ -56,7 +56,7 @@ def test_a_measure_that_cannot_be_said_refuses_in_words_and_takes_no_page_away(
     monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     probe_with(monkeypatch, measures=raising(error))
-    with pytest.raises(Rejected, match=rf"say what is measured \({type(error).__name__}\); mend"):
+    with pytest.raises(Rejected, match=rf"say what is measured \({type(error).__name__}\); fix"):
         measures("probe", read_spec("probe", {}))
     assert measures_of("probe", {}) is None
 

@@ -434,7 +434,7 @@ def test_an_end_and_a_verdict_find_room_in_the_reserve_of_a_full_disk(
             outbox.append(FIRST, make_logs(5))
 
     monkeypatch.setattr(Path, "unlink", make_room)
-    with pytest.raises(Transient, match="takes no more") as raised:
+    with pytest.raises(Transient, match="is full") as raised:
         fill()
     assert raised.value.code == "DISK_FULL"
     last = outbox.pending()
