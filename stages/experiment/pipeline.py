@@ -43,6 +43,8 @@ from stages.experiment.consistency import (
 from stages.experiment.data.loading import Data, divided, find_data_set, load_table
 from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import EvaluationSet, write_evaluation_set
+from stages.experiment.judging.preconditions import Observed, not_measured, reference_means
+from stages.experiment.judging.references import references_on
 from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
 from stages.experiment.judging.secret import Secret
 from stages.experiment.judging.secret_source import secret_of
@@ -81,6 +83,7 @@ from stages.experiment.statistics.validation import (
     doubted,
     judge,
     pairs_of,
+    undecided,
 )
 from stages.experiment.tree import Node, Policy, Tree
 from stages.experiment.trials.trial import Bench, write_data
@@ -150,14 +153,14 @@ class TrialSetup:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Both arms in the same units: the validation, or its replication; readings by arm and seed of a unit."""
+    """Both arms in the same units: the validation, or its replication; results by arm and seed of a unit."""
 
     setup: TrialSetup
     arms: tuple[Node, Node]
     seeds: tuple[int, ...]
     purpose: str
     plan: Registration
-    readings: dict[tuple[int, int], Reading] = field(default_factory=dict)
+    results: dict[tuple[int, int], Measured] = field(default_factory=dict)
 
     @property
     def codes(self) -> tuple[str, str]:
@@ -167,19 +170,28 @@ class Round:
     def wanted(self) -> list[tuple[int, int]]:
         """Return what is not measured by now, both arms of a unit beside each other."""
         wanted = ((arm, seed) for seed in self.seeds for arm in range(len(self.arms)))
-        return [each for each in wanted if each not in self.readings]
+        return [each for each in wanted if each not in self.results]
 
     def take(self, measured: Sequence[Measured]) -> None:
         """Take the results of an earlier attempt that are of these units."""
         taken = (each for each in measured if each.seed in self.seeds)
-        self.readings.update({(each.arm, each.seed): each.reading for each in taken})
+        self.results.update({(each.arm, each.seed): each for each in taken})
+
+    def readings(self, arm: int) -> list[Reading]:
+        """Return what an arm gave, unit by unit."""
+        return [self.results[arm, seed].reading for seed in self.seeds]
+
+    def observed(self) -> list[Observed]:
+        """Return what the judge saw beside that, unit by unit."""
+        pairs = [(self.results[0, seed], self.results[1, seed]) for seed in self.seeds]
+        return [Observed((one.answers, other.answers), one.references) for one, other in pairs]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one arm gave in one unit, and why its program failed where it did."""
 
-    reading: Reading
+    measured: Measured
     error: str | None
 
 
@@ -455,7 +467,7 @@ class Experiment:
 
         Raises `GivenBack` where the machine loses a training again and again.
         """
-        readings = measured.readings
+        results = measured.results
         total = len(measured.arms) * len(measured.seeds)
         with TaskGroup[Outcome](measured.setup.pool) as tasks:
             for arm, seed in measured.wanted:
@@ -463,16 +475,16 @@ class Experiment:
             say = f"running both arms in {len(measured.seeds)} units, judged by test data"
             if measured.purpose == PURPOSE:
                 say = f"{say}, again: the first measurement was too good"
-            stage.progress(len(readings) / total, say)
-            for name, outcome in tasks.finished(lambda _: stage.progress(len(readings) / total, say)):
+            stage.progress(len(results) / total, say)
+            for name, outcome in tasks.finished(lambda _: stage.progress(len(results) / total, say)):
                 arm, seed = map(int, name.split("-"))
-                readings[arm, seed] = outcome.reading
+                results[arm, seed] = outcome.measured
                 if outcome.error is not None:
                     self.context.log(
                         f"the unit of seed {seed}, {measured.arms[arm].id}: {outcome.error}", "warning"
                     )
                 keep()
-                stage.progress(len(readings) / total, say)
+                stage.progress(len(results) / total, say)
 
     def _measurement(self, measured: Round, arm: int, seed: int) -> Callable[[int | None], Outcome]:
         node, setup = measured.arms[arm], measured.setup
@@ -487,7 +499,11 @@ class Experiment:
                         node.code, seeds=(seed,), judges=unit.judges, folder=folder, gpu=gpu
                     ).trials
                     if not trial.is_lost:
-                        return Outcome(trial.reading(unit.naive), trial.error)
+                        references = (
+                            references_on(unit.facts.task, unit.known, unit.judges) if arm == 0 else {}
+                        )
+                        reading = trial.reading(unit.naive)
+                        return Outcome(Measured(arm, seed, reading, trial.answers, references), trial.error)
             raise GivenBack(f"this pod did not start a program {LOSSES_MAX} times: {trial.error}")
 
         return measure
@@ -536,35 +552,36 @@ class Experiment:
             first.take(found.measured)
 
     def _keep_units(self, first: Round, *, is_complete: bool) -> bool:
-        measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in first.readings.items())
         plan, mark = first.plan, first.setup.evaluation_set.mark
-        state = UnitsState(first.codes, plan.rows, plan.test_rows, measured, mark)
+        state = UnitsState(first.codes, plan.rows, plan.test_rows, tuple(first.results.values()), mark)
         return self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(self, stage: Stage, measured: Round) -> Verdicts:
         """Report every score of every unit, and judge the difference of the claim's metric."""
         for number, seed in enumerate(measured.seeds, start=1):
             for arm, name in enumerate(ARMS):
-                for metric, value in (measured.readings[arm, seed].scores or {}).items():
+                reading = measured.results[arm, seed].reading
+                for metric, value in (reading.scores or {}).items():
                     stage.metric(f"test_{metric}_{name}", value, number)
-                if (busy_s := measured.readings[arm, seed].processor_s) is not None:
+                if (busy_s := reading.processor_s) is not None:
                     stage.metric(f"test_processor_seconds_{name}", busy_s, number)
         return self._verdicts(measured)
 
     def _verdicts(self, measured: Round) -> Verdicts:
         claim, seeds = self.claim, measured.seeds
-        baseline, intervention = (
-            [measured.readings[arm, seed] for seed in seeds] for arm in range(len(ARMS))
-        )
+        baseline, intervention = (measured.readings(arm) for arm in range(len(ARMS)))
+        observed = measured.observed()
         means = _means(
             [(one.scores, other.scores) for one, other in zip(baseline, intervention, strict=True)]
         )
         found = judge(pairs_of(seeds, baseline, intervention, claim.metric), measured.plan)
+        nothing = not_measured(found, baseline, observed, (), QUALITY[claim.task])
+        found = undecided(found, nothing.reason if nothing else None)
         found = guarded(found, Arms(baseline, intervention), claim.task)
         # what is not supported anyhow needs no replication: its size is doubted last
         if measured.purpose != PURPOSE:
             found = doubted(found, claim.metric)
-        return Verdicts(found, means)
+        return Verdicts(found, means, references=reference_means(observed), nothing=nothing)
 
     # --- plots, paper, review ---------------------------------------------------------------
 
@@ -716,6 +733,7 @@ class Experiment:
                 verdict=verdict.verdict,
                 conclusion=verdict.conclusion,
                 summary=verdict.summary,
+                code=verdict.code,
                 scores=verdict.scores,
                 replication=verdict.replication,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
@@ -25,6 +25,7 @@ from stages.bounds import (
     Whole,
     Word,
 )
+from stages.experiment.judging.preconditions import NotMeasured
 from stages.experiment.judging.replication import Replication
 from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, rate_not_excluded
 from stages.experiment.statistics.validation import Judgement
@@ -104,12 +105,15 @@ class Setting:
 class Verdicts:
     """The judgement on the claim's metric, and the means of every other metric beside it.
 
-    `replication` is where it was measured, if that is the second time.
+    `replication` is where it was measured, if that is the second time; `references` are the mean qualities of the
+    reference models in the same units, and `nothing` is why nothing was measured, if nothing was.
     """
 
     judgement: Judgement
     means: Mapping[str, tuple[float, float]]  # metric: baseline, intervention
     replication: Replication | None = None
+    references: Mapping[str, float] = field(default_factory=dict)
+    nothing: NotMeasured | None = None
 
     @property
     def in_test_rows(self) -> float | None:
@@ -146,6 +150,8 @@ class Verdicts:
             "means": {
                 name: {"baseline": one, "intervention": other} for name, (one, other) in self.means.items()
             },
+            "references": dict(self.references),
+            **({"not_measured": list(self.nothing.found)} if self.nothing else {}),
             **({"replication": self.replication.scores()} if self.replication else {}),
         }
 

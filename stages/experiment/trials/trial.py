@@ -15,6 +15,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
@@ -44,8 +45,8 @@ LOST: Final = "not_started"
 class Trial:
     """The measurements of a program from one seed; `error` in the place of scores.
 
-    `is_caught` is whether it knew targets that it was not given, `is_lost` whether the machine did not begin it, and
-    `processor_s` its processor time.
+    `is_caught` is whether it knew targets that it was not given, `is_lost` whether the machine did not begin it,
+    `processor_s` its processor time, and `answers` a digest of the answers that count.
     """
 
     seed: int
@@ -55,6 +56,7 @@ class Trial:
     is_caught: bool = False
     is_lost: bool = False
     processor_s: float | None = None
+    answers: str = ""
 
     def reading(self, naive: float) -> Reading:
         """Return what the validation keeps of it, beside the quality of the best constant answer."""
@@ -156,7 +158,8 @@ class Bench:
             is_caught = isinstance(mistake, Known)
             return Trial(seed, error=_shown(str(mistake)), is_caught=is_caught, is_lost=is_lost)
         processor_s = None if ended.processor_s is None else ended.processor_s / seeds
-        return Trial(seed, scores, _curve(report), processor_s=processor_s)
+        digest = sha256(np.ascontiguousarray(judged).tobytes()).hexdigest()
+        return Trial(seed, scores, _curve(report), processor_s=processor_s, answers=digest)
 
 
 def write_data(folder: Path, visible: Visible) -> Path:

@@ -423,7 +423,7 @@ def test_a_result_of_a_seed_that_no_unit_has_is_not_taken() -> None:
     nothing: Any = None
     first = pipeline.Round(nothing, (nothing, nothing), (3, 4), "validation", nothing)
     first.take([Measured(0, 3, Reading(None)), Measured(1, 5, Reading(None))])
-    assert first.readings == {(0, 3): Reading(None)}
+    assert first.results == {(0, 3): Measured(0, 3, Reading(None))}
     assert first.wanted == [(1, 3), (0, 4), (1, 4)]
 
 
@@ -435,8 +435,15 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and
     context = make_context(read_spec("experiment", {"idea": "x"}), tmp_path, reporter=reporter)
     claim = Claim(subject="x", metric=METRICS["ece"], direction="decrease", data=SHIPPED["iris"])
     measured = {
-        (arm, seed): Reading(
-            {"ece": ece * (1 + seed / 1000), "accuracy": accuracy * (1 + seed / 1000)}, 0.3, processor_s=1.5
+        (arm, seed): Measured(
+            arm,
+            seed,
+            Reading(
+                {"ece": ece * (1 + seed / 1000), "accuracy": accuracy * (1 + seed / 1000)},
+                0.3,
+                processor_s=1.5,
+            ),
+            f"answers of arm {arm}",
         )
         for arm, (ece, accuracy) in enumerate(((0.3, 0.9), (0.1, 0.5)))
         for seed in seeds
