@@ -43,7 +43,7 @@ from stages.experiment.consistency import (
 from stages.experiment.data.loading import Data, divided, find_data_set, load_table
 from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import EvaluationSet, write_evaluation_set
-from stages.experiment.judging.preconditions import Observed, not_measured, reference_means
+from stages.experiment.judging.preconditions import Observed, not_measured, reference_means, unequal_effort
 from stages.experiment.judging.references import references_on
 from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
 from stages.experiment.judging.secret import Secret
@@ -65,7 +65,15 @@ from stages.experiment.record.ledger import (
     state_of,
 )
 from stages.experiment.record.numbers import Numbers, facts_to_say, numbers_of
-from stages.experiment.record.record import ARMS, Record, Setting, StageRecord, Verdicts, as_results
+from stages.experiment.record.record import (
+    ARMS,
+    Record,
+    Setting,
+    StageRecord,
+    Verdicts,
+    arms_with_switch,
+    as_results,
+)
 from stages.experiment.record.reviews import ENSEMBLE
 from stages.experiment.research.proposal import Proposal, Researcher
 from stages.experiment.research.researcher_factory import ChosenResearcher, choose_researcher, state_of_claim
@@ -86,6 +94,7 @@ from stages.experiment.statistics.validation import (
     undecided,
 )
 from stages.experiment.tree import Node, Policy, Tree
+from stages.experiment.trials.switch import beyond_switch
 from stages.experiment.trials.trial import Bench, write_data
 from stages.experiment.trials.units import Units
 from stages.experiment.verdict import Verdict, weigh
@@ -120,7 +129,10 @@ SOURCE_BYTES_MAX: Final = 512 << 10  # of a paper's source that is traced: ours 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much a preset spends; `repeats` are the seeds of a re-evaluation, `units` those of the validation."""
+    """How much a preset spends; `repeats` are the seeds of a re-evaluation, `units` those of the validation.
+
+    The stage that applies the intervention has no limit of its own: it gets as many tries as the baseline had.
+    """
 
     limits: Mapping[str, int]
     epochs: int
@@ -129,11 +141,9 @@ class Effort:
 
 
 PRESETS: Final[Mapping[str, Effort]] = {
-    "quick": Effort(
-        limits={"Stage_1": 3, "Stage_2": 5, "Stage_3": 5, "Stage_4": 7}, epochs=20, repeats=3, units=10
-    ),
+    "quick": Effort(limits={"Stage_1": 3, "Stage_2": 5, "Stage_4": 7}, epochs=20, repeats=3, units=10),
     "standard": Effort(
-        limits={"Stage_1": 20, "Stage_2": 12, "Stage_3": 12, "Stage_4": 18},
+        limits={"Stage_1": 20, "Stage_2": 12, "Stage_4": 18},
         epochs=30,
         repeats=5,
         units=20,
@@ -160,6 +170,7 @@ class Round:
     seeds: tuple[int, ...]
     purpose: str
     plan: Registration
+    tries: tuple[int, int]  # of programs without the intervention, and with it
     results: dict[tuple[int, int], Measured] = field(default_factory=dict)
 
     @property
@@ -236,7 +247,7 @@ def effort_of(spec: ExperimentSpec) -> Effort:
     """Return the preset's effort with the limits that the specification names."""
     preset = PRESETS[spec.preset]
     named: Mapping[str, int | None] = msgspec.structs.asdict(spec.nodes)
-    return replace(preset, limits={name: named[name] or preset.limits[name] for name in SEARCH_STAGES})
+    return replace(preset, limits={name: named[name] or limit for name, limit in preset.limits.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +384,7 @@ class Experiment:
         for index, plan in enumerate(self._plans(), start=1):
             if plan.name == APPLIES:
                 self._register(plan_of_claim)
+                plan = _with_effort(plan, sum(len(record.nodes) for record in records))
             before = records[-1] if records else None
             earlier = self._made_before(search.course(plan, before), search)
             if isinstance(earlier, StageRecord):
@@ -415,7 +427,7 @@ class Experiment:
 
         first = Policy(limit=limits["Stage_1"], drafts=DRAFTS, ends_when_working=True)
         second = Policy(limit=limits["Stage_2"], drafts=0, keeps_root=True, is_optional=True)
-        third = Policy(limit=limits["Stage_3"], drafts=limits["Stage_3"])
+        third = Policy(limit=0, drafts=0)  # as many as the baseline had
         fourth = Policy(limit=limits["Stage_4"], drafts=limits["Stage_4"], is_optional=True)
         return (
             StagePlan("Stage_1", first, researcher.draft, researcher.tune),
@@ -432,9 +444,10 @@ class Experiment:
         What an earlier attempt found too good is measured anew, whatever else earlier attempts left. Whatever
         is measured here makes all anew that rests on it.
         """
-        arms = (stages[1].best, stages[2].best)
+        arms = arms_with_switch(stages[2].best)
         seeds = unit_seeds(self.spec.seed, self.effort.units, used)
-        first = Round(setup, arms, seeds, "validation", self._plan(setup))
+        tries = (len(stages[0].nodes) + len(stages[1].nodes), len(stages[2].nodes))
+        first = Round(setup, arms, seeds, "validation", self._plan(setup), tries)
         left = self.past.left("validation")
         was_asked = self.context.replication_asked  # a run goes back once at most
         self._take_units(first)
@@ -496,7 +509,7 @@ class Experiment:
                 for lost in range(LOSSES_MAX):
                     folder = self.folder / measured.purpose / f"{arm}-{seed}-{lost}"
                     (trial,) = bench.run(
-                        node.code, seeds=(seed,), judges=unit.judges, folder=folder, gpu=gpu
+                        node.code, seeds=(seed,), judges=unit.judges, folder=folder, arm=node.arm, gpu=gpu
                     ).trials
                     if not trial.is_lost:
                         references = (
@@ -534,7 +547,7 @@ class Experiment:
         self.context.log(f"the first measurement was too good: it is replicated {replication.place}")
         seeds = unit_seeds(self.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
         secret = second_secret(self.context.tools.judge_secret, self.spec.seed)
-        second = Round(self._set_up(secret), first.arms, seeds, PURPOSE, first.plan)
+        second = Round(self._set_up(secret), first.arms, seeds, PURPOSE, first.plan, first.tries)
         self._measure(second, stage, lambda: None)
         verdicts = replace(self._judged(stage, second), replication=replication)
         stage.progress(1.0, f"the replication says: {verdicts.judgement.reason}")
@@ -575,7 +588,11 @@ class Experiment:
             [(one.scores, other.scores) for one, other in zip(baseline, intervention, strict=True)]
         )
         found = judge(pairs_of(seeds, baseline, intervention, claim.metric), measured.plan)
-        nothing = not_measured(found, baseline, observed, (), QUALITY[claim.task])
+        differences = (
+            *beyond_switch(measured.arms[1].code, self.researcher.switched),
+            *unequal_effort(*measured.tries),
+        )
+        nothing = not_measured(found, baseline, observed, differences, QUALITY[claim.task])
         found = undecided(found, nothing.reason if nothing else None)
         found = guarded(found, Arms(baseline, intervention), claim.task)
         # what is not supported anyhow needs no replication: its size is doubted last
@@ -738,6 +755,11 @@ class Experiment:
                 replication=verdict.replication,
             )
         )
+
+
+def _with_effort(plan: StagePlan, tries: int) -> StagePlan:
+    """Return the plan of the stage that applies the intervention, with as many tries as the baseline had."""
+    return replace(plan, policy=replace(plan.policy, limit=tries, drafts=tries))
 
 
 def _source_of(paper: Paper) -> str:

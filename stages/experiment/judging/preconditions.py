@@ -74,6 +74,13 @@ def not_measured(
     return _far_below(baseline, observed, quality)
 
 
+def unequal_effort(baseline: int, intervention: int) -> tuple[str, ...]:
+    """Return that both arms did not get the same number of tries, in words."""
+    if baseline == intervention:
+        return ()
+    return (f"tries: {baseline} without the intervention, {intervention} with it",)
+
+
 def _is_without_effect(observed: Sequence[Observed]) -> bool:
     """Return whether both arms answered alike in every unit; where both failed nothing is known."""
     return all(one == other for one, other in (each.answers for each in observed)) and any(

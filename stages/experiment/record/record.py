@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
@@ -29,10 +29,11 @@ from stages.experiment.judging.preconditions import NotMeasured
 from stages.experiment.judging.replication import Replication
 from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, rate_not_excluded
 from stages.experiment.statistics.validation import Judgement
-from stages.experiment.tree import Node, NodeId, StageName
+from stages.experiment.tree import Arm, Node, NodeId, StageName
+from stages.experiment.trials.switch import choices_of
 from stages.literature import Work
 
-ARMS: Final = ("baseline", "intervention")
+ARMS: Final[tuple[Arm, ...]] = ("baseline", "intervention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +171,8 @@ class Record:
 
     @property
     def baseline(self) -> Node:
-        """Return the node that stands for "without"."""
-        return self.stage("Stage_2").best
+        """Return the node that stands for "without": the very program of "with", its switch off."""
+        return arms_with_switch(self.intervention)[0]
 
     @property
     def intervention(self) -> Node:
@@ -181,6 +182,13 @@ class Record:
     def stage(self, name: str) -> StageRecord:
         """Return the record of one stage."""
         return next(stage for stage in self.stages if stage.name == name)
+
+
+def arms_with_switch(node: Node) -> tuple[Node, Node]:
+    """Return a program with the intervention as both arms: its switch off, and on as it was tried."""
+    params = {**node.params, **choices_of(node.code, is_on=False)}
+    off = replace(node, arm="baseline", params=params, metric=None, scores={}, condition="")
+    return off, node
 
 
 def as_results(record: Record) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from stages.experiment.judging.secret import Secret
 from stages.experiment.record.record import Point
 from stages.experiment.statistics.scores import Floats, class_scores, value_scores
 from stages.experiment.statistics.validation import Reading
+from stages.experiment.tree import Arm
 from stages.isolation.sandbox import Ended, Job, JobLimits, Sandbox
 
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
@@ -93,9 +94,16 @@ class Bench:
     places: Path  # where programs run, each in a folder of a name that says nothing
 
     def run(
-        self, code: str, *, seeds: Sequence[int], judges: Judges, folder: Path, gpu: int | None = None
+        self,
+        code: str,
+        *,
+        seeds: Sequence[int],
+        judges: Judges,
+        folder: Path,
+        arm: Arm = "baseline",
+        gpu: int | None = None,
     ) -> Trials:
-        """Run `code` once a seed, in one process.
+        """Run `code` once a seed, in one process, with its switch as the arm has it.
 
         `folder`, which must be new, names the execution to us, and to no program.
         """
@@ -104,12 +112,12 @@ class Bench:
         place = self.places / token_hex(8)
         place.mkdir(parents=True)
         try:
-            return self._run(place, code, seeds, judges, gpu)
+            self._lay_out(place, code, seeds, judges, arm)
+            return self._run(place, seeds, judges, gpu)
         finally:
             remove_tree(place)  # its results are read, and a pod's disk is small
 
-    def _run(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
-        self._lay_out(folder, code, seeds, judges)
+    def _run(self, folder: Path, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
         limits = replace(
             self.limits, wall_s=self.limits.wall_s * len(seeds), cpu_s=self.limits.cpu_s * len(seeds)
         )
@@ -119,7 +127,7 @@ class Bench:
         trials = tuple(self._trial(folder, seed, judges, ended, len(seeds)) for seed in seeds)
         return Trials(trials, ended.seconds, ended.log_tail)
 
-    def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges) -> None:
+    def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges, arm: Arm) -> None:
         job = {
             "seeds": list(map(self.secret.seed, seeds)),
             "kind": self.facts.task,
@@ -128,6 +136,7 @@ class Bench:
             "blank": self.facts.blank,
             "epochs": self.epochs,
             "device": self.device,
+            "intervention": arm == "intervention",
             "data": str(self.data),
             "judge": str(judges.features),
         }
