@@ -94,7 +94,7 @@ from stages.experiment.statistics.validation import (
     undecided,
 )
 from stages.experiment.tree import Node, Policy, Tree
-from stages.experiment.trials.switch import beyond_switch
+from stages.experiment.trials.switch import beyond_switch, difference_of
 from stages.experiment.trials.trial import Bench, write_data
 from stages.experiment.trials.units import Units
 from stages.experiment.verdict import Verdict, weigh
@@ -427,7 +427,7 @@ class Experiment:
 
         first = Policy(limit=limits["Stage_1"], drafts=DRAFTS, ends_when_working=True)
         second = Policy(limit=limits["Stage_2"], drafts=0, keeps_root=True, is_optional=True)
-        third = Policy(limit=0, drafts=0)  # as many as the baseline had
+        third = Policy(limit=0, drafts=DRAFTS)  # as many as the baseline had
         fourth = Policy(limit=limits["Stage_4"], drafts=limits["Stage_4"], is_optional=True)
         return (
             StagePlan("Stage_1", first, researcher.draft, researcher.tune),
@@ -598,7 +598,14 @@ class Experiment:
         # what is not supported anyhow needs no replication: its size is doubted last
         if measured.purpose != PURPOSE:
             found = doubted(found, claim.metric)
-        return Verdicts(found, means, references=reference_means(observed), nothing=nothing)
+        return Verdicts(
+            found,
+            means,
+            references=reference_means(observed),
+            nothing=nothing,
+            switch=difference_of(measured.arms[1].code),
+            tries=measured.tries,
+        )
 
     # --- plots, paper, review ---------------------------------------------------------------
 
@@ -759,7 +766,7 @@ class Experiment:
 
 def _with_effort(plan: StagePlan, tries: int) -> StagePlan:
     """Return the plan of the stage that applies the intervention, with as many tries as the baseline had."""
-    return replace(plan, policy=replace(plan.policy, limit=tries, drafts=tries))
+    return replace(plan, policy=replace(plan.policy, limit=tries))
 
 
 def _source_of(paper: Paper) -> str:

@@ -115,6 +115,8 @@ class Verdicts:
     replication: Replication | None = None
     references: Mapping[str, float] = field(default_factory=dict)
     nothing: NotMeasured | None = None
+    switch: tuple[str, ...] = ()  # what it changes in the program, a line each
+    tries: tuple[int, int] = (0, 0)  # without the intervention, and with it
 
     @property
     def in_test_rows(self) -> float | None:
@@ -152,6 +154,8 @@ class Verdicts:
                 name: {"baseline": one, "intervention": other} for name, (one, other) in self.means.items()
             },
             "references": dict(self.references),
+            "tries": dict(zip(ARMS, self.tries, strict=True)),
+            "switch": list(self.switch),
             **({"not_measured": list(self.nothing.found)} if self.nothing else {}),
             **({"replication": self.replication.scores()} if self.replication else {}),
         }

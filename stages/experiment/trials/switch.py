@@ -20,6 +20,7 @@ CHOICES: Final = ("RECIPE", "PARAMS")  # the literals in which programs keep the
 SWITCH: Final = "SWITCH"  # the choices that take the place of those above when the switch is on
 LINES_MAX: Final = 60
 LINE_MAX: Final = 160
+DIFF_LINES_MAX: Final = 2_000  # of a program: a difference may take the cube of them
 ROUNDS_MAX: Final = 4  # of names that stand for the switch, one through another
 
 
@@ -59,7 +60,7 @@ def difference_of(code: str) -> tuple[str, ...]:
     """Return what the switch changes, as lines for people: the choices, then the syntax."""
     off, on = (choices_of(code, is_on=is_on) for is_on in (False, True))
     lines = [f"{name}: {off.get(name)!r} / {on[name]!r}" for name in on if off.get(name) != on[name]]
-    arms = arms_of(code)
+    arms = arms_of(code) if NAME in code and code.count("\n") < DIFF_LINES_MAX else None
     if arms is not None:
         one, two = (ast.unparse(arm).splitlines() for arm in (arms.off, arms.on))
         lines += list(difflib.unified_diff(one, two, "off", "on", lineterm="", n=1))[2:]
@@ -201,9 +202,10 @@ class _Comparison:
     def sites(self, one: ast.AST, two: ast.AST, shown: str = "") -> Iterator[_Site]:
         if isinstance(one, ast.stmt) and isinstance(two, ast.stmt):
             shown = f"{_shown(one)} / {_shown(two)}"
+        if ast.dump(one) == ast.dump(two):
+            return
         if _is_number(one) or _is_number(two):
-            if ast.dump(one) != ast.dump(two):
-                yield _Site(shown, _is_number(one) and _is_number(two))
+            yield _Site(shown, _is_number(one) and _is_number(two))
             return
         if type(one) is not type(two):
             yield from self._bound([one], self.stored[1])

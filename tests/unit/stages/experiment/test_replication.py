@@ -54,11 +54,12 @@ class Trainer:
         seeds: Sequence[int],
         judges: Judges,
         folder: Path,
+        arm: str,
         gpu: int | None = None,
     ) -> Trials:
         purpose = folder.parent.name
-        arm = int(folder.name[0]) if purpose in ("validation", "replication") else 0
-        error = (self.replication if purpose == "replication" else self.validation)[arm]
+        place = int(arm == "intervention") if purpose in ("validation", "replication") else 0
+        error = (self.replication if purpose == "replication" else self.validation)[place]
         if purpose == "replication" and self.dies_after == sum(each[0] == purpose for each in self.seen):
             raise Dead
         self.seen += [(purpose, seed, bench.secret.mark) for seed in seeds]
