@@ -15,9 +15,11 @@ from stages.experiment.judging.preconditions import (
     Observed,
     not_measured,
     reference_means,
+    unequal_effort,
 )
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Reading, Registration, judge, pairs_of
+from stages.experiment.trials.switch import beyond_switch
 
 UNITS = 10
 REFERENCES = {"logistic_regression": 0.92, "boosted_trees": 0.95, "small_network": 0.9}
@@ -103,3 +105,26 @@ def test_a_reference_that_lacks_in_one_unit_is_left_out() -> None:
         Observed(APART, {"ridge_regression": 3.0}),
     ]
     assert reference_means(observed) == {"ridge_regression": 2.0}
+
+
+B6 = """
+PARAMS = {"C": 0.053, "squares": "off"}
+def run(task):
+    C = %s
+    return fitted(task, C, PARAMS["squares"])
+"""
+
+
+def test_another_regularisation_in_the_place_of_squared_features_measures_nothing() -> None:
+    """Seen: accuracy 0.152 and 0.942, squares off in both, "supported". By its syntax, and however it is hidden."""
+    plain = beyond_switch(B6 % "0.053 if task.intervention else 1e-5")
+    assert found(0.152, 0.942, differences=plain) == ARMS_DIFFER
+    hidden = beyond_switch(B6 % 'PARAMS["C"] if task.intervention else 1e-5')
+    assert found(0.152, 0.942, differences=hidden) == BASELINE
+    both = beyond_switch(B6 % 'PARAMS["C"]')
+    assert found(0.942, 0.942, differences=both, answers=[("same", "same")] * UNITS) == ARMS_DIFFER
+
+
+def test_one_try_against_eight_measures_nothing() -> None:
+    assert found(0.93, differences=unequal_effort(8, 1)) == ARMS_DIFFER
+    assert unequal_effort(8, 8) == ()
