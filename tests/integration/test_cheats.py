@@ -117,7 +117,7 @@ class TrialSetup:
         return [each.reading for each in self.measured(code, arm)]
 
     def switched(self, code: str) -> tuple[Judgement, NotMeasured | None]:
-        """Return what units say of a program with its switch off and on, and why it is nothing, where it is."""
+        """Return what units say of a program with its switch off and on, and why that is nothing."""
         off, on = (self.measured(code, arm) for arm in ARMS)
         one, other = ([each.reading for each in both] for both in (off, on))
         observed = [
@@ -316,7 +316,8 @@ def test_whatever_a_seed_leaves_costs_that_seed_alone_and_is_named(trial_setup: 
     assert not any(trial_setup.bench.places.iterdir())
 
 
-@pytest.mark.slow("forty trainings in processes and on splits of their own")
+@pytest.mark.slow("twenty trainings in processes and on splits of their own")
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("code", "said"), [(SABOTAGES, BELOW), (PRETENDS, NO_EFFECT)])
 def test_a_program_that_knows_of_its_switch_gains_nothing_by_it(
     trial_setup: TrialSetup, code: str, said: str

@@ -9,7 +9,6 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Final, Literal
 
 from events.kinds.space.claim import Claim
@@ -127,9 +126,7 @@ class BuiltIn:
         moves = self._shuffled(parent)
         if (knob := intervention.knob) is not None:
             tried = [number for node in tree.known if (number := _number(node, knob)) is not None]
-            moves = [
-                each for pair in zip_longest(moves, _between(parent, knob, tried)) for each in pair if each
-            ]
+            moves = [*moves, *_between(parent, knob, tried)]
         return self._first(parent, tree, [*advised, *moves], f"tune {intervention.title}")
 
     def ablate(self, parent: Node, tree: Tree) -> Proposal | None:

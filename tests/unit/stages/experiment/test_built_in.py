@@ -154,7 +154,7 @@ def test_an_intervention_is_tuned_by_the_moves_of_the_baseline_as_long_as_there_
         varied |= {name for name, value in off.items() if root.params[name] != value}
         tree = tree.grown(node)
     assert len({str(node.params) for node in tree.nodes}) == 8
-    assert varied & {"lr", "width", "schedule"}, "and not its strength alone"
+    assert len(varied) >= 3, "and not its strength alone"
 
 
 def test_an_ablation_without_the_intervention_is_the_text_of_its_counterpart() -> None:

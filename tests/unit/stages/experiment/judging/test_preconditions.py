@@ -116,7 +116,7 @@ def run(task):
 
 
 def test_another_regularisation_in_the_place_of_squared_features_measures_nothing() -> None:
-    """Seen: accuracy 0.152 and 0.942, squares off in both, "supported". By its syntax, and however it is hidden."""
+    """Seen as "supported": accuracy 0.152 and 0.942, squares off in both. However it is hidden."""
     plain = beyond_switch(B6 % "0.053 if task.intervention else 1e-5")
     assert found(0.152, 0.942, differences=plain) == ARMS_DIFFER
     hidden = beyond_switch(B6 % 'PARAMS["C"] if task.intervention else 1e-5')
