@@ -398,8 +398,7 @@ def test_hostile_programs_are_buggy_or_harmless_and_learn_no_secret(
         "draft": [spy, FAKER],
         "tune": [FORKER, LOOPER],
         "apply": ["", PRINTER],
-        "remove": [GLUTTON],
-        "vary": [spy],
+        "vary": [GLUTTON],
     }
 
     def script(asked: Asked) -> Reply | None:
@@ -418,7 +417,7 @@ def test_hostile_programs_are_buggy_or_harmless_and_learn_no_secret(
         "Stage_2/1": "more than 64 processes",
         "Stage_2/2": "longer than 20 s",
         "Stage_3/2": "printed more than",
-        "Stage_4/1": "memory",
+        "Stage_4/2": "memory",
     }
     assert set(errors) == set(wanted), errors
     for name, words in wanted.items():
