@@ -16,6 +16,7 @@ from events.answers.logs import LoggedEvent
 from events.answers.runs import Run, RunRow
 from podfleet.client import endpoints
 from podfleet.client.following import LOG, Changed, Follower, Happened, is_over
+from podfleet.client.interrupts import interruptible
 from podfleet.client.synchronous import Client
 from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED
 from podfleet.output import clean, clock_time, is_terminal, print_json_line, say, tell
@@ -39,7 +40,8 @@ class Screen(Protocol):
 def watch(control_plane: Client, run_id: str, *, as_json: bool, exit_status: bool) -> None:
     """Show a run until it ends. Ctrl-C leaves it alone; with `exit_status` its end is the command's."""
     try:
-        last = _watch(control_plane, run_id, as_json=as_json)
+        with interruptible():
+            last = _watch(control_plane, run_id, as_json=as_json)
     except KeyboardInterrupt:
         tell(f"the run goes on: `podfleet runs watch {run_id}`, or `podfleet runs cancel {run_id}`")
         raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -11,6 +11,7 @@ from events.answers.logs import LoggedEvent
 from events.text.escaping import for_spreadsheet
 from podfleet.client import endpoints
 from podfleet.client.following import LOG, Changed, Follower, Happened, Log, is_over
+from podfleet.client.interrupts import interruptible
 from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.id_lookup import RUN, RunName, find
 from podfleet.nouns import noun
@@ -86,6 +87,11 @@ def show(
         for event in log.begin(last):
             printer(event)
         return
+    with interruptible():
+        _follow(follower, log, last, printer)
+
+
+def _follow(follower: Follower, log: Log, last: int | None, printer: Callable[[LoggedEvent], None]) -> None:
     has_begun = False
     for news in follower.news():
         match news:
@@ -95,7 +101,7 @@ def show(
                 continue
             case Changed(told) if told.finished_at is None or told.log_open:
                 continue
-        current = follower.look(endpoints.run(run_id))
+        current = follower.look(endpoints.run(follower.run_id))
         for event in log.more() if has_begun else log.begin(last):
             printer(event)
         has_begun = True
