@@ -48,6 +48,7 @@ from stages.experiment.judging.references import references_on
 from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
 from stages.experiment.judging.secret import Secret
 from stages.experiment.judging.secret_source import secret_of
+from stages.experiment.judging.switch import beyond_switch, difference_of
 from stages.experiment.paper.recorder import Recorder
 from stages.experiment.paper.renderer import Renderer, find_renderer, is_pdf
 from stages.experiment.paper.tracing import trace
@@ -94,7 +95,6 @@ from stages.experiment.statistics.validation import (
     undecided,
 )
 from stages.experiment.tree import Node, Policy, Tree
-from stages.experiment.trials.switch import beyond_switch, difference_of
 from stages.experiment.trials.trial import Bench, write_data
 from stages.experiment.trials.units import Units
 from stages.experiment.verdict import Verdict, weigh

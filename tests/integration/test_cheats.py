@@ -21,6 +21,7 @@ from stages.experiment.judging.preconditions import BASELINE as BELOW
 from stages.experiment.judging.preconditions import NO_EFFECT, NotMeasured, Observed, not_measured
 from stages.experiment.judging.references import references_on
 from stages.experiment.judging.secret import Secret
+from stages.experiment.judging.switch import beyond_switch
 from stages.experiment.record.ledger import Measured
 from stages.experiment.record.record import ARMS
 from stages.experiment.statistics.guards import WORSE, Arms, guarded
@@ -38,7 +39,6 @@ from stages.experiment.statistics.validation import (
     pairs_of,
 )
 from stages.experiment.tree import Arm
-from stages.experiment.trials.switch import beyond_switch
 from stages.experiment.trials.trial import Bench, Trial, Trials, write_data
 from stages.experiment.trials.units import Units
 from stages.isolation.sandbox import JobLimits

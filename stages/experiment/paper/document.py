@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from events.kinds.space.metrics import METRICS, QUALITY
+from stages.experiment.judging.switch import difference_of
 from stages.experiment.paper.blocks import (
     Block,
     Document,
@@ -30,7 +31,6 @@ from stages.experiment.record.numbers import Numbers, choices, stage_key
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record, StageRecord
 from stages.experiment.tree import Node
-from stages.experiment.trials.switch import difference_of
 
 CELL_MAX: Final = 24  # characters of a choice; a table with longer ones breaks its cells into lines
 CONDITIONS_PER_NODE: Final = 3  # rows of the ablations for each row of a stage's table

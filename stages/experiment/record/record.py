@@ -27,10 +27,10 @@ from stages.bounds import (
 )
 from stages.experiment.judging.preconditions import NotMeasured
 from stages.experiment.judging.replication import Replication
+from stages.experiment.judging.switch import choices_of
 from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, rate_not_excluded
 from stages.experiment.statistics.validation import Judgement
 from stages.experiment.tree import Arm, Node, NodeId, StageName
-from stages.experiment.trials.switch import choices_of
 from stages.literature import Work
 
 ARMS: Final[tuple[Arm, ...]] = ("baseline", "intervention")

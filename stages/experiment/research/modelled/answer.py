@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from events.kinds.space.recipe import Value
+from stages.experiment.judging.switch import beyond_switch
 from stages.experiment.research.proposal import NoProposal
 from stages.experiment.tree import UNVARIED
-from stages.experiment.trials.switch import beyond_switch
 
 CODE_MAX_BYTES: Final = 40_000
 PARAMS_MAX: Final = 20

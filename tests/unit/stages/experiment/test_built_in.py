@@ -9,10 +9,10 @@ import pytest
 from events.kinds.idea import Idea
 from events.kinds.space.recipe import Value
 from events.kinds.space.understanding import understand
+from stages.experiment.judging.switch import beyond_switch, choices_of
 from stages.experiment.research.built_in import BuiltIn
 from stages.experiment.research.proposal import Proposal
 from stages.experiment.tree import Node, Tree
-from stages.experiment.trials.switch import beyond_switch, choices_of
 from stages.testing import MemoryNotes
 
 

@@ -17,9 +17,9 @@ from stages.experiment.judging.preconditions import (
     reference_means,
     unequal_effort,
 )
+from stages.experiment.judging.switch import beyond_switch
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Reading, Registration, judge, pairs_of
-from stages.experiment.trials.switch import beyond_switch
 
 UNITS = 10
 REFERENCES = {"logistic_regression": 0.92, "boosted_trees": 0.95, "small_network": 0.9}

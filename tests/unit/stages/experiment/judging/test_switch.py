@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from events.kinds.space.recipe import Recipe
-from stages.experiment.trials.switch import beyond_switch, choices_of, difference_of, reads_switch
+from stages.experiment.judging.switch import beyond_switch, choices_of, difference_of, reads_switch
 from stages.experiment.trials.template import program_for
 
 PROGRAM = """
