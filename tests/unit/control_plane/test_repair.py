@@ -93,6 +93,7 @@ def test_a_document_that_is_gone_is_stored_whole(collection: str) -> None:
     empty = {
         "watchedUntil": None,
         "conclusion": None,
+        "code": None,
         "replication": None,
     }  # until when a lost attempt is watched, is given again
     assert [{**each, **empty} for each in stored] == [{**each, **empty} for each in DOCUMENTS[collection]]
