@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from stages.experiment.judging.switch import difference_of
 from stages.experiment.paper import typesetter
 from stages.experiment.paper.blocks import Listing
 from stages.experiment.paper.document import LEVELS, composed
@@ -50,7 +51,7 @@ def test_every_printed_number_and_every_caption_is_in_the_pdf(
         assert spaceless(caption) in text
     assert "epochspertraining20" in text
     assert "python3.11.9" in text
-    for line in record.intervention.code.split("\n"):
+    for line in difference_of(record.intervention.code):
         assert spaceless(line) in text
     assert spaceless("[1] Ada Lovelace, Noor Khan. On regularising network 0. JMLR. 2014.") in text
 
