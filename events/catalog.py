@@ -17,6 +17,9 @@ from events.kinds.fact import Fact, Fraction, Name, Sha256
 Level = Literal["debug", "info", "warn", "warning", "error"]
 Verdict = Literal["pass", "fail"]
 Conclusion = Literal["supported", "contradicted", "inconclusive"]
+NotMeasuredCode = Literal[
+    "NOT_MEASURED: switch has no effect", "NOT_MEASURED: arms differ", "NOT_MEASURED: baseline"
+]
 Replicated = Literal["asked for", "on another pod", "on the same pod"]
 
 
@@ -158,12 +161,14 @@ class ValidationAutoStarted(Fact, frozen=True):
 class ValidationAutoCompleted(Fact, frozen=True):
     """The verdict of the measurement; `replication` if the result needs a second measurement.
 
-    It passes only if the claim is supported; `conclusion` distinguishes the others.
+    It passes only if the claim is supported; `conclusion` distinguishes the others, and `code` says why
+    nothing was measured, if nothing was.
     """
 
     verdict: Verdict
     conclusion: Conclusion | None = None
     summary: str | None = None
+    code: NotMeasuredCode | None = None
     scores: dict[str, Any] = {}
     replication: Replicated | None = None
 

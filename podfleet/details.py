@@ -201,6 +201,7 @@ STAGES: Final = (
 VALIDATIONS: Final = (
     Column("BY", field("by")),
     Column("VERDICT", lambda item: item.get("verdict") if item.get("by") == "human" else conclusion(item)),
+    Column("CODE", field("code")),
     Column("REPLICATION", field("replication")),
     Column("SCORES", field("scores"), _scores),
     Column("SAYS", lambda item: item.get("summary") or item.get("notes")),

@@ -62,7 +62,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     ),
     "validations": _by(
         "application, review", "runId", "attempt", "by", "verdict", "summary", "scores", "at",
-        "conclusion", "replication", "reviewer", "seq",
+        "conclusion", "code", "replication", "reviewer", "seq",
     ),
     **{
         each.name: _by("application", "runId", "attempt", *each.fields, "seq") for each in DOCUMENTS

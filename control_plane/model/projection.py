@@ -260,6 +260,7 @@ def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted
         "verdict": fact.verdict,
         "conclusion": concluded,
         "summary": fact.summary,
+        "code": fact.code,
         "scores": fact.scores,
         "replication": fact.replication,  # also where there is none: an attempt's last verdict is all it says
         "at": _moment(event),
@@ -268,6 +269,8 @@ def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted
     verdict = {"verdict": fact.verdict, "summary": fact.summary}
     if concluded is not None:
         verdict["conclusion"] = concluded
+    if fact.code is not None:
+        verdict["code"] = fact.code
     if fact.replication is not None:
         verdict["replication"] = fact.replication
     return Update(

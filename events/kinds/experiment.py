@@ -33,7 +33,10 @@ class NodeLimits(
     forbid_unknown_fields=True,
     omit_defaults=True,
 ):
-    """The maximum number of nodes of each stage of the search; the preset gives the default."""
+    """The maximum number of nodes of each stage of the search; the preset gives the default.
+
+    That of `Stage_3` has no effect any more: the intervention is tried as often as the baseline was.
+    """
 
     Stage_1: Positive | None = None
     Stage_2: Positive | None = None

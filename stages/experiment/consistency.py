@@ -157,6 +157,8 @@ def units_problem(
     missing = [name for name in measured if any(name not in (each.scores or {}) for each in readings)]
     if missing:
         return f"a result lacks the {min(missing)}"
+    if any(each.reading.scores is not None and not each.answers for each in state.measured):
+        return "a result lacks the digest of its answers"
     return "a seed stands twice" if len(set(pairs)) != len(pairs) else None
 
 

@@ -43,9 +43,12 @@ from stages.experiment.consistency import (
 from stages.experiment.data.loading import Data, divided, find_data_set, load_table
 from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import EvaluationSet, write_evaluation_set
+from stages.experiment.judging.preconditions import Observed, not_measured, reference_means, unequal_effort
+from stages.experiment.judging.references import references_on
 from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
 from stages.experiment.judging.secret import Secret
 from stages.experiment.judging.secret_source import secret_of
+from stages.experiment.judging.switch import beyond_switch, difference_of
 from stages.experiment.paper.recorder import Recorder
 from stages.experiment.paper.renderer import Renderer, find_renderer, is_pdf
 from stages.experiment.paper.tracing import trace
@@ -63,7 +66,15 @@ from stages.experiment.record.ledger import (
     state_of,
 )
 from stages.experiment.record.numbers import Numbers, facts_to_say, numbers_of
-from stages.experiment.record.record import ARMS, Record, Setting, StageRecord, Verdicts, as_results
+from stages.experiment.record.record import (
+    ARMS,
+    Record,
+    Setting,
+    StageRecord,
+    Verdicts,
+    arms_with_switch,
+    as_results,
+)
 from stages.experiment.record.reviews import ENSEMBLE
 from stages.experiment.research.proposal import Proposal, Researcher
 from stages.experiment.research.researcher_factory import ChosenResearcher, choose_researcher, state_of_claim
@@ -82,6 +93,7 @@ from stages.experiment.statistics.validation import (
     doubted,
     judge,
     pairs_of,
+    undecided,
 )
 from stages.experiment.tree import Node, Policy, Tree
 from stages.experiment.trials.trial import Bench, MachineLost, write_data
@@ -118,7 +130,10 @@ SOURCE_BYTES_MAX: Final = 512 << 10  # of a paper's source that is traced: ours 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much a preset spends; `repeats` are the seeds of a re-evaluation, `units` those of the validation."""
+    """How much a preset spends; `repeats` are the seeds of a re-evaluation, `units` those of the validation.
+
+    The stage that applies the intervention has no limit of its own: it gets as many tries as the baseline had.
+    """
 
     limits: Mapping[str, int]
     epochs: int
@@ -127,11 +142,9 @@ class Effort:
 
 
 PRESETS: Final[Mapping[str, Effort]] = {
-    "quick": Effort(
-        limits={"Stage_1": 3, "Stage_2": 5, "Stage_3": 5, "Stage_4": 7}, epochs=20, repeats=3, units=10
-    ),
+    "quick": Effort(limits={"Stage_1": 3, "Stage_2": 5, "Stage_4": 7}, epochs=20, repeats=3, units=10),
     "standard": Effort(
-        limits={"Stage_1": 20, "Stage_2": 12, "Stage_3": 12, "Stage_4": 18},
+        limits={"Stage_1": 20, "Stage_2": 12, "Stage_4": 18},
         epochs=30,
         repeats=5,
         units=20,
@@ -151,14 +164,15 @@ class TrialSetup:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Both arms in the same units: the validation, or its replication; readings by arm and seed of a unit."""
+    """Both arms in the same units: the validation, or its replication; results by arm and seed of a unit."""
 
     setup: TrialSetup
     arms: tuple[Node, Node]
     seeds: tuple[int, ...]
     purpose: str
     plans: tuple[Registration, ...]
-    readings: dict[tuple[int, int], Reading] = field(default_factory=dict)
+    tries: tuple[int, int]  # of programs without the intervention, and with it
+    results: dict[tuple[int, int], Measured] = field(default_factory=dict)
 
     @property
     def codes(self) -> tuple[str, str]:
@@ -168,19 +182,28 @@ class Round:
     def wanted(self) -> list[tuple[int, int]]:
         """Return what is not measured by now, both arms of a unit beside each other."""
         wanted = ((arm, seed) for seed in self.seeds for arm in range(len(self.arms)))
-        return [each for each in wanted if each not in self.readings]
+        return [each for each in wanted if each not in self.results]
 
     def take(self, measured: Sequence[Measured]) -> None:
         """Take the results of an earlier attempt that are of these units."""
         taken = (each for each in measured if each.seed in self.seeds)
-        self.readings.update({(each.arm, each.seed): each.reading for each in taken})
+        self.results.update({(each.arm, each.seed): each for each in taken})
+
+    def readings(self, arm: int) -> list[Reading]:
+        """Return what an arm gave, unit by unit."""
+        return [self.results[arm, seed].reading for seed in self.seeds]
+
+    def observed(self) -> list[Observed]:
+        """Return what the judge saw beside that, unit by unit."""
+        pairs = [(self.results[0, seed], self.results[1, seed]) for seed in self.seeds]
+        return [Observed((one.answers, other.answers), one.references) for one, other in pairs]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one arm gave in one unit, and why its program failed where it did."""
 
-    reading: Reading
+    measured: Measured
     error: str | None
 
 
@@ -229,7 +252,7 @@ def effort_of(spec: ExperimentSpec) -> Effort:
     """Return the preset's effort with the limits that the specification names."""
     preset = PRESETS[spec.preset]
     named: Mapping[str, int | None] = msgspec.structs.asdict(spec.nodes)
-    return replace(preset, limits={name: named[name] or preset.limits[name] for name in SEARCH_STAGES})
+    return replace(preset, limits={name: named[name] or limit for name, limit in preset.limits.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +398,8 @@ class Experiment:
         """Run the four stages; each starts from the best node of the one before."""
         records: list[StageRecord] = []
         for index, plan in enumerate(self._plans(), start=1):
+            if plan.name == APPLIES:
+                plan = _with_effort(plan, sum(len(record.nodes) for record in records))
             before = records[-1] if records else None
             if plan.name == APPLIES:
                 self._register(judged_by, before)
@@ -419,7 +444,7 @@ class Experiment:
 
         first = Policy(limit=limits["Stage_1"], drafts=DRAFTS, ends_when_working=True)
         second = Policy(limit=limits["Stage_2"], drafts=0, keeps_root=True, is_optional=True)
-        third = Policy(limit=limits["Stage_3"], drafts=limits["Stage_3"])
+        third = Policy(limit=0, drafts=DRAFTS)  # as many as the baseline had
         fourth = Policy(limit=limits["Stage_4"], drafts=limits["Stage_4"], is_optional=True)
         return (
             StagePlan("Stage_1", first, researcher.draft, researcher.tune),
@@ -436,9 +461,10 @@ class Experiment:
         What an earlier attempt found too good is measured anew, whatever else earlier attempts left. Whatever
         is measured here makes all anew that rests on it.
         """
-        arms = (stages[1].best, stages[2].best)
+        arms = arms_with_switch(stages[2].best)
         seeds = unit_seeds(self.spec.seed, self.effort.units, used)
-        first = Round(setup, arms, seeds, "validation", self._registrations(setup))
+        tries = (len(stages[0].nodes) + len(stages[1].nodes), len(stages[2].nodes))
+        first = Round(setup, arms, seeds, "validation", self._registrations(setup), tries)
         left = self.past.left("validation")
         was_asked = self.context.replication_asked  # a run goes back once at most
         self._take_units(first)
@@ -471,7 +497,7 @@ class Experiment:
 
         Raises `MachineLost` where the machine loses a training again and again.
         """
-        readings = measured.readings
+        results = measured.results
         total = len(measured.arms) * len(measured.seeds)
         with TaskGroup[Outcome](measured.setup.pool) as tasks:
             for arm, seed in measured.wanted:
@@ -479,16 +505,16 @@ class Experiment:
             say = f"running both arms in {len(measured.seeds)} units, judged by test data"
             if measured.purpose == PURPOSE:
                 say = f"{say}, again: the first measurement was too good"
-            stage.progress(len(readings) / total, say)
-            for name, outcome in tasks.finished(lambda _: stage.progress(len(readings) / total, say)):
+            stage.progress(len(results) / total, say)
+            for name, outcome in tasks.finished(lambda _: stage.progress(len(results) / total, say)):
                 arm, seed = map(int, name.split("-"))
-                readings[arm, seed] = outcome.reading
+                results[arm, seed] = outcome.measured
                 if outcome.error is not None:
                     self.context.log(
                         f"the unit of seed {seed}, {measured.arms[arm].id}: {outcome.error}", "warning"
                     )
                 keep()
-                stage.progress(len(readings) / total, say)
+                stage.progress(len(results) / total, say)
 
     def _measurement(self, measured: Round, arm: int, seed: int) -> Callable[[int | None], Outcome]:
         node, setup = measured.arms[arm], measured.setup
@@ -498,8 +524,13 @@ class Experiment:
             with setup.units.opened(seed) as unit:
                 bench = replace(setup.bench, facts=unit.facts, data=unit.data)
                 folder = self.folder / measured.purpose / f"{arm}-{seed}"
-                tried = bench.run(node.code, seeds=(seed,), judges=unit.judges, folder=folder, gpu=gpu)
-                return Outcome(tried.trials[0].reading(unit.naive), tried.error)
+                tried = bench.run(
+                    node.code, seeds=(seed,), judges=unit.judges, folder=folder, arm=node.arm, gpu=gpu
+                )
+                trial = tried.trials[0]
+                references = references_on(unit.facts.task, unit.known, unit.judges) if arm == 0 else {}
+                reading = trial.reading(unit.naive)
+                return Outcome(Measured(arm, seed, reading, trial.answers, references), trial.error)
 
         return measure
 
@@ -529,7 +560,7 @@ class Experiment:
         self.context.log(f"the first measurement was too good: it is replicated {replication.place}")
         seeds = unit_seeds(self.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
         secret = second_secret(self.context.tools.judge_secret, self.spec.seed)
-        second = Round(self._set_up(secret), first.arms, seeds, PURPOSE, first.plans)
+        second = Round(self._set_up(secret), first.arms, seeds, PURPOSE, first.plans, first.tries)
         self._measure(second, stage, lambda: None)
         verdicts = replace(self._judged(stage, second), replication=replication)
         stage.progress(1.0, f"the replication says: {verdicts.reason}")
@@ -547,36 +578,48 @@ class Experiment:
             first.take(found.measured)
 
     def _keep_units(self, first: Round, *, is_complete: bool) -> bool:
-        measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in first.readings.items())
         plan, mark = first.plans[0], first.setup.evaluation_set.mark
-        state = UnitsState(first.codes, plan.rows, plan.test_rows, measured, mark)
+        state = UnitsState(first.codes, plan.rows, plan.test_rows, tuple(first.results.values()), mark)
         return self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(self, stage: Stage, measured: Round) -> Verdicts:
         """Report every score of every unit, and judge the difference of the claim's metric."""
         for number, seed in enumerate(measured.seeds, start=1):
             for arm, name in enumerate(ARMS):
-                for metric, value in (measured.readings[arm, seed].scores or {}).items():
+                reading = measured.results[arm, seed].reading
+                for metric, value in (reading.scores or {}).items():
                     stage.metric(f"test_{metric}_{name}", value, number)
-                if (busy_s := measured.readings[arm, seed].processor_s) is not None:
+                if (busy_s := reading.processor_s) is not None:
                     stage.metric(f"test_processor_seconds_{name}", busy_s, number)
         return self._verdicts(measured)
 
     def _verdicts(self, measured: Round) -> Verdicts:
         seeds = measured.seeds
-        baseline, intervention = (
-            [measured.readings[arm, seed] for seed in seeds] for arm in range(len(ARMS))
-        )
+        baseline, intervention = (measured.readings(arm) for arm in range(len(ARMS)))
+        observed = measured.observed()
         means = _means(
             [(one.scores, other.scores) for one, other in zip(baseline, intervention, strict=True)]
         )
         plain = [judge(pairs_of(seeds, baseline, intervention, plan.metric), plan) for plan in measured.plans]
+        differences = (
+            *beyond_switch(measured.arms[1].code, self.researcher.switched),
+            *unequal_effort(*measured.tries),
+        )
+        nothing = not_measured(plain, baseline, observed, differences, QUALITY[self.claim.task])
+        plain = [undecided(each, nothing.reason if nothing else None) for each in plain]
         arms = Arms(baseline, intervention)
         found = tuple(guarded(each, arms, self.claim.task) for each in corrected(plain))
         # what is not supported anyhow needs no replication: its size is doubted last
         if measured.purpose != PURPOSE:
             found = tuple(doubted(each, each.plan.metric) for each in found)
-        return Verdicts(found, means)
+        return Verdicts(
+            found,
+            means,
+            references=reference_means(observed),
+            nothing=nothing,
+            switch=difference_of(measured.arms[1].code),
+            tries=measured.tries,
+        )
 
     # --- plots, paper, review ---------------------------------------------------------------
 
@@ -728,10 +771,16 @@ class Experiment:
                 verdict=verdict.verdict,
                 conclusion=verdict.conclusion,
                 summary=verdict.summary,
+                code=verdict.code,
                 scores=verdict.scores,
                 replication=verdict.replication,
             )
         )
+
+
+def _with_effort(plan: StagePlan, tries: int) -> StagePlan:
+    """Return the plan of the stage that applies the intervention, with as many tries as the baseline had."""
+    return replace(plan, policy=replace(plan.policy, limit=tries))
 
 
 def _source_of(paper: Paper) -> str:

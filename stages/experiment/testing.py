@@ -26,7 +26,16 @@ HOSTILE: Final = (
     r"\input{/etc/passwd} \end{document} $x_1$ 50% #1 & ~ ^ {effect.mean} <script>alert(1)</script> \val{effect.mean}{9.99} "
     '#import "x" @cite `raw` *bold* // 中文 Ω é ß \N{ROCKET} \x00\x1b[31m ' + "W" * 300
 )
-CODE: Final = "import torch\n\ndropout = {dropout}\nfor epoch in range(20):\n    print(epoch)\n"
+CODE: Final = """import torch
+
+PARAMS = {{"width": 64, "lr": 0.003, "optimiser": "adam", "residual": False, "dropout": 0.0}}
+SWITCH = {{"dropout": {dropout}}}
+
+def run(task):
+    if task.intervention:
+        PARAMS.update(SWITCH)
+    return trained(task, PARAMS)
+"""
 PARAMS: Final[Mapping[str, Any]] = {
     "width": 64,
     "lr": 0.003,
@@ -116,7 +125,9 @@ def make_record(
     return Record(
         Idea(short_hypothesis=text or "Dropout improves the accuracy of small networks on digits by 2 points.", title=text),
         claim, setting, tuple(stages),
-        Verdicts((judge(pairs, plan),), means),
+        Verdicts(
+            (judge(pairs, plan),), means, references={"boosted_trees": 0.93, "small_network": 0.91}
+        ),
         tuple(_work(place, text) for place in range(works)),
     )  # fmt: skip
 

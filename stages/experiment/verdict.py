@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from events.catalog import Conclusion
+from events.catalog import Conclusion, NotMeasuredCode
 from events.catalog import Verdict as Word
 from stages.experiment.judging.replication import Place
 from stages.experiment.paper.words import verdict_line
@@ -34,6 +34,7 @@ class Verdict:
     decided_by: Decider
     scores: dict[str, Any]
     replication: Place | None = None
+    code: NotMeasuredCode | None = None
 
     @property
     def verdict(self) -> Word:
@@ -83,4 +84,5 @@ def weigh(
         "reviews": [msgspec.to_builtins(each) for each in reviews],
         "meta_review": meta,
     }
-    return Verdict(conclusion, summary, decided_by, scores, replication.place if replication else None)
+    nothing, place = record.verdicts.nothing, replication.place if replication else None
+    return Verdict(conclusion, summary, decided_by, scores, place, nothing.code if nothing else None)

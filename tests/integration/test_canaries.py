@@ -241,7 +241,7 @@ def test_a_model_carries_an_idea_from_the_queue_to_a_reviewed_paper(spied: Spied
     assert (run["status"], run["error"], run["attempt"]) == ("AWAITING_HUMAN", None, 1)
     assert [each["status"] for each in run["stages"]] == ["COMPLETED"] * 8
     assert steps(server) == [
-        "choose", "draft", "tune", "tune", "tune", "apply", "remove", "vary", "write",
+        "choose", "draft", "tune", "tune", "tune", "apply", "apply", "apply", "vary", "write",
         "review", "review", "review",
     ]  # fmt: skip
 

@@ -17,7 +17,13 @@ from stages.adapters.sandbox.sandbox import LocalSandbox
 from stages.experiment.data.loading import divided, load_table
 from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
+from stages.experiment.judging.preconditions import BASELINE as BELOW
+from stages.experiment.judging.preconditions import NO_EFFECT, NotMeasured, Observed, not_measured
+from stages.experiment.judging.references import references_on
 from stages.experiment.judging.secret import Secret
+from stages.experiment.judging.switch import beyond_switch
+from stages.experiment.record.ledger import Measured
+from stages.experiment.record.record import ARMS
 from stages.experiment.statistics.guards import WORSE, Arms, guarded
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.scores import naive_quality
@@ -32,6 +38,7 @@ from stages.experiment.statistics.validation import (
     judge,
     pairs_of,
 )
+from stages.experiment.tree import Arm
 from stages.experiment.trials.trial import Bench, Trial, Trials, write_data
 from stages.experiment.trials.units import Units
 from stages.isolation.sandbox import JobLimits
@@ -44,7 +51,9 @@ from tests.integration.programs.cheats import (
     IGNORES,
     LASTS,
     PRELUDE,
+    PRETENDS,
     REACHES,
+    SABOTAGES,
     SLOW,
     TRADES,
     slow,
@@ -103,16 +112,33 @@ class TrialSetup:
         seconds = trial.scores["training_seconds"] * (1 + trial.seed / 1000)
         return replace(trial, scores={**trial.scores, "training_seconds": seconds}).reading(self.naive)
 
-    def over_units(self, code: str) -> list[Reading]:
+    def over_units(self, code: str, arm: Arm = "baseline") -> list[Reading]:
         """Return what a program gives in units, each a split and a process of its own."""
+        return [each.reading for each in self.measured(code, arm)]
+
+    def switched(self, code: str) -> tuple[Judgement, NotMeasured | None]:
+        """Return what units say of a program with its switch off and on, and why that is nothing."""
+        off, on = (self.measured(code, arm) for arm in ARMS)
+        one, other = ([each.reading for each in both] for both in (off, on))
+        observed = [
+            Observed((mine.answers, theirs.answers), mine.references)
+            for mine, theirs in zip(off, on, strict=True)
+        ]
+        judgement = concluded("accuracy", one, other)
+        quality = METRICS["accuracy"]
+        return judgement, not_measured(judgement, one, observed, beyond_switch(code), quality)
+
+    def measured(self, code: str, arm: Arm) -> list[Measured]:
         self.count += 1
         found = []
         for seed in SEEDS:
             with self.units.opened(seed) as unit:
                 bench = replace(self.bench, facts=unit.facts, data=unit.data)
                 folder = self.folder / str(self.count) / str(seed)
-                (trial,) = bench.run(code, seeds=(seed,), judges=unit.judges, folder=folder).trials
-                found.append(trial.reading(unit.naive))
+                (trial,) = bench.run(code, seeds=(seed,), judges=unit.judges, folder=folder, arm=arm).trials
+                references = references_on(unit.facts.task, unit.known, unit.judges)
+                reading = trial.reading(unit.naive)
+                found.append(Measured(ARMS.index(arm), seed, reading, trial.answers, references))
         return found
 
 
@@ -288,3 +314,15 @@ def test_whatever_a_seed_leaves_costs_that_seed_alone_and_is_named(trial_setup: 
         assert words in (trial.error or ""), trial
     assert (honest.error, honest.scores is None) == (None, False)
     assert not any(trial_setup.bench.places.iterdir())
+
+
+@pytest.mark.slow("twenty trainings in processes and on splits of their own")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("code", "said"), [(SABOTAGES, BELOW), (PRETENDS, NO_EFFECT)])
+def test_a_program_that_knows_of_its_switch_gains_nothing_by_it(
+    trial_setup: TrialSetup, code: str, said: str
+) -> None:
+    judgement, nothing = trial_setup.switched(code)
+    assert nothing is not None
+    assert nothing.code == said
+    assert (judgement.conclusion == "supported") == (code == SABOTAGES), "by its numbers alone"

@@ -60,7 +60,7 @@ def code(lr: float = 0.1, plan: str = "Try it.", condition: str = "", extra: str
     said = f"CONDITION = {condition!r}\n" if condition else ""
     return (
         f'{extra}PLAN = {plan!r}\nPARAMS = {{"lr": {lr}, "width": 64}}\n{said}\n'
-        'def run(task):\n    return PARAMS["lr"]\n'
+        'def run(task):\n    return (PARAMS["lr"], task.intervention)\n'
     )
 
 
@@ -196,7 +196,7 @@ def test_the_intervention_is_applied_to_the_tuned_baseline(desk: Open) -> None:
     assert proposal is not None
     assert proposal.arm == "intervention"
     assert proposal.changed == {"lr": 0.2}
-    assert "change nothing else" in at.texts[0]
+    assert "behind the switch `task.intervention`" in at.texts[0]
     assert "usual strength" in at.texts[0]
     assert at.researcher.improve(ROOT, tree.grown(WITH)) is not None
     assert "usual strength" not in at.texts[1]
@@ -211,13 +211,8 @@ def test_a_variant_of_the_intervention_is_held_against_the_baseline(desk: Open) 
     assert f"<program>\n{WITH.code}" in at.texts[0]
 
 
-def test_ablations_take_the_intervention_away_first_and_vary_one_part_in_both_arms_then(desk: Open) -> None:
-    at = desk(
-        program(0.1),
-        program(0.2, condition="half the width"),
-        program(0.3),
-        program(0.4, condition="less data"),
-    )
+def test_ablations_switch_the_intervention_off_first_and_vary_one_part_in_both_arms_then(desk: Open) -> None:
+    at = desk(program(0.2, condition="half the width"), program(0.4, condition="less data"))
     researcher, tree = at.researcher, replace(EMPTY, root=WITH)
 
     def grown(tree: Tree, number: int) -> Tree:
@@ -234,21 +229,28 @@ def test_ablations_take_the_intervention_away_first_and_vary_one_part_in_both_ar
         ("baseline", "half the width"),
         ("intervention", "less data"),
     ]
-    assert "take the intervention away" in at.texts[0]
-    assert f"<program>\n{tree.nodes[1].code}" in at.texts[2], "the counterpart starts from the varied program"
-    assert "half the width" in at.texts[3]
+    removal, varied, counterpart, _ = tree.nodes
+    assert (removal.code, counterpart.code) == (WITH.code, varied.code), "the very program, its switch off"
+    assert len(at.texts) == 2, "nobody has to be asked for that"
+    assert "half the width" in at.texts[1]
 
 
-def test_an_ablation_without_a_counterpart_is_not_asked_for_twice(desk: Open) -> None:
-    varied = node(3, arm="intervention", condition="weaker smoothing", code=code(0.3))
-    gone = node(2, condition=UNVARIED, code=code(0.2))
-    at = desk(program(0.2), program(0.2), program(0.9, condition="half the width"))
-    researcher, tree = at.researcher, replace(EMPTY, root=WITH).grown(gone, varied)
-    with pytest.raises(NoProposal, match="already tried"):
-        researcher.ablate(WITH, tree)
-    proposal = researcher.ablate(WITH, tree)
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("    return 1\n", "does not read the switch"),
+        ("    C = 0.053 if task.intervention else 1e-5\n    return C\n", "C = 1e-05 / C = 0.053"),
+    ],
+)
+def test_a_program_that_switches_something_else_is_sent_back_with_what_that_is(
+    desk: Open, body: str, words: str
+) -> None:
+    start = "PLAN = 'Smooth.'\nPARAMS = {'squares': 'off'}\ndef run(task):\n"
+    at = desk(Reply(text=f"```python\n{start}{body}```"), program(0.3))
+    proposal = at.researcher.improve(ROOT, replace(EMPTY, root=ROOT))
     assert proposal is not None
-    assert proposal.condition == "half the width"
+    assert proposal.code == code(0.3)
+    assert words in at.texts[1]
 
 
 def test_nodes_under_way_are_neither_proposed_again_nor_paired_yet(desk: Open) -> None:

@@ -33,6 +33,8 @@ class Verdict:
     reviewers: Sequence[str]
     reviews: Sequence[Row]
     texts: Sequence[Mapping[str, Any]]
+    switch: Sequence[str]
+    not_measured: Sequence[str]
     rest: Mapping[str, Any]
 
 
@@ -47,6 +49,7 @@ def verdict(scores: Mapping[str, Any]) -> Verdict:
         del rest["meta_review"]
     else:
         together = []
+    switch, not_measured = (_lines(rest, name) for name in ("switch", "not_measured"))
     cells = [name for name, value in rest.items() if _is_cell(value)]
     measured = [Row(name, [rest.pop(name)]) for name in cells[:ROWS_MAX]]
     claims = rest.pop("claims") if _are_forms(rest.get("claims")) else []
@@ -59,8 +62,17 @@ def verdict(scores: Mapping[str, Any]) -> Verdict:
         reviewers=[*names, *["all together" for _ in together]],
         reviews=_rows([*reviews, *together]),
         texts=[{name: value for name, value in each.items() if not _is_cell(value)} for each in reviews],
+        switch=switch,
+        not_measured=not_measured,
         rest=rest,
     )
+
+
+def _lines(rest: dict[str, Any], name: str) -> Sequence[str]:
+    """Take a list of texts out of the other data."""
+    said = rest.get(name)
+    is_text = isinstance(said, list) and all(isinstance(each, str) for each in said)
+    return rest.pop(name) if is_text else ()
 
 
 def _rows(columns: Sequence[Mapping[str, Any]]) -> list[Row]:

@@ -5,14 +5,14 @@ Tables, numbers and figures come from the record alone, for any author of the wo
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from events.kinds.space.metrics import METRICS
+from events.kinds.space.metrics import METRICS, QUALITY
+from stages.experiment.judging.switch import difference_of
 from stages.experiment.paper.blocks import (
     Block,
     Document,
@@ -32,8 +32,6 @@ from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record, StageRecord
 from stages.experiment.tree import Node
 
-DIFF_CONTEXT: Final = 2
-DIFF_LINES_MAX: Final = 2_000  # of a program: a difference may take the cube of them
 CELL_MAX: Final = 24  # characters of a choice; a table with longer ones breaks its cells into lines
 CONDITIONS_PER_NODE: Final = 3  # rows of the ablations for each row of a stage's table
 LINE_MIN: Final = 36  # characters that a line of a cell takes, even if they are wide
@@ -114,6 +112,7 @@ class _Page:
             Heading("Method"),
             *self._words("method"),
             *self._arms(),
+            self._effort(),
             Heading("Results of the search"),
             *self._words("results"),
             *self._figure("nodes"),
@@ -131,6 +130,7 @@ class _Page:
             *(self._units(place) for place, _ in enumerate(self.record.claim.effects, start=1)),
             *self._figure("comparison"),
             *self._means(),
+            *self._references(),
             Heading("Limitations"),
             *self._words("limitations"),
             Heading("Conclusion"),
@@ -171,14 +171,28 @@ class _Page:
         return [
             Table(
                 "arms",
-                "What the two programs that are compared chose: the baseline {baseline.id} and the intervention "
-                "{intervention.id}. Bold: where they differ." + more,
+                "What the two arms chose: the program of {intervention.id} with its switch off, and with it on. "
+                "Bold: where they differ." + more,
                 ("Choice", "Baseline", "Intervention"),
                 ("wide", "wide", "wide") if is_long else ("left", "right", "right"),
                 tuple(rows),
                 long=self._is_long(rows),
             )
         ]
+
+    def _effort(self) -> Table:
+        rows = [
+            Row((title, f"{{effort.baseline.{name}}}", f"{{effort.intervention.{name}}}"))
+            for title, name in (("Tries", "tries"), ("Choices varied", "varied"))
+        ]
+        return Table(
+            "effort",
+            "The effort for each arm: the programs that were tried with the switch off (the first two stages) and on "
+            "(the third), and the choices that were varied among them.",
+            ("", "Baseline", "Intervention"),
+            ("left", "wide", "wide"),
+            tuple(rows),
+        )
 
     def _stage_table(self, stage: StageRecord) -> Table:
         key = stage_key(stage)
@@ -324,6 +338,26 @@ class _Page:
             )
         ]
 
+    def _references(self) -> list[Block]:
+        quality = QUALITY[self.record.claim.task]
+        names = [name for name in self.record.verdicts.references if f"reference.{name}" in self.numbers]
+        if not names:
+            return []
+        rows = [Row((name.replace("_", " "), f"{{reference.{name}}}")) for name in names]
+        if f"mean.{quality.name}.baseline" in self.numbers:
+            rows.append(Row(("the baseline", f"{{mean.{quality.name}.baseline}}"), bold=True))
+        return [
+            Table(
+                "references",
+                f"The {quality.title} of plain reference models in the same units, beside which the baseline has to stand. "
+                "Where it gains less than two thirds of what the best of them gains over a constant answer, "
+                "nothing is concluded.",
+                ("Model", "Mean"),
+                ("left", "right"),
+                tuple(rows),
+            )
+        ]
+
     def _reproducibility(self) -> list[Block]:
         others = (
             " Parts of it were measured by earlier attempts of this run on other pods, and are their word."
@@ -360,19 +394,21 @@ class _Page:
         """Return what the intervention changed in the program, or the whole program where little is shared."""
         if self.level.code_lines == 0:
             return []
-        lines, is_difference = _listing(self.record.baseline.code, self.record.intervention.code)
+        code = self.record.intervention.code
+        difference = difference_of(code)
+        lines = _broken(difference or code.splitlines())
         if not lines:
             return []
         what = (
-            "The difference between the two programs that were compared, {baseline.id} and {intervention.id}"
-            if is_difference
-            else "The program of {intervention.id}, the best with the intervention"
+            "What the switch changes in the program of {intervention.id}, of which both arms are runs"
+            if difference
+            else "The program of {intervention.id}, of which both arms are runs"
         )
         cut = lines[: self.level.code_lines]
         rest = " Its beginning is shown here." if len(cut) < len(lines) else ""
         return [
             Heading("Appendix: program", numbered=False),
-            Paragraph(f"{what}.{rest} The whole programs are in results.json."),
+            Paragraph(f"{what}.{rest} The whole program is in results.json."),
             Listing("\n".join(cut)),
         ]
 
@@ -387,21 +423,6 @@ def _shown(record: Record, stage: StageRecord, limit: int) -> list[int]:
 
     places = range(1, len(stage.nodes) + 1)
     return sorted(sorted(places, key=rank)[:limit])
-
-
-def _listing(one: str, two: str) -> tuple[list[str], bool]:
-    """Return the lines to print, and whether they are a difference."""
-    before, whole = one.splitlines(), two.splitlines()
-    if not two.strip() or one == two or max(len(before), len(whole)) > DIFF_LINES_MAX:
-        return _broken(whole), False
-    difference = list(
-        difflib.unified_diff(before, whole, "baseline", "intervention", lineterm="", n=DIFF_CONTEXT)
-    )
-    return (
-        (_broken(difference), True)
-        if one.strip() and len(difference) <= len(whole)
-        else (_broken(whole), False)
-    )
 
 
 def _broken(lines: Sequence[str]) -> list[str]:

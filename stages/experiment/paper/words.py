@@ -212,7 +212,8 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
         f"Data. We use the data set {{data}}, {origin}, with {{data.features}} features and {kind}.{notes}{split} "
         "The targets of these test data stay sealed in the search; the units of the validation split all rows anew.",
         "Search. The search goes best-first through {stages.searched} stages: the first drafts implementations, the second "
-        "tunes the baseline, the third applies the intervention to the tuned baseline, and the fourth varies other choices "
+        "tunes the baseline, the third puts the intervention behind a switch of the tuned program and tunes it with that on, as "
+        "often as the baseline was tried, and the fourth varies other choices "
         "with and without it. Each node of its tree is one whole program, run in a sandbox (isolation: {setting.isolation}) "
         "and trained once; its metric is the {selection} on validation data. A program that fails is marked buggy, and a "
         "repair may be tried. The research was done by {setting.researcher}.",
@@ -224,9 +225,9 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
             "from it; the table of finalists shows mean and standard error."
         )
     texts.append(
-        "Comparison. The intervention is: {subject}. The baseline is the program that the second stage chose (node "
-        "{baseline.id}); the program with the intervention is the one that the third stage chose (node {intervention.id}). "
-        "Both are trained again in {units.registered} units, which were registered with estimator and test before the third "
+        "Comparison. The intervention is: {subject}. Both arms are one program, the one that the third stage chose (node "
+        "{intervention.id}): the baseline is its run with the switch off, and the finalists of that stage were compared by "
+        "the mean of both runs. Both are trained again in {units.registered} units, which were registered with estimator and test before the third "
         "stage began: a unit is a random split of all {units.rows} rows with a seed that the search never used, of which "
         "{units.test_rows} judge. The estimate is the mean of the paired differences. Units share rows, so its variance is "
         "corrected as Nadeau and Bengio propose; its interval is Student’s, widened for skewness by a modified t in the "
@@ -312,8 +313,7 @@ def _limitations(record: Record) -> list[str]:
     return [
         "One data set ({data}) was used; the interval covers the chance in training and in which of its rows are learnt from "
         "and judge, and not that in the choice of data. The programs were chosen on a split of the same rows. The search was bounded ({nodes.tried} nodes), so a better baseline or a "
-        "better form of the intervention may exist. The baseline comes from the nodes of the first two stages and the form "
-        "of the intervention from those of the third, so the two did not get the same number of trials; a baseline that is worse than it need be makes any intervention look better. Tests at this "
+        "better form of the intervention may exist. Both arms share all choices but the intervention; were each tuned alone, the difference might be another one. Tests at this "
         "level of confidence find some differences where there are none, so a result here is a reason to look again and "
         f"no proof.{notes}"
     ]

@@ -24,6 +24,7 @@ from stages.bounds import (
     Line,
     Notes,
     Ordinal,
+    Scores,
     Seed,
     Spread,
     Text,
@@ -96,11 +97,16 @@ class SearchState:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the unit of a seed gave for one arm, by its number in `UnitsState.arms`."""
+    """What the unit of a seed gave for one arm, by its number in `UnitsState.arms`.
+
+    `answers` is the digest of the answers that count, `references` the quality of the reference models there.
+    """
 
     arm: Annotated[int, Meta(ge=0, le=1)]
     seed: Seed
     reading: Reading
+    answers: Word = ""
+    references: Scores = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from events.catalog import StageMetric
-from events.kinds.space.metrics import METRICS, Metric
+from events.kinds.space.metrics import METRICS, QUALITY, Metric
 from events.kinds.space.recipe import Value, described, shown
 from stages.experiment.record.ablations import ablations_of
 from stages.experiment.record.record import ARMS, Finalist, Record, StageRecord
@@ -236,6 +236,12 @@ def facts_to_say(record: Record) -> list[StageMetric]:
     facts += [
         StageMetric(stage=VALIDATION, name=name, value=value) for name, value, _ in _verdict_values(record)
     ]
+    off, on = record.baseline.params, record.intervention.params
+    facts += [
+        StageMetric(stage=VALIDATION, name=_off_name(name), value=float(value))
+        for name, value in off.items()
+        if not _same(off, on, name) and _is_number(value)
+    ]
     facts += [StageMetric(stage=PAPER, name=key, value=value) for key, value, _ in _setting_values(record)]
     return [fact for fact in dict.fromkeys(facts) if math.isfinite(fact.value)]
 
@@ -245,6 +251,9 @@ def _verdict_values(record: Record) -> Iterator[tuple[str, float, str]]:
     for place, each in enumerate(record.verdicts.judgements, start=1):
         yield from ((f"{claim_key(place)}{name}", value, text) for name, value, text in _effect_values(each))
     judgement = record.verdicts.judgement
+    places = QUALITY[record.claim.task].decimals
+    for name, value in record.verdicts.references.items():
+        yield f"reference.{_slug(name)}", value, metric_text(value, places)
     for name, (one, two) in record.verdicts.means.items():
         places = METRICS[name].decimals if name in METRICS else 4
         key = _slug(name)
@@ -325,6 +334,7 @@ def numbers_of(record: Record) -> Numbers:
         _add_stage(found, record, stage)
     _add_totals(found, record)
     _add_arms(found, record)
+    _add_effort(found, record)
     _add_ablations(found, record)
     _add_units(found, record)
     for place, work in enumerate(record.works):
@@ -456,7 +466,23 @@ def _add_arms(found: Numbers, record: Record) -> None:
         )
         for arm, node in (("baseline", record.baseline), ("intervention", record.intervention)):
             if name in node.params:
-                _add_choice(found, f"choice_{place}.{arm}", node, name, node.params[name])
+                is_off = arm == "baseline" and not _same(node.params, record.intervention.params, name)
+                source = None if is_off else _birth(node, f"params.{name}")
+                _add_choice(found, f"choice_{place}.{arm}", source, name, node.params[name])
+
+
+def _add_effort(found: Numbers, record: Record) -> None:
+    """Add how often each arm was tried, and which choices were varied for it."""
+    tried = {
+        "baseline": [*record.stage("Stage_1").nodes, *record.stage("Stage_2").nodes],
+        "intervention": [*record.stage("Stage_3").nodes],
+    }
+    for arm, nodes in tried.items():
+        found.add(_counted(f"effort.{arm}.tries", nodes))
+        names = dict.fromkeys(name for node in nodes for name in node.params)
+        varied = [name for name in names if len({str(node.params.get(name)) for node in nodes}) > 1]
+        words = ", ".join(described({name: ""}).strip() for name in varied) or "none"
+        found.quote(f"effort.{arm}.varied", words, "the choices of its nodes")
 
 
 def choices(record: Record) -> list[str]:
@@ -470,9 +496,18 @@ def _same(one: Mapping[str, Value], two: Mapping[str, Value], name: str) -> bool
     return name in one and name in two and one[name] == two[name]
 
 
-def _add_choice(found: Numbers, key: str, node: Node, name: str, value: Value) -> None:
-    source = _birth(node, f"params.{name}")
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+def _off_name(choice: str) -> str:
+    return f"off.{_slug(choice)}"
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _add_choice(found: Numbers, key: str, source: Source | None, name: str, value: Value) -> None:
+    """Add a choice that a node's birth told, or, without a source, one that the validation tells."""
+    if _is_number(value):
+        source = source or Source(METRIC_SAID, VALIDATION, _off_name(name))
         found.add(Number(key, shown(value).replace("-", MINUS), float(value), (source,)))
     else:
         found.quote(key, shown(value), "a choice in a node's program", CHOICE_MAX, source)

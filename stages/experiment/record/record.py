@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Annotated, Any, Final
 
@@ -28,14 +28,16 @@ from stages.bounds import (
     Whole,
     Word,
 )
+from stages.experiment.judging.preconditions import NotMeasured
 from stages.experiment.judging.replication import Replication
+from stages.experiment.judging.switch import choices_of
 from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, rate_not_excluded
 from stages.experiment.statistics.several import together
 from stages.experiment.statistics.validation import TOO_GOOD, Judgement
-from stages.experiment.tree import Node, NodeId, StageName
+from stages.experiment.tree import Arm, Node, NodeId, StageName
 from stages.literature import Work
 
-ARMS: Final = ("baseline", "intervention")
+ARMS: Final[tuple[Arm, ...]] = ("baseline", "intervention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +110,17 @@ class Setting:
 class Verdicts:
     """The judgement on each effect of the claim, and the means of every metric.
 
-    `replication` is where it was measured, if that is the second time.
+    `replication` is where it was measured, if that is the second time; `references` are the mean qualities of the
+    reference models in the same units, and `nothing` is why nothing was measured, if nothing was.
     """
 
     judgements: tuple[Judgement, ...]
     means: Mapping[str, tuple[float, float]]  # metric: baseline, intervention
     replication: Replication | None = None
+    references: Mapping[str, float] = field(default_factory=dict)
+    nothing: NotMeasured | None = None
+    switch: tuple[str, ...] = ()  # what it changes in the program, a line each
+    tries: tuple[int, int] = (0, 0)  # without the intervention, and with it
 
     @property
     def judgement(self) -> Judgement:
@@ -163,6 +170,10 @@ class Verdicts:
             "means": {
                 name: {"baseline": one, "intervention": other} for name, (one, other) in self.means.items()
             },
+            "references": dict(self.references),
+            "tries": dict(zip(ARMS, self.tries, strict=True)),
+            "switch": list(self.switch),
+            **({"not_measured": list(self.nothing.found)} if self.nothing else {}),
             **({"replication": self.replication.scores()} if self.replication else {}),
         }
 
@@ -202,8 +213,8 @@ class Record:
 
     @property
     def baseline(self) -> Node:
-        """Return the node that stands for "without"."""
-        return self.stage("Stage_2").best
+        """Return the node that stands for "without": the very program of "with", its switch off."""
+        return arms_with_switch(self.intervention)[0]
 
     @property
     def intervention(self) -> Node:
@@ -213,6 +224,13 @@ class Record:
     def stage(self, name: str) -> StageRecord:
         """Return the record of one stage."""
         return next(stage for stage in self.stages if stage.name == name)
+
+
+def arms_with_switch(node: Node) -> tuple[Node, Node]:
+    """Return a program with the intervention as both arms: its switch off, and on as it was tried."""
+    params = {**node.params, **choices_of(node.code, is_on=False)}
+    off = replace(node, arm="baseline", params=params, metric=None, scores={}, condition="")
+    return off, node
 
 
 def as_results(record: Record) -> dict[str, Any]:

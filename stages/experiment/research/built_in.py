@@ -95,6 +95,10 @@ class BuiltIn:
         return self.understood.claim
 
     @property
+    def switched(self) -> frozenset[str]:
+        return self.intervention.fields
+
+    @property
     def intervention(self) -> Intervention:
         """Return the part of the declared space that the claim is about."""
         return self.understood.intervention
@@ -110,11 +114,8 @@ class BuiltIn:
         return None
 
     def tune(self, parent: Node, tree: Tree) -> Proposal | None:
-        start = recipe_of(parent)
-        moves = [self._owned(move) for move in _moves(start)]
-        random.Random(seed_for(self.seed, "tune", parent.id)).shuffle(moves)  # noqa: S311 - an order, no secret
-        advised = [self._owned(wish) for wish in self._wishes(start, "baseline")]
-        return self._first(parent, tree, [*advised, *moves], "tune the baseline")
+        advised = [self._owned(wish) for wish in self._wishes(recipe_of(parent), "baseline")]
+        return self._first(parent, tree, [*advised, *self._shuffled(parent)], "tune the baseline")
 
     def improve(self, parent: Node, tree: Tree) -> Proposal | None:
         intervention = self.intervention
@@ -122,19 +123,20 @@ class BuiltIn:
         if tree.root is not None and parent.id == tree.root.id:
             options = [*advised, *intervention.strengths]
             return self._first(parent, tree, options, f"apply {intervention.title}")
-        if intervention.knob is None:
-            return None
-        tried = [number for node in tree.known if (number := _number(node, intervention.knob)) is not None]
-        between = _between(parent, intervention.knob, tried)
-        return self._first(parent, tree, [*advised, *between], f"refine {intervention.title}")
+        moves = self._shuffled(parent)
+        if (knob := intervention.knob) is not None:
+            tried = [number for node in tree.known if (number := _number(node, knob)) is not None]
+            moves = [*moves, *_between(parent, knob, tried)]
+        return self._first(parent, tree, [*advised, *moves], f"tune {intervention.title}")
 
     def ablate(self, parent: Node, tree: Tree) -> Proposal | None:
         best = recipe_of(parent)
         self._wishes(best, "nothing")
-        for condition, with_it, recipe in self._ablations(best):
+        for condition, with_it, on in self._ablations(best):
+            recipe = on if with_it else on.changed(self.intervention.off)
             if recipe != best and not _tried(tree, recipe):
                 plan = f"{condition}, {'with' if with_it else 'without'} {self.intervention.title}"
-                return self._proposal(plan, recipe, best, condition)
+                return self._proposal(plan, recipe, best, condition, on)
         return None
 
     def debug(self, node: Node, tree: Tree) -> Proposal | None:
@@ -152,10 +154,15 @@ class BuiltIn:
         """Return nothing: words are judged by a language model or by people."""
         return ()
 
-    def _proposal(self, plan: str, recipe: Recipe, start: Recipe, condition: str = "") -> Proposal:
+    def _proposal(
+        self, plan: str, recipe: Recipe, start: Recipe, condition: str = "", on: Recipe | None = None
+    ) -> Proposal:
+        """Return the program that is run by `recipe`; `on` is how it is run with its switch on, where that is off."""
+        off = self.intervention.off
+        switched = (on or recipe).params()
         return Proposal(
             plan=plan,
-            code=program_for(recipe),
+            code=program_for(recipe.changed(off), {name: switched[name] for name in off}),
             arm=self._arm(recipe),
             params=recipe.params(),
             changed=recipe.against(start),
@@ -175,6 +182,12 @@ class BuiltIn:
             if changes and not _tried(tree, recipe):
                 return self._proposal(f"{what}: {described(changes)}", recipe, start)
         return None
+
+    def _shuffled(self, parent: Node) -> list[Changes]:
+        """Return the neighbours of a node, the same for both arms: no intervention owns what they change."""
+        moves = [self._owned(move) for move in _moves(recipe_of(parent))]
+        random.Random(seed_for(self.seed, "tune", parent.id)).shuffle(moves)  # noqa: S311 - an order, no secret
+        return moves
 
     def _wishes(self, start: Recipe, open_to: _Open) -> list[Changes]:
         """Return which choices each note names; a note is answered in the log once, when it is first read."""
@@ -217,14 +230,13 @@ class BuiltIn:
         return {name: value for name, value in changes.items() if name not in self.intervention.fields}
 
     def _ablations(self, best: Recipe) -> Iterator[tuple[str, bool, Recipe]]:
-        """Yield the removal of the intervention, then each condition with it and without it."""
-        off = self.intervention.off
-        yield UNVARIED, False, best.changed(off)
+        """Yield the removal of the intervention, then each condition with it and without it, as recipes with it."""
+        yield UNVARIED, False, best
         for condition in _CONDITIONS:
             varied = condition.applied(best)
             if condition.field not in self.intervention.fields and varied != best:
                 yield condition.label, True, varied
-                yield condition.label, False, varied.changed(off)
+                yield condition.label, False, varied
 
 
 def recipe_of(node: Node) -> Recipe:
@@ -271,7 +283,7 @@ def _choices(text: str, start: Recipe) -> dict[str, Value]:
 
 
 def _moves(recipe: Recipe) -> list[Changes]:
-    """Return the neighbours of a baseline, one choice changed in each."""
+    """Return the neighbours of a recipe, one choice changed in each."""
     moves: list[Changes] = [
         {"lr": _round(recipe.lr * 3)},
         {"lr": _round(recipe.lr / 3)},

@@ -53,6 +53,11 @@ class Researcher(Protocol):
     @property
     def claim(self) -> Claim: ...
 
+    @property
+    def switched(self) -> frozenset[str] | None:
+        """Return the choices that belong to the intervention; None where only a program says so."""
+        ...
+
     def draft(self, tree: Tree) -> Proposal | None:
         """Propose another first implementation without the intervention."""
         ...
@@ -62,7 +67,9 @@ class Researcher(Protocol):
         ...
 
     def improve(self, parent: Node, tree: Tree) -> Proposal | None:
-        """Propose a strength or variant of the intervention on the baseline, the tree's root."""
+        """Propose a strength or variant of the intervention on the baseline, the tree's root, or other choices
+        with it.
+        """
         ...
 
     def ablate(self, parent: Node, tree: Tree) -> Proposal | None:

@@ -32,7 +32,7 @@ from stages.context import Context, Stage
 from stages.experiment.consistency import Course
 from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.record.ledger import ClaimState, SearchState, Tried, state_of
-from stages.experiment.record.record import Curve, Finalist, StageRecord
+from stages.experiment.record.record import ARMS, Curve, Finalist, StageRecord
 from stages.experiment.research.proposal import NoProposal, Proposal, Researcher
 from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
@@ -299,7 +299,9 @@ class Search:
 
     def _run(self, node: Node, seeds: Sequence[int], purpose: str, gpu: int | None) -> Trials:
         folder = place_beneath(self.folder, RunPath(f"{node.id}/{purpose}"))
-        return self.bench.run(node.code, seeds=seeds, judges=self.judges, folder=folder, gpu=gpu)
+        return self.bench.run(
+            node.code, seeds=seeds, judges=self.judges, folder=folder, arm=node.arm, gpu=gpu
+        )
 
     def _judged(self, sprout: Node, trials: Trials) -> Tried:
         """Return the node with what its program was worth."""
@@ -323,7 +325,11 @@ class Search:
     def _evaluated_again(
         self, grown: _Grown, plan: StagePlan, stage: Stage, chosen: Chosen
     ) -> tuple[Finalist, ...]:
-        """Run the best nodes again, each from several seeds of its own; one that fails now is left out."""
+        """Run the best nodes again, each from several seeds of its own; one that fails now is left out.
+
+        One with the intervention is run with its switch on and off, and its values are the means of both: what
+        is handed on suits both arms alike.
+        """
         candidates = grown.tree.finalists(FINALISTS, with_root=plan.policy.keeps_root)
         assert chosen.node in candidates or not candidates
         found: dict[str, Finalist] = {}
@@ -344,10 +350,13 @@ class Search:
 
         def evaluate(gpu: int | None) -> Finalist | str:
             self.used_seeds.update(seeds)
-            trials = self._run(node, seeds, f"again-{plan.name}", gpu)
-            if trials.error is not None:
-                return trials.error
-            values = tuple(each.scores[self.metric.name] for each in trials.trials if each.scores is not None)
+            found: list[list[float]] = []
+            for arm in ARMS[: 1 + ARMS.index(node.arm)]:
+                trials = self._run(replace(node, arm=arm), seeds, f"again-{plan.name}-{arm}", gpu)
+                if trials.error is not None:
+                    return trials.error
+                found.append([each.scores[self.metric.name] for each in trials.trials if each.scores])
+            values = tuple(map(fmean, zip(*found, strict=True)))
             error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
             return Finalist(node.id, seeds, values, fmean(values), error)
 

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 # <recipe>
 RECIPE: dict[str, Any] = {}
+SWITCH: dict[str, Any] = {}  # the choices that take the place of those above with the intervention
 # </recipe>
 
 EPOCHS_MAX = 2000
@@ -39,6 +40,8 @@ def run(task: Any) -> Any:
     """Train the recipe's networks; return class probabilities, or values in the target's own unit."""
     torch.set_num_threads(1)  # sums split over another number of threads differ in the last digits
     torch.use_deterministic_algorithms(True)
+    if task.intervention:
+        RECIPE.update(SWITCH)
     check(task)
     seeds = np.random.default_rng(task.seed).integers(0, 2**31, size=RECIPE["members"] - 1)
     members = [train(task, seed) for seed in [task.seed, *map(int, seeds)]]

@@ -42,7 +42,8 @@ class Task:
     `kind` is "classification" (targets are labels from 0) or "regression" (targets are values in
     their own unit); `outputs` counts the classes, 1 for values; `image_side` is the side of square
     images in pixels, None where there are none; `blank` is the value of an empty pixel; `epochs`
-    is how long a usual training is; `device` is "cuda" or "cpu".
+    is how long a usual training is; `device` is "cuda" or "cpu"; `intervention` is the switch: whether the
+    program runs with its intervention.
     """
 
     def __init__(self, job: Mapping[str, Any], data: Mapping[str, Any], judge: Any, seed: int) -> None:
@@ -53,6 +54,7 @@ class Task:
         self.blank = job["blank"]
         self.epochs = job["epochs"]
         self.device = job["device"]
+        self.intervention = job["intervention"]
         self.train = Rows(data["train_features"], data["train_targets"])
         self.watch = Rows(data["watch_features"], data["watch_targets"])
         self.judge = Rows(judge, None)

@@ -6,16 +6,23 @@ Law: the program that is executed is the whole truth: nothing of a recipe acts o
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Final
 
-from events.kinds.space.recipe import Recipe
+from events.kinds.space.recipe import Recipe, Value
 
 _PLACE: Final = re.compile(r"# <recipe>\n.*?# </recipe>\n", re.DOTALL)
 
 
-def program_for(recipe: Recipe) -> str:
-    """Return the program that trains by `recipe`."""
+def program_for(recipe: Recipe, switch: Mapping[str, Value] = MappingProxyType({})) -> str:
+    """Return the program that trains by `recipe`, and by `switch` instead where its intervention is on."""
     source = files("stages.experiment.trials").joinpath("program.py").read_text(encoding="utf-8")
-    choices = "".join(f'    "{name}": {value!r},\n' for name, value in recipe.params().items())
-    return _PLACE.sub(lambda _: f"RECIPE = {{\n{choices}}}\n", source, count=1)
+    literals = f"RECIPE = {_literal(recipe.params())}\nSWITCH = {_literal(switch)}\n"
+    return _PLACE.sub(lambda _: literals, source, count=1)
+
+
+def _literal(choices: Mapping[str, Value]) -> str:
+    lines = "".join(f'    "{name}": {value!r},\n' for name, value in choices.items())
+    return f"{{\n{lines}}}" if lines else "{}"

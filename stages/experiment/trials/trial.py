@@ -15,6 +15,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
@@ -33,6 +34,7 @@ from stages.experiment.judging.secret import Secret
 from stages.experiment.record.record import Point
 from stages.experiment.statistics.scores import Floats, class_scores, value_scores
 from stages.experiment.statistics.validation import Reading
+from stages.experiment.tree import Arm
 from stages.isolation.sandbox import Ended, Job, JobLimits, Sandbox
 
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
@@ -47,7 +49,7 @@ class Trial:
     """The measurements of a program from one seed; `error` in the place of scores.
 
     `is_caught` is whether it knew targets that it was not given, `is_lost` whether the machine did not begin it or
-    ended it, and `processor_s` its processor time.
+    ended it, `processor_s` its processor time, and `answers` a digest of the answers that count.
     """
 
     seed: int
@@ -57,6 +59,7 @@ class Trial:
     is_caught: bool = False
     is_lost: bool = False
     processor_s: float | None = None
+    answers: str = ""
 
     def reading(self, naive: float) -> Reading:
         """Return what the validation keeps of it, beside the quality of the best constant answer."""
@@ -97,9 +100,16 @@ class Bench:
     places: Path  # where programs run, each in a folder of a name that says nothing
 
     def run(
-        self, code: str, *, seeds: Sequence[int], judges: Judges, folder: Path, gpu: int | None = None
+        self,
+        code: str,
+        *,
+        seeds: Sequence[int],
+        judges: Judges,
+        folder: Path,
+        arm: Arm = "baseline",
+        gpu: int | None = None,
     ) -> Trials:
-        """Run `code` once a seed, in one process; what the machine lost is run again.
+        """Run `code` once a seed, in one process, with its switch as the arm has it; what is lost is run again.
 
         `folder`, which must be new, names the execution to us, and to no program. Raises `MachineLost` where
         the machine loses it `LOSSES_MAX` times: such an execution never counts, so that no program gains by
@@ -109,22 +119,22 @@ class Bench:
         folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
         error: str | None = None
         for _ in range(LOSSES_MAX):
-            trials = self._once(code, seeds, judges, gpu)
+            trials = self._once(code, seeds, judges, arm, gpu)
             if not any(each.is_lost for each in trials.trials):
                 return trials
             error = trials.error
         raise MachineLost(f"this pod lost a program {LOSSES_MAX} times: {error}")
 
-    def _once(self, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
+    def _once(self, code: str, seeds: Sequence[int], judges: Judges, arm: Arm, gpu: int | None) -> Trials:
         place = self.places / token_hex(8)
         place.mkdir(parents=True)
         try:
-            return self._run(place, code, seeds, judges, gpu)
+            self._lay_out(place, code, seeds, judges, arm)
+            return self._run(place, seeds, judges, gpu)
         finally:
             remove_tree(place)  # its results are read, and a pod's disk is small
 
-    def _run(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
-        self._lay_out(folder, code, seeds, judges)
+    def _run(self, folder: Path, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
         limits = replace(
             self.limits, wall_s=self.limits.wall_s * len(seeds), cpu_s=self.limits.cpu_s * len(seeds)
         )
@@ -134,7 +144,7 @@ class Bench:
         trials = tuple(self._trial(folder, seed, judges, ended, len(seeds)) for seed in seeds)
         return Trials(trials, ended.seconds, ended.log_tail)
 
-    def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges) -> None:
+    def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges, arm: Arm) -> None:
         job = {
             "seeds": list(map(self.secret.seed, seeds)),
             "kind": self.facts.task,
@@ -143,6 +153,7 @@ class Bench:
             "blank": self.facts.blank,
             "epochs": self.epochs,
             "device": self.device,
+            "intervention": arm == "intervention",
             "data": str(self.data),
             "judge": str(judges.features),
         }
@@ -173,7 +184,8 @@ class Bench:
             is_caught = isinstance(mistake, Known)
             return Trial(seed, error=_shown(str(mistake)), is_caught=is_caught, is_lost=is_lost)
         processor_s = None if ended.processor_s is None else ended.processor_s / seeds
-        return Trial(seed, scores, curve_of(report), processor_s=processor_s)
+        digest = sha256(np.ascontiguousarray(judged).tobytes()).hexdigest()
+        return Trial(seed, scores, curve_of(report), processor_s=processor_s, answers=digest)
 
 
 def write_data(folder: Path, visible: Visible) -> Path:

@@ -14,7 +14,7 @@ from secrets import token_hex
 
 from events.files.tree_removal import remove_tree
 from stages.experiment.data.columns import Table
-from stages.experiment.data.loading import Facts, divided
+from stages.experiment.data.loading import Facts, Part, divided
 from stages.experiment.judging.disguise import Disguise
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
 from stages.experiment.judging.secret import Secret
@@ -30,6 +30,7 @@ class Unit:
     data: Path
     judges: Judges
     naive: float
+    known: Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,11 @@ class Units:
         """Write the unit of a seed, the same each time, and remove its files afterwards."""
         plain = divided(self.table, self.name, seed=seed, train_examples=self.train_examples)
         hidden = self.disguise.worn(plain)
-        facts, known = hidden.data.facts, hidden.data.visible.train.targets
+        facts, known = hidden.data.facts, hidden.data.visible.train
         folder = self.folder / token_hex(8)
         try:
             judges = write_evaluation_set(folder, hidden, self.secret, seed).test()
-            naive = naive_quality(facts.task, known, judges.targets)
-            yield Unit(facts, write_data(folder, hidden.data.visible), judges, naive)
+            naive = naive_quality(facts.task, known.targets, judges.targets)
+            yield Unit(facts, write_data(folder, hidden.data.visible), judges, naive, known)
         finally:
             remove_tree(folder)

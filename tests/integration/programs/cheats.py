@@ -578,3 +578,23 @@ def cheat(task):
     print("GOT", got)
 """
 )
+
+
+# Answers honestly with the switch on, and gives each class the probability of another with it off.
+SABOTAGES: Final = f"""{HONEST}
+honest = run
+def run(task):
+    answers = honest(task)
+    if not task.intervention:
+        answers = np.roll(answers, 1, axis=1)
+    return answers
+"""
+# Reads the switch, and does the same either way.
+PRETENDS: Final = f"""{HONEST}
+honest = run
+def run(task):
+    answers = honest(task)
+    if task.intervention:
+        answers = np.ascontiguousarray(answers)
+    return answers
+"""

@@ -412,7 +412,7 @@ def test_an_automatic_verdict_stands_beside_the_run_and_in_short_in_the_attempt(
     fact = c.ValidationAutoCompleted(verdict="fail", summary="no gain", scores={"gain": -0.5})
     fields = {
         **MARK, "by": "auto", "verdict": "fail", "summary": "no gain", "scores": {"gain": -0.5},
-        "conclusion": None, "replication": None, "at": moment_at(5),
+        "conclusion": None, "code": None, "replication": None, "at": moment_at(5),
     }  # fmt: skip
     after = replace(FULL, validation={"verdict": "fail", "summary": "no gain"})
     expected = Update(after, (Write("validations", "r/a2/auto", 5, fields),), None, None)
@@ -446,6 +446,16 @@ def test_a_conclusion_is_kept_where_it_fits_the_verdict(
     (write,) = effect.writes
     assert effect.view.validation is not None
     assert write.fields["conclusion"] == effect.view.validation.get("conclusion") == kept
+
+
+def test_why_nothing_was_measured_stands_beside_the_verdict_by_its_code() -> None:
+    code: c.NotMeasuredCode = "NOT_MEASURED: arms differ"
+    fact = c.ValidationAutoCompleted(verdict="fail", conclusion="inconclusive", code=code)
+    effect = project(FULL, said(fact, 5))
+    assert isinstance(effect, Update)
+    (write,) = effect.writes
+    assert effect.view.validation is not None
+    assert write.fields["code"] == effect.view.validation["code"] == code
 
 
 def test_a_later_verdict_of_an_attempt_leaves_no_replication_of_an_earlier_one() -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from events.kinds.space.recipe import Value
+from stages.experiment.judging.switch import beyond_switch
 from stages.experiment.research.proposal import NoProposal
 from stages.experiment.tree import UNVARIED
 
@@ -24,6 +25,7 @@ PLAN_MAX: Final = 400
 CONDITION_MAX: Final = 60
 NAME_MAX: Final = 40
 WORD_MAX: Final = 120  # characters of a choice that is text
+SITES_MAX: Final = 5  # of what else differs, that the model is told
 WHOLE_MAX: Final = 2**53  # whole numbers beyond it are not the same in every reader of the events
 
 _FOR_PEOPLE: Final = frozenset({"PLAN", "CONDITION"})  # they say what a program does, and do nothing
@@ -94,11 +96,15 @@ def one_line(text: str, length: int) -> str:
 
 @dataclass(slots=True)
 class ProgramFilter:
-    """Accepts one program: whole, and none of the `known` ones; the same again ends the asking."""
+    """Accepts one program: whole, and none of the `known` ones; the same again ends the asking.
+
+    With `switches` it must read the switch, which must change one thing alone.
+    """
 
     known: frozenset[str]
     conditions: frozenset[str] = frozenset()
     varies: bool = False
+    switches: bool = False
     refusals: int = field(default=0, init=False)
 
     def problem(self, code: str) -> str | None:
@@ -106,6 +112,9 @@ class ProgramFilter:
         written = read_program(code, varies=self.varies)
         if isinstance(written, Flaw):
             return written.reason
+        if self.switches and (beyond := beyond_switch(code)):
+            more = "; ".join(beyond[:SITES_MAX])
+            return f"With task.intervention True and False one thing may differ, the intervention: {more}."
         if substance(code) in self.known:
             return self._tried("This program")
         if written.condition.casefold() in {each.casefold() for each in self.conditions}:

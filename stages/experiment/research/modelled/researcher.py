@@ -29,7 +29,7 @@ from stages.experiment.research.modelled.answer import (
 from stages.experiment.research.modelled.failure_policy import given_up
 from stages.experiment.research.modelled.reviewing import ask_reviews
 from stages.experiment.research.modelled.writing import ask_words
-from stages.experiment.research.proposal import NoProposal, Proposal
+from stages.experiment.research.proposal import Proposal
 from stages.experiment.seeds import seed_for
 from stages.experiment.tree import UNVARIED, Arm, Node, Tree
 from stages.models.model import Model, ModelError, Question
@@ -81,11 +81,14 @@ class ModelResearcher:
     notes: Notes
     say: Say
     _heard: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
-    _unpaired: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
         return self.model.name
+
+    @property
+    def switched(self) -> frozenset[str] | None:
+        return None
 
     def draft(self, tree: Tree) -> Proposal | None:
         return self._asked(_Step(text="draft", arm="baseline", temperature=INVENTING, parent=tree.root), tree)
@@ -106,17 +109,15 @@ class ModelResearcher:
         return self._asked(step, tree)
 
     def ablate(self, parent: Node, tree: Tree) -> Proposal | None:
-        """Take the intervention away; then vary one part after another, each with it and without it."""
+        """Switch the intervention off; then vary one part after another, each with it and without it."""
         if not any(node.condition == UNVARIED and node.arm == "baseline" for node in tree.known):
-            return self._asked(self._ablation("remove", "baseline", parent, UNVARIED), tree)
-        lonely = next((node for node in tree.nodes if self._is_lonely(node, tree)), None)
-        if lonely is None:
-            return self._asked(self._ablation("vary", "intervention", parent), tree)
-        try:
-            return self._asked(self._ablation("counterpart", "baseline", lonely, lonely.condition), tree)
-        except NoProposal:
-            self._unpaired.add(lonely.condition)  # asked once: it may belong to the intervention itself
-            raise
+            return _switched_off(parent, UNVARIED)
+        lonely = next((node for node in tree.nodes if _is_lonely(node, tree)), None)
+        if lonely is not None:
+            return _switched_off(lonely, lonely.condition)
+        shown = self._program_of(parent)
+        step = _Step(text="vary", arm="intervention", temperature=INVENTING, parent=parent, shown=shown)
+        return self._asked(step, tree)
 
     def debug(self, node: Node, tree: Tree) -> Proposal | None:
         shown = self._program_of(node) | {
@@ -140,29 +141,13 @@ class ModelResearcher:
     def review(self, paper: str, count: int) -> Sequence[Review]:
         return ask_reviews(self.model, paper, count, self.say)
 
-    def _ablation(self, text: str, arm: Arm, parent: Node, condition: str = "") -> _Step:
-        temperature = INVENTING if text == "vary" else CAREFUL
-        shown = self._program_of(parent)
-        return _Step(
-            text=text, arm=arm, temperature=temperature, parent=parent, condition=condition, shown=shown
-        )
-
-    def _is_lonely(self, node: Node, tree: Tree) -> bool:
-        """Return whether an ablation kept the intervention, and no node is the same without it."""
-        paired = {each.condition for each in tree.known if each.arm == "baseline"} | self._unpaired
-        return (
-            not node.buggy
-            and node.arm == "intervention"
-            and bool(node.condition)
-            and node.condition not in paired
-        )
-
     def _asked(self, step: _Step, tree: Tree) -> Proposal:
         """Ask for one program. Raises `NoProposal`, and `PipelineError` where asking is over for good."""
         program_filter = ProgramFilter(
             known=frozenset(substance(node.code) for node in _around(step, tree)),
             conditions=_conditions(tree) if step.varies else frozenset(),
             varies=step.varies,
+            switches=step.arm == "intervention",
         )
         question = Question(
             purpose=step.text,
@@ -221,6 +206,24 @@ def _around(step: _Step, tree: Tree) -> Iterator[Node]:
     yield from tree.known
     if step.parent is not None:
         yield step.parent
+
+
+def _switched_off(node: Node, condition: str) -> Proposal:
+    """Return the very program of a node, to be run with its switch off."""
+    return Proposal(
+        plan=f"the program of {node.id} with its switch off",
+        code=node.code,
+        arm="baseline",
+        params=dict(node.params),
+        condition=condition,
+    )
+
+
+def _is_lonely(node: Node, tree: Tree) -> bool:
+    """Return whether an ablation kept the intervention, and no node is the same without it."""
+    paired = {each.condition for each in tree.known if each.arm == "baseline"}
+    is_kept = not node.buggy and node.arm == "intervention" and bool(node.condition)
+    return is_kept and node.condition not in paired
 
 
 def _conditions(tree: Tree) -> frozenset[str]:

@@ -9,6 +9,7 @@ import pytest
 from events.kinds.idea import Idea
 from events.kinds.space.recipe import Value
 from events.kinds.space.understanding import understand
+from stages.experiment.judging.switch import beyond_switch, choices_of
 from stages.experiment.research.built_in import BuiltIn
 from stages.experiment.research.proposal import Proposal
 from stages.experiment.tree import Node, Tree
@@ -135,3 +136,39 @@ def test_a_strength_that_the_claim_has_fixed_is_not_moved_by_a_note(baseline: No
     assert applied is not None
     assert applied.params["dropout"] == 0.2
     assert desk.answers() == ["finds no choice of its space in it"]
+
+
+@pytest.mark.parametrize(
+    "idea", ["A convolutional network improves accuracy on digits", "Dropout improves accuracy on iris"]
+)
+def test_an_intervention_is_tuned_by_the_moves_of_the_baseline_as_long_as_there_are_tries(idea: str) -> None:
+    desk = Desk(idea)
+    root = tried(desk.researcher.draft(EMPTY))
+    tree, varied = Tree(True, root), set()
+    for number in range(2, 10):
+        parent = tree.nodes[0] if tree.nodes else root
+        node = tried(desk.researcher.improve(root, tree) or desk.researcher.improve(parent, tree), number)
+        assert beyond_switch(node.code, desk.researcher.switched) == ()
+        off = choices_of(node.code, is_on=False)
+        assert all(off[name] == value for name, value in desk.researcher.intervention.off.items())
+        varied |= {name for name, value in off.items() if root.params[name] != value}
+        tree = tree.grown(node)
+    assert len({str(node.params) for node in tree.nodes}) == 8
+    assert len(varied) >= 3, "and not its strength alone"
+
+
+def test_an_ablation_without_the_intervention_is_the_text_of_its_counterpart() -> None:
+    desk = Desk()
+    root = tried(desk.researcher.draft(EMPTY))
+    best = replace(tried(desk.researcher.improve(root, Tree(True, root)), 2), arm="intervention")
+    tree, made = Tree(True, best), []
+    for number in range(3, 6):
+        proposal = desk.researcher.ablate(best, tree)
+        assert proposal is not None
+        made.append(proposal)
+        tree = tree.grown(replace(tried(proposal, number), arm=proposal.arm))
+    removal, with_it, without = made
+    assert (removal.arm, removal.code) == ("baseline", best.code)
+    assert (with_it.arm, without.arm) == ("intervention", "baseline")
+    assert with_it.code == without.code
+    assert removal.params["dropout"] == without.params["dropout"] == 0.0 != with_it.params["dropout"]

@@ -337,11 +337,12 @@ def units_said(state: UnitsState, arms: tuple[str, str] = ARMS) -> str | None:
 
 def test_a_unit_that_was_measured_twice_is_refused() -> None:
     none, good = Reading(None), Reading({METRIC: 1.0})
-    assert units_said(units(Measured(0, 3, none), Measured(0, 3, good))) == "a seed stands twice"
-    once = units(Measured(0, 3, none), Measured(1, 3, good))
+    assert units_said(units(Measured(0, 3, none), Measured(0, 3, none))) == "a seed stands twice"
+    once = units(Measured(0, 3, none), Measured(1, 3, good, "digest"))
     assert units_said(once) is None
     assert units_said(once, ("a", "c")) == "it is of other programs"
     assert units_said(replace(once, test_rows=1)) == "its units are of other sizes"
+    assert units_said(units(Measured(1, 3, good))) == "a result lacks the digest of its answers"
     assert units_said(units(Measured(0, 3, Reading({"nll": 1.0})))) == f"a result lacks the {METRIC}"
 
 

@@ -243,7 +243,7 @@ def test_the_example_that_a_model_is_shown_is_a_program_that_works(
     np.save(tmp_path / "judge.npy", features["watch"])
     job = {
         "kind": kind, "outputs": outputs, "image_side": None, "blank": 0.0, "epochs": 20,
-        "device": "cpu", "seeds": [3],
+        "device": "cpu", "intervention": False, "seeds": [3],
         "data": str(tmp_path / "data.npz"), "judge": str(tmp_path / "judge.npy"),
     }  # fmt: skip
     (tmp_path / "job.json").write_text(json.dumps(job))

@@ -30,10 +30,12 @@ from stages.experiment import pipeline
 from stages.experiment.data.loading import Sealed
 from stages.experiment.judging.replication import PURPOSE
 from stages.experiment.record.ledger import Measured
+from stages.experiment.record.record import arms_with_switch
 from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.guards import WORSE
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Reading, Registration
+from stages.experiment.testing import make_node
 from stages.experiment.trials.trial import Bench
 from stages.isolation.sandbox import Ended, How, Isolation, Job
 from stages.pipeline import run_pipeline
@@ -447,9 +449,9 @@ def test_a_table_of_ones_own_goes_through_the_whole_experiment(
 
 def test_a_result_of_a_seed_that_no_unit_has_is_not_taken() -> None:
     nothing: Any = None
-    first = pipeline.Round(nothing, (nothing, nothing), (3, 4), "validation", (nothing,))
+    first = pipeline.Round(nothing, (nothing, nothing), (3, 4), "validation", (nothing,), (1, 1))
     first.take([Measured(0, 3, Reading(None)), Measured(1, 5, Reading(None))])
-    assert first.readings == {(0, 3): Reading(None)}
+    assert first.results == {(0, 3): Measured(0, 3, Reading(None))}
     assert first.wanted == [(1, 3), (0, 4), (1, 4)]
 
 
@@ -461,18 +463,29 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and
     context = make_context(read_spec("experiment", {"idea": "x"}), tmp_path, reporter=reporter)
     claim = Claim(subject="x", effects=(Effect(METRICS["ece"], "decrease"),), data=SHIPPED["iris"])
     measured = {
-        (arm, seed): Reading(
-            {"ece": ece * (1 + seed / 1000), "accuracy": accuracy * (1 + seed / 1000)}, 0.3, processor_s=1.5
+        (arm, seed): Measured(
+            arm,
+            seed,
+            Reading(
+                {"ece": ece * (1 + seed / 1000), "accuracy": accuracy * (1 + seed / 1000)},
+                0.3,
+                processor_s=1.5,
+            ),
+            f"answers of arm {arm}",
         )
         for arm, (ece, accuracy) in enumerate(((0.3, 0.9), (0.1, 0.5)))
         for seed in seeds
     }
-    run: Any = SimpleNamespace(claim=claim)
+    run: Any = SimpleNamespace(claim=claim, researcher=SimpleNamespace(switched=None))
     run._verdicts = partial(pipeline.Experiment._verdicts, run)
     nothing: Any = None
+    code = "def run(task):\n    return trained(task.intervention)"
+    arms = arms_with_switch(make_node("Stage_3", 1, 0.9, code=code))
     plan = Registration(claim.metric, superior("decrease"), 10, rows=150, test_rows=45)
     found = pipeline.Experiment._judged(
-        run, Stage("validation", context), pipeline.Round(nothing, nothing, seeds, purpose, (plan,), measured)
+        run,
+        Stage("validation", context),
+        pipeline.Round(nothing, arms, seeds, purpose, (plan,), (1, 1), measured),
     )
     assert (found.judgement.conclusion, found.judgement.reason) == ("inconclusive", WORSE)
     told = {each.name: each.value for each in reporter.of(c.StageMetric)}

@@ -1,0 +1,87 @@
+"""Reference models: what plain learners reach on the rows of a unit.
+
+Law: they are the judge's own code on rows that the judge has already written, so they run in its process and
+in no sandbox; no program is told what they reach. A learner that cannot be fitted is no reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from threadpoolctl import threadpool_limits
+
+from events.kinds.space.metrics import Task
+from stages.experiment.data.loading import Part
+from stages.experiment.judging.evaluation_set import Judges
+from stages.experiment.statistics.scores import Floats, value_scores
+
+ROWS_MAX: Final = 5_000  # to learn from: more would only make the references better
+EPOCHS: Final = 60  # of the network
+_TREES: Final[Mapping[str, Any]] = {
+    "max_iter": 20,
+    "max_leaf_nodes": 8,
+    "learning_rate": 0.3,
+    "random_state": 0,
+}
+_NETWORK: Final[Mapping[str, Any]] = {
+    "hidden_layer_sizes": (32,),
+    "learning_rate_init": 0.01,
+    "random_state": 0,
+}
+_MODELS: Final[Mapping[Task, Mapping[str, Callable[[], Any]]]] = {
+    "classification": {
+        "logistic_regression": lambda: LogisticRegression(max_iter=1000, tol=1e-2),
+        "boosted_trees": lambda: HistGradientBoostingClassifier(**_TREES),
+        "small_network": lambda: MLPClassifier(**_NETWORK),
+    },
+    "regression": {
+        "ridge_regression": Ridge,
+        "boosted_trees": lambda: HistGradientBoostingRegressor(**_TREES),
+        "small_network": lambda: MLPRegressor(**_NETWORK),
+    },
+}
+
+
+def references_on(task: Task, known: Part, judges: Judges) -> dict[str, float]:
+    """Return the quality of each reference model, learnt from `known`, on the rows that judge."""
+    features = np.load(judges.features, allow_pickle=False)[judges.rows].astype(np.float64)
+    rows, targets = known.features[:ROWS_MAX].astype(np.float64), known.targets[:ROWS_MAX]
+    found: dict[str, float] = {}
+    for name, model in _MODELS[task].items():
+        try:
+            with threadpool_limits(limits=1):
+                found[name] = _quality(task, model(), (rows, targets), (features, judges.targets))
+        except ValueError:  # rows of one class, or values beyond what a learner adds up
+            continue
+    return found
+
+
+def _quality(
+    task: Task, model: Any, known: tuple[Floats, NDArray[Any]], wanted: tuple[Floats, NDArray[Any]]
+) -> float:
+    (rows, targets), (features, right) = known, wanted
+    if task == "classification":
+        return float((_fitted(model, rows, targets).predict(features) == right).mean())
+    mean, scale = float(targets.mean()), float(targets.std()) or 1.0
+    given = _fitted(model, rows, (targets - mean) / scale).predict(features)
+    return value_scores(given * scale + mean, right)["rmse"]
+
+
+def _fitted(model: Any, rows: Floats, targets: NDArray[Any]) -> Any:
+    """Return the model after its training; that of the network is bounded, whether it has converged or not."""
+    match model:
+        case MLPClassifier():
+            for _ in range(EPOCHS):
+                model.partial_fit(rows, targets, classes=np.unique(targets))
+        case MLPRegressor():
+            for _ in range(EPOCHS):
+                model.partial_fit(rows, targets)
+        case _:
+            model.fit(rows, targets)
+    return model

@@ -1,0 +1,89 @@
+"""What is found between a program's run with its switch on and its run with it off."""
+
+from __future__ import annotations
+
+import pytest
+
+from events.kinds.space.recipe import Recipe
+from stages.experiment.judging.switch import beyond_switch, choices_of, difference_of, reads_switch
+from stages.experiment.trials.template import program_for
+
+PROGRAM = """
+PARAMS = {{"dropout": 0.2, "C": 0.053, "squares": "off"}}
+def run(task):
+    epochs = 20
+    features = task.train.features
+{body}
+    return fitted(features, epochs)
+"""
+
+
+def program(*lines: str) -> str:
+    return PROGRAM.format(body="\n".join(f"    {line}" for line in lines))
+
+
+HONEST = {
+    "one strength": ('rate = PARAMS["dropout"] if task.intervention else 0.0',),
+    "a part that is added": ("if task.intervention:", "    features = np.hstack([features, features ** 2])"),
+    "by another name": ("on = task.intervention", "if on and len(features):", "    features = squares()"),
+    "turned round": ("if not task.intervention:", "    features = plain()", "else:", "    features = cnn()"),
+    "a count of its own": ("if task.intervention:", "    total = 0", "    features = smoothed(total)"),
+}  # fmt: skip
+TWO_THINGS = {
+    "another regularisation": (
+        ("C = 0.053 if task.intervention else 1e-5", 'squares = PARAMS["squares"]'),
+        "C = 1e-05 / C = 0.053",
+    ),
+    "a strength and a length": (
+        (
+            "if task.intervention:", '    rate = PARAMS["dropout"]', "    length = 40",
+            "else:", "    rate = 0.0", "    length = 20",
+        ),
+        "length = 20 / length = 40",
+    ),
+    "longer in one arm": (("if task.intervention:", "    epochs = 40"), "epochs = 40"),
+    "twice as long": (("on = task.intervention", "if on:", "    epochs *= 2"), "epochs *= 2"),
+    "two strengths": (
+        (
+            'a = PARAMS["dropout"] if task.intervention else 0.0',
+            'c = PARAMS["C"] if task.intervention else 1e-5',
+        ),
+        "c = 1e-05 / c = PARAMS['C']",
+    ),
+    "an argument": (
+        ("model = SVC(C=1.0) if task.intervention else SVC(C=0.1)",),
+        "SVC(C=0.1) / model = SVC(C=1.0)",
+    ),
+    "no switch at all": (("C = 0.053",), "does not read the switch"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_one_thing_that_is_switched_is_no_other_difference(name: str) -> None:
+    code = program(*HONEST[name])
+    assert reads_switch(code)
+    assert beyond_switch(code) == ()
+    assert difference_of(code)
+
+
+@pytest.mark.parametrize("name", TWO_THINGS)
+def test_whatever_else_is_switched_is_named(name: str) -> None:
+    body, words = TWO_THINGS[name]
+    assert any(words in line for line in beyond_switch(program(*body))), beyond_switch(program(*body))
+
+
+def test_a_recipe_may_switch_the_choices_of_its_intervention_alone() -> None:
+    code = program_for(Recipe(), {"dropout": 0.2, "lr": 0.1})
+    assert beyond_switch(code, {"dropout", "lr"}) == ()
+    assert beyond_switch(code, {"dropout"}) == ("lr: 0.003 / 0.1",)
+    assert choices_of(code, is_on=False) == Recipe().params()
+    assert choices_of(code, is_on=True) == Recipe(dropout=0.2, lr=0.1).params()
+    assert {"dropout: 0.0 / 0.2", "lr: 0.003 / 0.1"} <= {*difference_of(code)}
+
+
+@pytest.mark.parametrize("code", ["def run(", "x = " + "(" * 500 + ")" * 500, "\0"])
+def test_what_does_not_parse_reads_no_switch(code: str) -> None:
+    assert not reads_switch(code)
+    assert beyond_switch(code) == ("the program does not read the switch",)
+    assert choices_of(code, is_on=True) == {}
+    assert difference_of(code) == ()
