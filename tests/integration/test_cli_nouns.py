@@ -13,7 +13,7 @@ import pytest
 from events.catalog import RunCompleted, RunStarted
 from events.delivery.control_plane_client import bearer
 from events.queue.settlement import End
-from podfleet.commands import doctor
+from podfleet.commands.maintenance import doctor
 from tests.integration.command_line import podfleet, within
 
 pytestmark = pytest.mark.common_fleet
