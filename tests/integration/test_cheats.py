@@ -126,7 +126,7 @@ class TrialSetup:
         ]
         judgement = concluded("accuracy", one, other)
         quality = METRICS["accuracy"]
-        return judgement, not_measured(judgement, one, observed, beyond_switch(code), quality)
+        return judgement, not_measured([judgement], one, observed, beyond_switch(code), quality)
 
     def measured(self, code: str, arm: Arm) -> list[Measured]:
         self.count += 1

@@ -451,7 +451,7 @@ def test_a_conclusion_is_kept_where_it_fits_the_verdict(
 def test_why_nothing_was_measured_stands_beside_the_verdict_by_its_code() -> None:
     code: c.NotMeasuredCode = "NOT_MEASURED: arms differ"
     fact = c.ValidationAutoCompleted(verdict="fail", conclusion="inconclusive", code=code)
-    effect = project(FULL, said(fact, 5))
+    effect = project(FULL, event_of(fact, 5))
     assert isinstance(effect, Update)
     (write,) = effect.writes
     assert effect.view.validation is not None

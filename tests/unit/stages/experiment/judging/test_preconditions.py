@@ -53,7 +53,7 @@ def found(
     plan = Registration(measure, superior("increase"), UNITS, rows=1797, test_rows=540)
     judgement = judge(pairs_of(range(UNITS), one, other, measure), plan)
     observed = [Observed(each, references) for each in answers]
-    nothing = not_measured(judgement, one, observed, differences, quality)
+    nothing = not_measured([judgement], one, observed, differences, quality)
     return nothing.code if nothing else None
 
 
