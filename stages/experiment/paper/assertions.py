@@ -20,11 +20,12 @@ from stages.experiment.paper import phrases
 from stages.experiment.record.numbers import REFERENCE, Number, Numbers
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record
+from stages.experiment.statistics.validation import Judgement
 from stages.literature import Work
 
 GENERATED: Final = frozenset({"abstract", "method", "validation"})  # nothing of a model is taken here
 GENERATED_WHY: Final = "this section is generated"
-GENERATED_FIRST: Final = frozenset({"results", "ablations", "limitations", "conclusion"})
+GENERATED_FIRST: Final = frozenset({"related_work", "results", "ablations", "limitations", "conclusion"})
 LENGTH_MAX: Final = 400  # characters of a sentence; what is longer says more than one thing
 KEYS_MAX: Final = 8  # references of a sentence, for the same reason
 SENTENCES_MAX: Final = 40  # of a paragraph
@@ -140,13 +141,20 @@ def _slug(metric: str) -> str:
 _MEASURES: Final = frozenset(map(_slug, METRICS))
 
 
+def _is_effect(judgement: Judgement) -> bool:
+    interval = judgement.interval
+    is_decided = judgement.conclusion != "inconclusive"
+    return is_decided and interval is not None and not interval.low <= 0 <= interval.high
+
+
 @dataclass(frozen=True, slots=True)
 class _Ground:
     """What a sentence can be bound to: the numbers, the works found, the verdict, and the names of the claim."""
 
     numbers: Numbers
     works: Sequence[Work]
-    conclusion: Conclusion
+    conclusion: Conclusion  # of all claims together
+    is_effect: bool  # whether the first one's interval lies on one side of zero, and decides
     metric: str
     selection: str
     sign: int  # of the claim
@@ -164,7 +172,8 @@ class _Ground:
         naming = re.compile(rf"(?<!\S)(?:the )?({'|'.join(map(re.escape, longest))})(?!\S)")
         idea = phrases.listed(_tokens(record.idea.short_hypothesis))
         return cls(
-            numbers, record.works, record.verdicts.judgement.conclusion, claim.metric.name, claim.selection.name,
+            numbers, record.works, record.verdicts.conclusion, _is_effect(record.verdicts.judgement),
+            claim.metric.name, claim.selection.name,
             1 if claim.direction == "increase" else -1, idea | {*map(_stem, idea)}, names, naming,
         )  # fmt: skip
 
@@ -276,8 +285,8 @@ class _Ground:
         yield from _unsupported(rest, allowed)
         if asserted := [word for word in rest.split() if word in phrases.ASSERTING]:
             yield from self._unmeasured(text, asserted, results)
-            if self.conclusion == "inconclusive" and "test" in abouts:
-                yield "it asserts an effect, and the verdict is inconclusive"
+            if not self.is_effect and "test" in abouts:
+                yield "it asserts an effect, and the interval includes none, or nothing was concluded"
 
     def _misnamed(self, words: set[str], results: Sequence[str], about: str) -> Iterator[str]:
         """Judge whether a sentence says that means are means, and of which measure its results are."""

@@ -11,6 +11,8 @@ from stages.experiment.paper.words import write_words
 from stages.experiment.record.numbers import numbers_of
 from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record
+from stages.experiment.statistics.region import not_inferior
+from stages.experiment.statistics.validation import judge
 from stages.experiment.testing import make_record
 
 # One lie of each kind; the claim is that accuracy becomes higher, it is supported, and one work is cited.
@@ -216,3 +218,23 @@ def test_a_comparison_has_the_direction_of_its_measure(
 def test_a_paragraph_has_a_bound_on_its_sentences() -> None:
     _, removed = words_of(make_record(effect=0.02), "results", *[HONEST[1]] * (SENTENCES_MAX + 1))
     assert removed == [HONEST[1]]
+
+
+def test_what_is_shown_to_do_no_harm_is_said_to_do_nothing() -> None:
+    record = make_record(effect=0.0)
+    (one,) = record.verdicts.judgements
+    judgement = judge(one.pairs, replace(one.plan, region=not_inferior("increase", 0.01)))
+    assert judgement.conclusion == "supported"
+    harmless = replace(record, verdicts=replace(record.verdicts, judgements=(judgement,)))
+    for verb in ("rises", "falls"):
+        lie = f"The accuracy {verb} by {{effect.mean}} on average."
+        assert words_of(harmless, "results", lie)[1] == [lie]
+
+
+def test_the_verdict_is_that_of_all_claims_together() -> None:
+    supported, contradicted = (make_record(effect=effect).verdicts.judgement for effect in (0.02, -0.02))
+    record = make_record(effect=0.02)
+    both = replace(record, verdicts=replace(record.verdicts, judgements=(supported, contradicted)))
+    lie = "The claim is supported."
+    assert words_of(both, "conclusion", lie)[1] == [lie]
+    assert words_of(both, "conclusion", "The claim is contradicted.")[1] == []
