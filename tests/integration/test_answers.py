@@ -119,7 +119,7 @@ def test_every_answer_with_what_a_pod_said_is_bounded_and_pages_leave_nothing_ou
     assert whole["usage"]["calls"] == 60
     page = fleet.client.get(f"/runs/{run_id}").text
     assert "there are more" in page
-    assert "More stages than are shown here" in page
+    assert "This run has more stages than are shown here" in page
 
     for path in ("events", "nodes"):
         seen: list[str] = []
