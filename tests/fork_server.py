@@ -217,11 +217,12 @@ def run_program(
 
 def admitted(door: socket.socket) -> socket.socket:
     """Fork a server for each test process that comes; return in that server, with the way to its client."""
-    _die_with_parent()
+    _die_with(os.getppid())
+    server = os.getpid()
     while True:
         way, _ = door.accept()
         if not os.fork():
-            _die_with_parent()
+            _die_with(server)
             door.close()
             return way
         way.close()
@@ -232,6 +233,7 @@ def serve(way: socket.socket) -> list[str]:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ready = select.poll()
     ready.register(way, select.POLLIN)
+    server = os.getpid()
     programs: dict[int, tuple[int, socket.socket]] = {}  # by the file descriptors that tell of their ends
     while True:
         for fd, _ in ready.poll():
@@ -245,6 +247,7 @@ def serve(way: socket.socket) -> list[str]:
             *streams, report = fds
             pid = os.fork()
             if not pid:
+                _die_with(server)
                 way.close()
                 for each, (_, client) in programs.items():
                     os.close(each)
@@ -269,14 +272,15 @@ def _report(end: int, pid: int, client: socket.socket) -> None:
         client.send(b"%d" % status)
 
 
-def _die_with_parent() -> None:
+def _die_with(parent: int) -> None:
     """Let no program outlive its test process: one that a failed test forgot would hold its output open."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before that was asked for
+        signal.raise_signal(signal.SIGKILL)
 
 
 def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
     """Take the streams, the environment and the folder of a program; return its arguments."""
-    _die_with_parent()
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
         os.close(fd)
