@@ -34,10 +34,20 @@ class Arms:
 
 def arms_of(code: str) -> Arms | None:
     """Return both arms of a program; None where it does not parse."""
+    off, on = _parsed(code), _parsed(code)
+    if off is None or on is None:
+        return None
+    try:
+        return Arms(_fixed(off, is_on=False), _fixed(on, is_on=True))
+    except RecursionError:  # what is parsed may still be too deep to be gone through
+        return None
+
+
+def _parsed(code: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its style is its own matter
-            return Arms(_fixed(ast.parse(code), is_on=False), _fixed(ast.parse(code), is_on=True))
+            return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -50,7 +60,8 @@ def reads_switch(code: str) -> bool:
 
 def choices_of(code: str, *, is_on: bool) -> dict[str, Any]:
     """Return the choices that a program is run with, as far as it names them as plain literals."""
-    said = _literals(code)
+    tree = _parsed(code)
+    said = {} if tree is None else dict(literals_of(tree))
     found: dict[str, Any] = next((said[name] for name in CHOICES if isinstance(said.get(name), dict)), {})
     switch = said.get(SWITCH)
     return {**found, **switch} if is_on and isinstance(switch, dict) else dict(found)
@@ -92,23 +103,20 @@ def beyond_switch(code: str, fields: Collection[str] | None = None) -> tuple[str
     return tuple(line[:LINE_MAX] for line in lines[:LINES_MAX])
 
 
-def _literals(code: str) -> Mapping[str, Any]:
-    found: dict[str, Any] = {}
-    try:
-        tree = ast.parse(code)
-        for each in tree.body:
-            match each:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    pass
-                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                    pass
-                case _:
-                    continue
-            if name in (*CHOICES, SWITCH):
-                found[name] = ast.literal_eval(value)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        return found  # what is computed is not for us to find out
-    return found
+def literals_of(tree: ast.Module) -> Iterator[tuple[str, Any]]:
+    """Yield the names that are assigned a plain literal at the top level."""
+    for each in tree.body:
+        match each:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                pass
+            case _:
+                continue
+        try:
+            yield name, ast.literal_eval(value)
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            continue  # computed: not for us to find out
 
 
 class _Fixer(ast.NodeTransformer):

@@ -10,12 +10,12 @@ import math
 import re
 import unicodedata
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from events.kinds.space.recipe import Value
-from stages.experiment.judging.switch import beyond_switch
+from stages.experiment.judging.switch import beyond_switch, literals_of
 from stages.experiment.research.proposal import NoProposal
 from stages.experiment.tree import UNVARIED
 
@@ -59,7 +59,7 @@ def read_program(code: str, *, varies: bool = False) -> Written | Flaw:
         isinstance(each, ast.FunctionDef) and each.name == "run" and each.args.args for each in tree.body
     ):
         return Flaw("The program defines no function run(task) at its top level.")
-    said = dict(_literals(tree))
+    said = dict(literals_of(tree))
     plan, condition = said.get("PLAN"), said.get("CONDITION", "")
     if not isinstance(plan, str) or not one_line(plan, PLAN_MAX):
         return Flaw("The program assigns no text to PLAN at its top level, as one plain literal.")
@@ -139,22 +139,6 @@ def _parsed(code: str) -> ast.Module | Flaw:
         return Flaw(f"The program does not parse: {error.msg} (line {error.lineno}).")
     except (ValueError, RecursionError, MemoryError) as error:
         return Flaw(f"The program does not parse: {type(error).__name__}.")
-
-
-def _literals(tree: ast.Module) -> Iterator[tuple[str, Any]]:
-    """Yield the names that are assigned a plain literal at the top level."""
-    for each in tree.body:
-        match each:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                pass
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                pass
-            case _:
-                continue
-        try:
-            yield name, ast.literal_eval(value)
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-            continue  # computed: not for us to find out
 
 
 def _params(said: Any) -> dict[str, Value] | Flaw:

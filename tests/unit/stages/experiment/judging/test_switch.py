@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from events.kinds.space.recipe import Recipe
-from stages.experiment.judging.switch import beyond_switch, choices_of, difference_of, reads_switch
+from stages.experiment.judging.switch import arms_of, beyond_switch, choices_of, difference_of, reads_switch
 from stages.experiment.trials.template import program_for
 
 PROGRAM = """
@@ -87,3 +87,7 @@ def test_what_does_not_parse_reads_no_switch(code: str) -> None:
     assert beyond_switch(code) == ("the program does not read the switch",)
     assert choices_of(code, is_on=True) == {}
     assert difference_of(code) == ()
+
+
+def test_a_program_that_is_too_deep_to_be_gone_through_has_no_arms() -> None:
+    assert arms_of(f"x = 1{' + 1' * 3_000}") is None
