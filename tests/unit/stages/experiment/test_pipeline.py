@@ -97,23 +97,25 @@ def whole(
 ) -> Watched:
     """An experiment that nothing disturbed, from the seed 3."""
     seen = Watched(RecordingReporter())
-    open_sealed, run_bench = Sealed.open, Bench.run
+    open_sealed, run_bench, place = Sealed.open, Bench.run, tmp_path_factory.mktemp("whole")
 
     def watched(sealed: Sealed) -> Any:
         seen.opened.append("opened")
         return open_sealed(sealed)
 
     def noted(bench: Bench, code: str, **named: Any) -> Any:
-        shown = {path.name for path in bench.data.parent.iterdir()}
-        is_validation = named["folder"].parent.name == "validation"
-        seen.runs.append((is_validation, shown, bench.data.parent))
-        seen.together += [len(named["seeds"])] if is_validation else []
+        # what an experiment of another test left running may come as well
+        if named["folder"].is_relative_to(place):
+            shown = {path.name for path in bench.data.parent.iterdir()}
+            is_validation = named["folder"].parent.name == "validation"
+            seen.runs.append((is_validation, shown, bench.data.parent))
+            seen.together += [len(named["seeds"])] if is_validation else []
         return run_bench(bench, code, **named)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sealed, "open", watched)
         patch.setattr(Bench, "run", noted)
-        experiment(tmp_path_factory.mktemp("whole"), tools, seed=3, reporter=seen.reporter)
+        experiment(place, tools, seed=3, reporter=seen.reporter)
     assert isinstance(seen.reporter.facts[-1], c.RunCompleted), seen.reporter.facts[-1]
     return seen
 
