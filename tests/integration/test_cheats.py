@@ -118,7 +118,7 @@ class TrialSetup:
 
     def switched(self, code: str) -> tuple[Judgement, NotMeasured | None]:
         """Return what units say of a program with its switch off and on, and why that is nothing."""
-        off, on = (self.measured(code, arm) for arm in ARMS)
+        off, on = (self.measured(code, arm, refers=arm == ARMS[0]) for arm in ARMS)
         one, other = ([each.reading for each in both] for both in (off, on))
         observed = [
             Observed((mine.answers, theirs.answers), mine.references)
@@ -128,7 +128,7 @@ class TrialSetup:
         quality = METRICS["accuracy"]
         return judgement, not_measured([judgement], one, observed, beyond_switch(code), quality)
 
-    def measured(self, code: str, arm: Arm) -> list[Measured]:
+    def measured(self, code: str, arm: Arm, *, refers: bool = False) -> list[Measured]:
         self.count += 1
         found = []
         for seed in SEEDS:
@@ -136,7 +136,7 @@ class TrialSetup:
                 bench = replace(self.bench, facts=unit.facts, data=unit.data)
                 folder = self.folder / str(self.count) / str(seed)
                 (trial,) = bench.run(code, seeds=(seed,), judges=unit.judges, folder=folder, arm=arm).trials
-                references = references_on(unit.facts.task, unit.known, unit.judges)
+                references = references_on(unit.facts.task, unit.known, unit.judges) if refers else {}
                 reading = trial.reading(unit.naive)
                 found.append(Measured(ARMS.index(arm), seed, reading, trial.answers, references))
         return found

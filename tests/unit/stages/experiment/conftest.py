@@ -16,6 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from stages.experiment import pipeline
+from stages.experiment.judging import references
 from stages.experiment.paper.renderer import Rendered
 from stages.ports import Tools
 from stages.testing import ForkingSandbox, make_tools
@@ -97,7 +98,8 @@ def small_papers() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def short_trainings() -> Iterator[None]:
-    """Let the programs of quick experiments learn for four epochs, which is a third of what they take."""
+    """Let programs of quick experiments, and the network beside them, learn for four epochs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(pipeline.PRESETS, "quick", replace(pipeline.PRESETS["quick"], epochs=4))
+        patch.setattr(references, "EPOCHS", 4)
         yield
