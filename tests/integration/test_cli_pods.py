@@ -22,8 +22,8 @@ def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     fleet: Any, database: Any, until: Any
 ) -> None:
     worker = fleet.start_quick_worker(name="w1")
-    until(lambda: children_of(worker))
-    (child,) = children_of(worker)  # which waits for its run
+    until(lambda: database.pods.count_documents({"state": "idle"}) == 1, seconds=60)
+    (child,) = children_of(worker)  # which has loaded and waits for its run
     child.suspend()  # the run lasts until the order has come
     first = fleet.submit(spec={"seconds": 0})
     fleet.wait_for(first, "SCHEDULED")
