@@ -6,6 +6,7 @@ in no sandbox; no program is told what they reach. A learner that cannot be fitt
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPClassifier, MLPRegressor
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from events.kinds.space.metrics import Task
 from stages.experiment.data.loading import Part
@@ -22,28 +23,38 @@ from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.statistics.scores import Floats, value_scores
 
 ROWS_MAX: Final = 5_000  # to learn from: more would only make the references better
-EPOCHS: Final = 60  # of the network
+EPOCHS: Final = 60  # of the network, at most
 _TREES: Final[Mapping[str, Any]] = {
     "max_iter": 20,
     "max_leaf_nodes": 8,
     "learning_rate": 0.3,
     "random_state": 0,
 }
-_NETWORK: Final[Mapping[str, Any]] = {
-    "hidden_layer_sizes": (32,),
-    "learning_rate_init": 0.01,
-    "random_state": 0,
-}
+
+
+def _network() -> Mapping[str, Any]:
+    """Return the options of a network that learns for so many epochs, whether it has converged or not."""
+    return {
+        "hidden_layer_sizes": (32,),
+        "learning_rate_init": 0.01,
+        "random_state": 0,
+        # no epoch counts as better than the one before: it ends by their number, and does not warn of it
+        "tol": np.finfo(np.float64).max,
+        "n_iter_no_change": EPOCHS - 2,
+        "max_iter": EPOCHS + 1,
+    }
+
+
 _MODELS: Final[Mapping[Task, Mapping[str, Callable[[], Any]]]] = {
     "classification": {
         "logistic_regression": lambda: LogisticRegression(max_iter=1000, tol=1e-2),
         "boosted_trees": lambda: HistGradientBoostingClassifier(**_TREES),
-        "small_network": lambda: MLPClassifier(**_NETWORK),
+        "small_network": lambda: MLPClassifier(**_network()),
     },
     "regression": {
         "ridge_regression": Ridge,
         "boosted_trees": lambda: HistGradientBoostingRegressor(**_TREES),
-        "small_network": lambda: MLPRegressor(**_NETWORK),
+        "small_network": lambda: MLPRegressor(**_network()),
     },
 }
 
@@ -53,13 +64,19 @@ def references_on(task: Task, known: Part, judges: Judges) -> dict[str, float]:
     features = np.load(judges.features, allow_pickle=False)[judges.rows].astype(np.float64)
     rows, targets = known.features[:ROWS_MAX].astype(np.float64), known.targets[:ROWS_MAX]
     found: dict[str, float] = {}
-    for name, model in _MODELS[task].items():
-        try:
-            with threadpool_limits(limits=1):
+    with _threads().limit(limits=1):
+        for name, model in _MODELS[task].items():
+            try:
                 found[name] = _quality(task, model(), (rows, targets), (features, judges.targets))
-        except ValueError:  # rows of one class, or values beyond what a learner adds up
-            continue
+            except ValueError:  # rows of one class, or values beyond what a learner adds up
+                continue
     return found
+
+
+@functools.cache
+def _threads() -> ThreadpoolController:
+    """Return what limits the threads of the libraries that are loaded; to find them takes ten milliseconds."""
+    return ThreadpoolController()
 
 
 def _quality(
@@ -67,21 +84,7 @@ def _quality(
 ) -> float:
     (rows, targets), (features, right) = known, wanted
     if task == "classification":
-        return float((_fitted(model, rows, targets).predict(features) == right).mean())
+        return float((model.fit(rows, targets).predict(features) == right).mean())
     mean, scale = float(targets.mean()), float(targets.std()) or 1.0
-    given = _fitted(model, rows, (targets - mean) / scale).predict(features)
+    given = model.fit(rows, (targets - mean) / scale).predict(features)
     return value_scores(given * scale + mean, right)["rmse"]
-
-
-def _fitted(model: Any, rows: Floats, targets: NDArray[Any]) -> Any:
-    """Return the model after its training; that of the network is bounded, whether it has converged or not."""
-    match model:
-        case MLPClassifier():
-            for _ in range(EPOCHS):
-                model.partial_fit(rows, targets, classes=np.unique(targets))
-        case MLPRegressor():
-            for _ in range(EPOCHS):
-                model.partial_fit(rows, targets)
-        case _:
-            model.fit(rows, targets)
-    return model

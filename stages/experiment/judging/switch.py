@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, Final
 NAME: Final = "intervention"  # of the task's attribute
 CHOICES: Final = ("RECIPE", "PARAMS")  # the literals in which programs keep their choices
 SWITCH: Final = "SWITCH"  # the choices that take the place of those above when the switch is on
+PROGRAMS_MAX: Final = 8  # of which both arms, or the choices, are kept: they are asked for again and again
 LINES_MAX: Final = 60
 LINE_MAX: Final = 160
 DIFF_LINES_MAX: Final = 2_000  # of a program: a difference may take the cube of them
@@ -32,8 +34,9 @@ class Arms:
     on: ast.Module
 
 
+@functools.lru_cache(PROGRAMS_MAX)
 def arms_of(code: str) -> Arms | None:
-    """Return both arms of a program; None where it does not parse."""
+    """Return both arms of a program; None where it does not parse. Whoever has them changes nothing."""
     off, on = _parsed(code), _parsed(code)
     if off is None or on is None:
         return None
@@ -60,11 +63,16 @@ def reads_switch(code: str) -> bool:
 
 def choices_of(code: str, *, is_on: bool) -> dict[str, Any]:
     """Return the choices that a program is run with, as far as it names them as plain literals."""
-    tree = _parsed(code)
-    said = {} if tree is None else dict(literals_of(tree))
+    said = _literals_of_text(code)
     found: dict[str, Any] = next((said[name] for name in CHOICES if isinstance(said.get(name), dict)), {})
     switch = said.get(SWITCH)
     return {**found, **switch} if is_on and isinstance(switch, dict) else dict(found)
+
+
+@functools.lru_cache(PROGRAMS_MAX)
+def _literals_of_text(code: str) -> Mapping[str, Any]:
+    tree = _parsed(code)
+    return {} if tree is None else dict(literals_of(tree))
 
 
 def difference_of(code: str) -> tuple[str, ...]:
