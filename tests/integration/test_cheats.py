@@ -61,6 +61,7 @@ from tests.integration.programs.cheats import (
 from tests.integration.programs.leavings import PROGRAM, SAID
 
 SEEDS = tuple(range(1, 11))
+UNITS = SEEDS[:6]  # each a split and a process of its own
 OTHER_SEEDS = SEEDS[:3]  # where no verdict is asked for
 
 
@@ -131,7 +132,7 @@ class TrialSetup:
     def measured(self, code: str, arm: Arm, *, refers: bool = False) -> list[Measured]:
         self.count += 1
         found = []
-        for seed in SEEDS:
+        for seed in UNITS:
             with self.units.opened(seed) as unit:
                 bench = replace(self.bench, facts=unit.facts, data=unit.data)
                 folder = self.folder / str(self.count) / str(seed)
@@ -146,8 +147,9 @@ def concluded(metric: str, one: Sequence[Reading], other: Sequence[Reading]) -> 
     """Return what follows for the claim that a measure becomes better."""
     measure = METRICS[metric]
     region = superior("increase" if measure.higher_is_better else "decrease")
-    plan = Registration(measure, region, len(SEEDS), rows=150, test_rows=45)
-    found = guarded(judge(pairs_of(SEEDS, one, other, measure), plan), Arms(one, other), "classification")
+    plan = Registration(measure, region, len(one), rows=150, test_rows=45)
+    seeds = SEEDS[: len(one)]
+    found = guarded(judge(pairs_of(seeds, one, other, measure), plan), Arms(one, other), "classification")
     return doubted(found, measure)
 
 
@@ -209,11 +211,11 @@ def test_a_measure_that_is_bought_with_the_quality_of_answers_supports_no_claim(
     assert judgement.reason == WORSE or metric == "training_seconds"
 
 
-@pytest.mark.slow("ten trainings of both arms, each of which waits or works for half a second")
+@pytest.mark.slow("six trainings of both arms, each of which waits or works for half a second")
 @pytest.mark.parametrize("name", SLOW)
 def test_a_baseline_that_waits_makes_nothing_faster(trial_setup: TrialSetup, name: str) -> None:
     """Where the machine is busy the time itself may not show it: then nobody asks for the reason."""
-    one, other = (trial_setup.tried(slow(deed)) for deed in SLOW[name])
+    one, other = (trial_setup.tried(slow(deed), UNITS) for deed in SLOW[name])
     assert (one.error, other.error) == (None, None)
     judgement = trial_setup.judged("training_seconds", one, other)
     assert judgement.verdict == "fail", judgement
@@ -291,7 +293,7 @@ def test_differences_that_are_the_same_in_all_trainings_show_nothing(
     assert (judgement.conclusion, judgement.reason, trials.error) == ("inconclusive", NO_SPREAD, None)
 
 
-@pytest.mark.slow("forty trainings, half of them in processes and on splits of their own")
+@pytest.mark.slow("thirty trainings, some of them in processes and on splits of their own")
 def test_a_lucky_charm_in_the_place_of_the_seed_is_no_effect(trial_setup: TrialSetup) -> None:
     """Both arms are the same training; on one split the charm helps in each of ten."""
     on_one_split, _ = trial_setup.verdict(CHARMED % 1, baseline=trial_setup.tried(CHARMED % 0))
@@ -316,7 +318,7 @@ def test_whatever_a_seed_leaves_costs_that_seed_alone_and_is_named(trial_setup: 
     assert not any(trial_setup.bench.places.iterdir())
 
 
-@pytest.mark.slow("twenty trainings in processes and on splits of their own")
+@pytest.mark.slow("twelve trainings in processes and on splits of their own")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("code", "said"), [(SABOTAGES, BELOW), (PRETENDS, NO_EFFECT)])
 def test_a_program_that_knows_of_its_switch_gains_nothing_by_it(
