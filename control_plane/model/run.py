@@ -44,12 +44,11 @@ class AttemptToken:
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A lease as the rescuer watches it; `ttl_s` is its whole length."""
+    """A lease that is over by the store's clock; `ttl_s` is its whole length."""
 
     run_id: str
     attempt: int
     renewals: int
-    is_expired: bool
     ttl_s: float = LEASE_TTL_S
 
 

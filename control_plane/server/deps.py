@@ -54,6 +54,7 @@ from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.queue.claims import Claims
+from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
@@ -164,7 +165,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         admission=Admission(RateLimit(clock, admission.BURST, admission.EVERY_S)),
         sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, unclaimed_lines, projector),
-        rescuer=Rescuer(runs, clock, ids),
+        rescuer=Rescuer(runs, LeaseWatches(db), ids),
         schedules=ScheduleService(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),
         spec_sweeper=SpecSweeper(submissions),

@@ -114,6 +114,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_object", ("object", _UP), ("_id", _DOWN)),
     ),
     "byte_counts": (),
+    "lease_watches": (),
     "signed_puts": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
     "inspections": (),
     "sessions": (

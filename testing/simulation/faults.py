@@ -162,12 +162,12 @@ def _stop_pod(nature: Nature) -> None:
     pod = nature.some_pod()
     nature.strikes("pod: parent stopped", pod.node)
     nature.world.kernel.freeze(pod.node)
-    nature.later(nature.draw_s(3 * TTL_S), lambda: nature.world.kernel.thaw(pod.node))
+    nature.later(nature.draw_s(4 * TTL_S), lambda: nature.world.kernel.thaw(pod.node))
 
 
 def _pause_machine(nature: Nature) -> None:
     """Pause parent and child; the monotonic clock stands still meanwhile."""
-    pod, pause_s = nature.some_pod(), nature.draw_s(3 * TTL_S)
+    pod, pause_s = nature.some_pod(), nature.draw_s(4 * TTL_S)
     if pod.node.is_frozen:
         return
     nature.strikes("pod: machine paused", pod.node)
@@ -198,9 +198,9 @@ def _preempt(nature: Nature) -> None:
 
 
 def _strike_at_settle(nature: Nature) -> None:
-    """Wait for a pod's next settle; then kill it, stop it, or cut it off, for longer than a lease."""
+    """Wait for a pod's next settle; then kill it, stop it, or cut it off, until it may have been rescued."""
     world, pod = nature.world, nature.some_pod()
-    absence_s = TTL_S + nature.draw_s(RETURN_MAX_S)
+    absence_s = 2 * TTL_S + nature.draw_s(RETURN_MAX_S)
     how = world.kernel.chance.choice(["kill", "stop", "cut"])
 
     def strike() -> None:
@@ -243,7 +243,7 @@ def _back_as_it_is_rescued(nature: Nature) -> None:
 
         return strike
 
-    nature.later(3 * TTL_S, back)
+    nature.later(4 * TTL_S, back)
     for replica in world.replicas:
         world.network.rescue_ambushes[replica.node.name] = ambush(replica.node)
 

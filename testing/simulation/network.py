@@ -9,6 +9,7 @@ from typing import Final
 
 from pymongo.errors import AutoReconnect, NetworkTimeout, PyMongoError, ServerSelectionTimeoutError
 
+from events.kinds.queues import QUEUES
 from testing.simulation.kernel import Kernel, Node
 from testing.simulation.store.replica_set import Call, Duplicate, not_primary
 
@@ -50,7 +51,8 @@ class UnreliableNetwork:
 
     def before(self, call: Call) -> None:
         self.kernel.note(f"{call.operation} {call.collection}")
-        if call.operation == "find_one_and_update" and self.kernel.current.name == f"{call.client}/rescuer":
+        is_decision = call.operation == "find_one_and_update" and call.collection in QUEUES
+        if is_decision and self.kernel.current.name == f"{call.client}/rescuer":
             self.rescue_ambushes.pop(call.client, _nothing)()
         if call.is_write or self.kernel.chance.random() < READ_PASSES:
             self._pass()

@@ -34,6 +34,7 @@ from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Arrival, Events, storable
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.queue.claims import Claims
+from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.runs import Runs
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.upkeep.rescuer import Rescuer
@@ -190,7 +191,7 @@ async def _core(url: str) -> AsyncIterator[Core]:
         ingestor=Ingestor(events, documents, unclaimed, unnumbered, ingest_store, budgets, clock, ids),
         sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, unclaimed_lines, projector),
-        rescuer=Rescuer(runs, clock, ids, ttl_s=1.0, gap_max_s=100.0),
+        rescuer=Rescuer(runs, LeaseWatches(db), ids, ttl_s=1.0, gap_max_s=100.0),
         clock=clock,
         queue=MongoQueue(queue_db, ttl_s=0.2),
     )

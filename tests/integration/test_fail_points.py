@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -18,9 +18,11 @@ from pymongo import MongoClient
 
 from control_plane.config import read_settings
 from control_plane.log.ingest import Sender
+from control_plane.model.lease_watch import Watch
 from control_plane.runs.submission import Submission
 from control_plane.server.deps import Deps, wire
 from control_plane.store import database as store
+from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.verify.verifier import Verifier
@@ -118,8 +120,20 @@ class Scene:
         await self.deps.decider.cancel(self.run_id, by="user:test")
 
     async def rescue(self) -> None:
-        rescuer = Rescuer(self.deps.runs, SystemClock(), SystemIds(), ttl_s=0.0)
+        rescuer = Rescuer(self.deps.runs, Unwritten(self.deps.db), SystemIds(), ttl_s=0.0)
         await rescuer.run_once()
+
+
+class Unwritten(LeaseWatches):
+    """A watch that is not kept: the write that a fault strikes is the decision."""
+
+    async def read(self, queue: str) -> tuple[Watch | None, datetime]:
+        """Return the first look."""
+        return None, SystemClock().now()
+
+    async def keep(self, queue: str, before: Watch | None, watch: Watch) -> bool:
+        """Be the only replica."""
+        return True
 
 
 @dataclass(frozen=True)

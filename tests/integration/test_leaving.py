@@ -14,6 +14,7 @@ import pytest
 from pymongo.database import Database
 
 from control_plane.store import database as store
+from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.runs import Runs
 from control_plane.upkeep.rescuer import Rescuer
 from events.runtime.clock import SystemClock, SystemIds
@@ -147,9 +148,8 @@ async def rescue(database_url: str, run_id: str) -> None:
     """Be the replica that sees the lease stand still."""
     client = store.connect(database_url)
     try:
-        rescuer = Rescuer(
-            Runs(store.database(client, database_url)), SystemClock(), SystemIds(), ttl_s=3.0, gap_max_s=5.0
-        )
+        db = store.database(client, database_url)
+        rescuer = Rescuer(Runs(db), LeaseWatches(db), SystemIds(), ttl_s=3.0, gap_max_s=5.0)
         for _ in range(200):
             if await rescuer.run_once():
                 return

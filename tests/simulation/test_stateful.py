@@ -23,11 +23,13 @@ from hypothesis.stateful import (
 )
 
 from control_plane.log.journal_flush import JournalFlush
+from control_plane.model.lease_watch import Watch
 from control_plane.runs.decisions import Decider
 from control_plane.runs.submission import Submission, Submitter
 from control_plane.store import database as store
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
+from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
@@ -71,6 +73,7 @@ class Backend:
     sync_db: Any
     async_db: Any
     run: Callable[[Coroutine[Any, Any, Any]], Any]
+    watches: Callable[[ManualClock], LeaseWatches]
     lease_s: float
     pass_time: Callable[[float], None]
     close: Callable[[], None]
@@ -87,10 +90,12 @@ def on_the_double() -> Backend:
         passed[0] += seconds
 
     servers = ReplicaSet(now)
+    db = async_database(servers, "replica")
     return Backend(
         sync_database(servers, "pods"),
-        async_database(servers, "replica"),
+        db,
         driven,
+        lambda _: LeaseWatches(db),
         TTL_S,
         pass_time,
         lambda: None,
@@ -100,7 +105,7 @@ def on_the_double() -> Backend:
 def on_a_server(url: str) -> Backend:
     """An emptied database of a real server. Its clock cannot be moved, so every lease is over at once there.
 
-    What keeps an owner is then the patience of the rescuer alone, as after a jump of the store's clock.
+    What keeps an owner is then the patience of the rescuer alone, whose looks are at moments of the model.
     """
     loop = asyncio.new_event_loop()
     empty(url)
@@ -113,7 +118,27 @@ def on_a_server(url: str) -> Backend:
         loop.close()
         pods.client.close()
 
-    return Backend(pods, db, loop.run_until_complete, 0.0, lambda _: None, close)
+    return Backend(
+        pods,
+        db,
+        loop.run_until_complete,
+        lambda clock: WatchesByTheModel(db, clock),
+        0.0,
+        lambda _: None,
+        close,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WatchesByTheModel(LeaseWatches):
+    """Watches whose moments are those of the model's clock."""
+
+    clock: ManualClock
+
+    async def read(self, queue: str) -> tuple[Watch | None, datetime]:
+        """Return the watch of a queue, and the moment."""
+        before, _ = await LeaseWatches.read(self, queue)
+        return before, self.clock.now()
 
 
 @dataclass
@@ -168,7 +193,8 @@ class Fleet(RuleBasedStateMachine):
         self.decider = Decider(self.runs, documents, events, NoFiles(), ids, self.clock)
         self.sweeper = Sweeper(self.runs, JournalFlush(events, documents, self.clock, ids))
         self.rescuers = [
-            Rescuer(self.runs, self.clock, SeededIds(number), ttl_s=self.patience_s) for number in (1, 2)
+            Rescuer(self.runs, self.store.watches(self.clock), SeededIds(number), self.patience_s)
+            for number in (1, 2)
         ]
         self.workers = [Worker(name) for name in WORKERS]
         self.charged: dict[str, Charged] = {}

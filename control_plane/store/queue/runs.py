@@ -19,6 +19,7 @@ from events.queue.lease_times import LEASE_TTL_S
 from events.runtime.errors import Transient
 
 BATCH_MAX: Final = 200
+OVER_MAX: Final = 1_000  # leases that are watched at once; the others wait for their turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,24 +116,21 @@ class Runs:
             if result.matched_count:
                 return
 
-    async def leases(self, collection: str) -> Sequence[HeldLease]:
-        """Return every lease that somebody should be renewing, judged by the store's clock."""
+    @answers()
+    async def leases_over(self, collection: str) -> Sequence[HeldLease]:
+        """Return the leases that are over by the store's clock, those that ended first."""
         wanted = {
             "attempt": 1,
             "renewals": "$lease.renewals",
-            "isExpired": {"$lt": ["$lease.until", "$$NOW"]},
             "ttlS": {"$ifNull": ["$lease.ttlS", LEASE_TTL_S]},
         }
-        try:
-            found = await self.db[collection].aggregate(
-                [{"$match": {"lease.until": {"$type": "date"}}}, {"$project": wanted}]
-            )
-            return [
-                HeldLease(each["_id"], each["attempt"], each["renewals"], each["isExpired"], each["ttlS"])
-                async for each in found
-            ]
-        except PyMongoError as error:
-            raise Transient("mongodb_unreachable", str(error)) from error
+        over = {"lease.until": {"$type": "date"}, "$expr": {"$lt": ["$lease.until", "$$NOW"]}}
+        found = await self.db[collection].aggregate(
+            [{"$match": over}, {"$sort": {"lease.until": 1}}, {"$limit": OVER_MAX}, {"$project": wanted}]
+        )
+        return [
+            HeldLease(each["_id"], each["attempt"], each["renewals"], each["ttlS"]) async for each in found
+        ]
 
     async def rescue(self, found: Found, decision: journal.Decision) -> Found | None:
         """Make `decision` if the very lease that was read is still there and over by the store's clock."""

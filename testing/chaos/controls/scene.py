@@ -349,7 +349,8 @@ class Scene:
         return self.db.client.get_database(self.db.name, write_concern=self.parts.write_concern)
 
     async def _is_expired(self, plane: Plane) -> bool:
-        return all(lease.is_expired for lease in await plane.runs.leases("runs"))
+        held = await self.db.runs.count_documents({"lease.until": {"$type": "date"}})
+        return held == len(await plane.runs.leases_over("runs"))
 
     async def _nothing_delayed(self, plane: Plane) -> bool:
         await plane.sweeper.run_once()

@@ -19,6 +19,7 @@ from control_plane.store.database import Database
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
+from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
@@ -83,7 +84,7 @@ def build(
         submitter=Submitter(runs, Submissions(db), ids, RunReads(db)),
         sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=patience.log_grace_s),
-        rescuer=Rescuer(runs, clock, ids, ttl_s=patience.ttl_s, gap_max_s=patience.gap_max_s),
+        rescuer=Rescuer(runs, LeaseWatches(db), ids, patience.ttl_s, patience.gap_max_s),
         decider=Decider(runs, documents, events, NoFiles(), ids, clock),
     )
 

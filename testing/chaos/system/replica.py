@@ -76,7 +76,7 @@ async def _ready(settings: Settings, db: database.Database, arguments: argparse.
         except Transient as error:
             log.warning("start.waits", extra={"code": error.code, "why": error.message})
             await asyncio.sleep(RETRY_S)
-    patience = Patience(ttl_s=arguments.ttl, gap_max_s=3 * RESCUE_TICK_S, log_grace_s=LOG_GRACE_S)
+    patience = Patience(ttl_s=arguments.ttl, gap_max_s=2 * RESCUE_TICK_S, log_grace_s=LOG_GRACE_S)
     deps = replace(deps, claimer=replace(deps.claimer, claims=Claims(db, arguments.ttl)))
     return rewired(deps, build(db, parts, patience, clock, ids))
 

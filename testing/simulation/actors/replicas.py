@@ -24,6 +24,7 @@ from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
+from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
@@ -159,7 +160,7 @@ class Replica:
             decider=Decider(runs, documents, events, NoFiles(), self.ids, clock),
             sweeper=Sweeper(runs, journal_flush),
             catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=LOG_GRACE_S),
-            rescuer=Rescuer(runs, clock, self.ids, ttl_s=TTL_S, gap_max_s=3 * RESCUE_EVERY_S),
+            rescuer=Rescuer(runs, LeaseWatches(db), self.ids, TTL_S, gap_max_s=2 * RESCUE_EVERY_S),
         )
 
 
