@@ -15,7 +15,7 @@ from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.lease_times import RENEW_EVERY_S
 from events.queue.matching import Seeker, WaitingClass, classes
-from events.queue.settlement import End
+from events.queue.settlement import End, pod_lost
 from events.runtime.clock import Instant, instant
 from events.runtime.errors import LeaseLost, Transient
 from events.text.attempt_id import AttemptId
@@ -34,6 +34,7 @@ POLL_S: Final = 1.5  # with the jitter at most two seconds
 POLL_JITTER_S: Final = 0.5
 TROUBLE_POLL_S: Final = 5.0
 BACK_OFF_S: Final = 20.0  # ten polls: whoever else can take the run has seen it by then
+CUT_OFF: Final = "its worker ended without notice, and was started again"
 READY_LIMIT_S: Final = 300.0
 READY_TURN_S: Final = 0.5
 
@@ -136,10 +137,10 @@ class Worker:
         return self.ports.clock.monotonic_s() - self.state.idle_since_s >= self.pod.idle_exit_s
 
     def _close_what_a_crash_left(self) -> None:
-        """Settle attempts that ended before a crash; leave others to the rescue; deliver their events."""
+        """Settle what ended before a crash, and give back what the crash cut off; deliver their events."""
         for cut_off in self.ports.outbox.unended():
             log.warning("run.cut_off", extra={"run": cut_off.run_id, "attempt": cut_off.attempt})
-            self.ports.outbox.abandon(cut_off.attempt_id)
+            self.ports.outbox.lose(cut_off.attempt_id, pod_lost(CUT_OFF))
             self.intent.close()
         for left in self.ports.outbox.unsettled():
             attempt = left.attempt

@@ -18,7 +18,7 @@ from control_plane.upkeep.rescuer import TICK_S
 from events.catalog import COMMUTATIVE, ENDS, RESERVED, TYPES
 from events.kinds import KINDS, ROWS
 from events.lifecycle import FINAL, HELD, INITIAL, LIVE, TRANSITIONS, Cause, Status
-from events.queue.lease_times import HTTP_LEASE_TTL_S, LEASE_TTL_S, RENEW_EVERY_S
+from events.queue.lease_times import LEASE_TTL_S, RENEW_EVERY_S
 from pod_worker.attempt.lease import MARGIN_FRACTION, SILENCE_MAX_S
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -39,8 +39,7 @@ WRITERS: Final = (
 )
 TIMES: Final = "events/queue/lease_times.py"
 LEASE: Final = (
-    ("lease of a pod with a database", "LEASE_TTL_S", TIMES, f"{LEASE_TTL_S:g} s"),
-    ("lease of a pod that claims over HTTP", "HTTP_LEASE_TTL_S", TIMES, f"{HTTP_LEASE_TTL_S:g} s"),
+    ("lease", "LEASE_TTL_S", TIMES, f"{LEASE_TTL_S:g} s"),
     ("interval of renewals", "RENEW_EVERY_S", TIMES, f"{RENEW_EVERY_S:g} s"),
     (
         "margin: trust ends earlier by",

@@ -14,6 +14,7 @@ from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Found, Runs
 from events.lifecycle import Cause, Illegal, Status, next_status
 from events.queue.journal import Decision, Expression, ServerTime
+from events.queue.settlement import rescue_decision
 from events.record_digest import NO_LINES, Roots
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
@@ -71,6 +72,16 @@ class Decider:
             # Somebody was faster, or it was we and the answer was lost: all the same.
             is_done = run.status in (Status.CANCELING, Status.CANCELED)
             return None if is_done else cancel_decision(run, by=by)
+
+        return await self._decide(run_id, choose)
+
+    async def rescue(self, run_id: str, *, by: str) -> Run:
+        """Take a run at once from a pod that is gone; if it is not, what it still writes is fenced."""
+        message = f"{by.removeprefix('user:')} took it from its pod"
+
+        def choose(run: Run) -> Decision | Illegal:
+            jitter = self.ids.fraction()
+            return rescue_decision(run.standing, run.attempt, by=by, jitter=jitter, message=message)
 
         return await self._decide(run_id, choose)
 

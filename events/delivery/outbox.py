@@ -220,6 +220,18 @@ class Outbox:
         """Record that the attempt is settled in the store; its stored events are still delivered."""
         self._end(attempt_id, "ended")
 
+    def lose(self, attempt_id: AttemptId, how: End) -> None:
+        """Store the intention to settle an open attempt that a crash cut off, without an event of its end."""
+
+        def step(db: sqlite3.Connection) -> None:
+            db.execute(
+                "UPDATE attempts SET state = 'ended', how = ?"
+                " WHERE run_id = ? AND attempt = ? AND state = 'open'",
+                (msgspec.json.encode(how).decode(), *attempt_id),
+            )
+
+        self._write(step, urgent=True)
+
     def abandon(self, attempt_id: AttemptId) -> None:
         """Close an attempt without an end, as after a lost lease; its stored events are still delivered."""
         self._end(attempt_id, "open")

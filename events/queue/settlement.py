@@ -23,6 +23,8 @@ from events.lifecycle import (
 )
 from events.queue.journal import Decision, Expression, ServerTime, expression
 
+POD_LOST: Final = "POD_LOST"
+
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -36,12 +38,20 @@ class End:
 
 
 def end_decision(run: Standing, attempt: int, how: End, *, by: str, jitter: float) -> Decision | Illegal:
-    """Return the decision that ends a held run, or `Illegal` if no attempt holds it any more."""
-    ending = end(run, how.outcome, retryable=how.retryable, jitter=jitter)
+    """Return the decision that ends a held run, or `Illegal` if no attempt holds it any more.
+
+    A worker that was started again says with the code `POD_LOST` that its pod lost the attempt.
+    """
+    is_lost = (how.outcome, how.code) == ("failed", POD_LOST)
+    ending = (
+        rescue(run, jitter=jitter)
+        if is_lost
+        else end(run, how.outcome, retryable=how.retryable, jitter=jitter)
+    )
     if isinstance(ending, Illegal):
         return ending
     return Decision(
-        cause=END_CAUSES[how.outcome],
+        cause=Cause.RESCUE if is_lost else END_CAUSES[how.outcome],
         to=ending.to,
         by=by,
         sets=_fields(ending, attempt, how),
@@ -49,13 +59,19 @@ def end_decision(run: Standing, attempt: int, how: End, *, by: str, jitter: floa
     )
 
 
-def rescue_decision(run: Standing, attempt: int, *, by: str, jitter: float) -> Decision | Illegal:
-    """Return the decision that takes a run from an owner whose lease ran out."""
+def pod_lost(message: str) -> End:
+    """Return the end of an attempt whose pod was lost: it is charged to the budget for infrastructure."""
+    return End("failed", POD_LOST, message, retryable=True)
+
+
+def rescue_decision(
+    run: Standing, attempt: int, *, by: str, jitter: float, message: str | None = None
+) -> Decision | Illegal:
+    """Return the decision that takes a run from its owner; `message` says why, unless its lease ran out."""
     ending = rescue(run, jitter=jitter)
     if isinstance(ending, Illegal):
         return ending
-    message = f"attempt {attempt} stopped renewing its lease; its pod is gone or cut off"
-    how = End("failed", "POD_LOST", message, retryable=True)
+    how = pod_lost(message or f"attempt {attempt} stopped renewing its lease; its pod is gone or cut off")
     return Decision(
         cause=Cause.RESCUE,
         to=ending.to,

@@ -170,6 +170,7 @@ class AsyncClient(Connected):
     explain = _asks(endpoints.explain)
     nodes = _asks(endpoints.nodes)
     cancel = _asks(endpoints.cancel)
+    rescue = _asks(endpoints.rescue)
     pause = _asks(endpoints.pause)
     resume = _asks(endpoints.resume)
     note = _asks(endpoints.note)

@@ -138,6 +138,11 @@ def cancel(run_id: str) -> Call[Run]:
     return Call("POST", "/api/runs/{run_id}/cancel", Run, {"run_id": run_id})
 
 
+def rescue(run_id: str) -> Call[Run]:
+    """Take a run from its pod, which is gone, at once: another pod continues it."""
+    return Call("POST", "/api/runs/{run_id}/rescue", Run, {"run_id": run_id})
+
+
 def pause(run_id: str) -> Call[Run]:
     """Let a run stand still."""
     return Call("POST", "/api/runs/{run_id}/pause", Run, {"run_id": run_id})

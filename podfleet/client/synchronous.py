@@ -165,6 +165,7 @@ class Client(Connected):
     explain = _asks(endpoints.explain)
     nodes = _asks(endpoints.nodes)
     cancel = _asks(endpoints.cancel)
+    rescue = _asks(endpoints.rescue)
     pause = _asks(endpoints.pause)
     resume = _asks(endpoints.resume)
     note = _asks(endpoints.note)

@@ -143,6 +143,12 @@ def cancel(runs: RunNames, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def rescue(runs: RunNames, as_json: AsJson = False) -> None:
+    """Take runs from pods that are gone, without waiting for the end of their leases."""
+    _steer(runs, client().rescue, as_json=as_json)
+
+
+@app.command()
 def pause(runs: RunNames, as_json: AsJson = False) -> None:
     """Pause runs until they are resumed."""
     _steer(runs, client().pause, as_json=as_json)

@@ -102,8 +102,8 @@ def test_a_cancel_reaches_a_talking_child_before_the_next_renewal(fleet: Any, un
     assert run["attempts"][0]["outcome"] == "canceled"
 
 
-def test_a_killed_worker_leaves_no_child_and_delivers_the_rest_when_it_comes_back(
-    fleet: Any, until: Any
+def test_a_killed_worker_leaves_no_child_and_gives_the_run_back_when_it_is_started_again(
+    fleet: Any, database: Any, until: Any
 ) -> None:
     worker = fleet.start_worker()
     run_id = fleet.submit(spec={"seconds": 60, "events": 600})
@@ -112,7 +112,41 @@ def test_a_killed_worker_leaves_no_child_and_delivers_the_rest_when_it_comes_bac
     os.kill(worker.pid, signal.SIGKILL)
     worker.wait()
     until(lambda: not child.is_running())
-    before = fleet.run(run_id)["lastEventSeq"]
-    fleet.start_worker()
-    until(lambda: fleet.run(run_id)["lastEventSeq"] >= before)
-    assert fleet.run(run_id)["attempt"] == 1  # the lease is not over: nobody else may have it yet
+    be_short(database, run_id)
+    fleet.start_worker()  # on the same disk, long before the lease is over
+    run = fleet.wait_for(run_id, "COMPLETED")
+    assert run["failures"] == {"app": 0, "infra": 1, "preempted": 0}
+    lost, done = run["attempts"]
+    assert (lost["outcome"], lost["code"], done["outcome"]) == ("lost", "POD_LOST", "completed")
+    assert "started again" in lost["message"]
+    ends = fleet.client.get(f"/api/runs/{run_id}/events", params={"type": "ai.run.log"}).json()["items"]
+    assert {each["attempt"] for each in ends} == {1, 2}, "what it had stored was delivered too"
+
+
+def test_a_person_takes_a_run_from_a_pod_that_is_gone(fleet: Any, database: Any, until: Any) -> None:
+    worker = fleet.start_worker(name="gone")
+    run_id = fleet.submit(spec={"seconds": 600})
+    fleet.wait_for(run_id, "RUNNING")
+    child = child_of(worker)
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.wait()
+    until(lambda: not child.is_running())
+    be_short(database, run_id)
+    taken = fleet.client.post(f"/api/runs/{run_id}/rescue")
+    assert (taken.status_code, taken.json()["status"]) == (200, "DELAYED"), taken.text
+    assert "took it from its pod" in taken.json()["error"]["message"]
+    again = fleet.client.post(f"/api/runs/{run_id}/rescue")
+    assert (again.status_code, again.json()["code"]) == (409, "illegal_transition")
+    fleet.start_worker(name="other")
+    run = fleet.wait_for(run_id, "COMPLETED")
+    assert [each["code"] for each in run["attempts"]] == ["POD_LOST", None]
+
+
+def test_a_run_that_a_person_took_from_a_living_pod_is_continued_once(fleet: Any, database: Any) -> None:
+    fleet.start_quick_worker(name="living")
+    run_id = fleet.submit(spec={"seconds": 600})
+    fleet.wait_for(run_id, "RUNNING")
+    be_short(database, run_id)
+    assert fleet.client.post(f"/api/runs/{run_id}/rescue").status_code == 200
+    run = fleet.wait_for(run_id, "COMPLETED")
+    assert [each["outcome"] for each in run["attempts"]] == ["lost", "completed"]

@@ -140,6 +140,11 @@ def _add_steering(routes: APIRouter, deps: Deps) -> None:
         await deps.decider.cancel(run_id, by=f"user:{principal.name}")
         return await reading.run(run_id)
 
+    @routes.post("/{run_id}/rescue")
+    async def rescue(run_id: str, principal: MaySubmit) -> Run:
+        await deps.decider.rescue(run_id, by=f"user:{principal.name}")
+        return await reading.run(run_id)
+
     @routes.post("/{run_id}/pause")
     async def pause(run_id: str, principal: MaySubmit) -> Run:
         await deps.decider.pause(run_id, by=f"user:{principal.name}")

@@ -43,6 +43,7 @@ async def run_page(site: Site, run_id: str) -> HTMLResponse:
         pace=pace,
         why=why,
         can_cancel=status not in FINAL and status != Status.CANCELING,
+        can_rescue=_allows(status, Cause.RESCUE),
         can_revise=_allows(status, Cause.REVISE),
         can_retry=status in FINAL and found.kind in RUN_KINDS,
         pressed=site.deps.ids.ulid(),

@@ -15,7 +15,7 @@ from control_plane.store.database import Database, Document, answers
 from events.kinds.queues import QUEUES
 from events.queue import claims, roster
 from events.queue.claims import Claim, Orders
-from events.queue.lease_times import HTTP_LEASE_TTL_S
+from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End
 from events.runtime.errors import Conflict, Transient
@@ -31,7 +31,7 @@ class Claims:
     """The queue for the holders of tokens. Raises `Conflict` if the lease is lost, and `Transient`."""
 
     db: Database
-    ttl_s: float = HTTP_LEASE_TTL_S
+    ttl_s: float = LEASE_TTL_S
 
     async def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
         """List the waiting classes in the order of `collections`, by one look into each."""

@@ -30,7 +30,7 @@ from events.delivery.outbox import DUE_EVENTS, Outbox
 from events.envelope import Event, line_hash
 from events.kinds.experiment import NodeCreated
 from events.pipe import FactFrame
-from events.queue.settlement import End
+from events.queue.settlement import End, pod_lost
 from events.runtime.errors import ConfigError, Conflict, Rejected, Transient
 from events.testing import FIRST, RUN_ID, ManualClock, SeededIds, make_attempt, make_logs, make_outbox
 from events.text.attempt_id import AttemptId
@@ -192,6 +192,24 @@ def test_an_event_that_no_line_can_carry_becomes_a_refusal_and_its_neighbours_st
     refusals = [fact for fact in facts if isinstance(fact, EventRefused)]
     assert [refusal.code for refusal in refusals] == ["too_large", "unstorable"]
     assert [decoded(row).sequence for row in rows_of(outbox)] == [1, 2, 3, 4]
+
+
+def test_an_attempt_that_a_crash_cut_off_waits_to_be_settled_as_lost(tmp_path: Path) -> None:
+    with make_outbox(tmp_path) as outbox:
+        make_attempt(outbox)
+        outbox.append(FIRST, make_logs(2))
+    how = pod_lost("it was started again")
+    with make_outbox(tmp_path) as after_a_crash:
+        after_a_crash.lose(FIRST, how)
+        assert after_a_crash.unended() == []
+        ((attempt, said),) = [(each.attempt, each.how) for each in after_a_crash.unsettled()]
+        assert (attempt.last, said) == (2, how)
+        with pytest.raises(Conflict):
+            after_a_crash.append(FIRST, make_logs(1))
+        after_a_crash.mark_settled(FIRST)
+        after_a_crash.lose(FIRST, how)
+        assert after_a_crash.unsettled() == []
+        assert len(rows_of(after_a_crash)) == 2, "what was stored is delivered"
 
 
 def test_the_end_and_the_intention_to_settle_are_one(tmp_path: Path) -> None:

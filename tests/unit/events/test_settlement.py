@@ -34,6 +34,7 @@ from events.queue.settlement import (
     TOKEN_LIFE,
     End,
     end_decision,
+    pod_lost,
     rescue_decision,
     settle_decision,
     settled,
@@ -274,6 +275,14 @@ def test_an_end_goes_where_the_table_says_and_sets_the_fields_of_that_place(
         end(run, how.outcome, retryable=how.retryable, jitter=jitter),
         how,
     )
+
+
+@given(run=standings, jitter=chances)
+def test_a_worker_that_lost_an_attempt_gives_it_back_as_a_rescue_would(run: Standing, jitter: float) -> None:
+    how = pod_lost("it was started again")
+    decision = end_decision(run, ATTEMPT, how, by=BY, jitter=jitter)
+    must_follow(decision, rescue(run, jitter=jitter), how)
+    assert isinstance(decision, Illegal) or decision.cause is Cause.RESCUE
 
 
 @given(run=standings, jitter=chances)

@@ -38,6 +38,10 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     async def cancel(run_id: str, principal: MaySubmit) -> Response:
         return await carried_out(site, decider.cancel(run_id, by=f"user:{principal.name}"), _run(run_id))
 
+    @routes.post("/runs/{run_id}/rescue")
+    async def rescue(run_id: str, principal: MaySubmit) -> Response:
+        return await carried_out(site, decider.rescue(run_id, by=f"user:{principal.name}"), _run(run_id))
+
     @routes.post("/runs/{run_id}/pause")
     async def pause(run_id: str, principal: MaySubmit) -> Response:
         return await carried_out(site, decider.pause(run_id, by=f"user:{principal.name}"), _run(run_id))
