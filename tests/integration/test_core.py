@@ -191,7 +191,7 @@ async def _core(url: str) -> AsyncIterator[Core]:
         ingestor=Ingestor(events, documents, unclaimed, unnumbered, ingest_store, budgets, clock, ids),
         sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, unclaimed_lines, projector),
-        rescuer=Rescuer(runs, LeaseWatches(db), ids, ttl_s=1.0, gap_max_s=100.0),
+        rescuer=Rescuer(runs, LeaseWatches(db), ids, ttl_s=0.2, gap_max_s=100.0),
         clock=clock,
         queue=MongoQueue(queue_db, ttl_s=0.2),
     )
@@ -389,12 +389,12 @@ def test_a_dead_owner_is_rescued_and_a_renewing_one_is_not(emptied_url: str) -> 
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         claim = await core.claim()
-        await core.rescuer.run_once()
-        core.clock.advance(0.6)
-        await asyncio.to_thread(core.queue.renew, claim)
         await asyncio.sleep(0.3)  # the store's own clock has to pass the lease
-        assert await core.rescuer.run_once() == 0  # a renewal was seen: patience starts anew
-        core.clock.advance(1.1)
+        assert await core.rescuer.run_once() == 0  # it was found over
+        await asyncio.to_thread(core.queue.renew, claim)
+        await asyncio.sleep(0.3)
+        assert await core.rescuer.run_once() == 0  # a renewal was seen: its end is another one
+        await asyncio.sleep(0.3)
         assert await core.rescuer.run_once() == 1
         run = await core.run(run_id)
         assert (run["status"], run["failures"]["infra"], run["lease"]) == ("DELAYED", 1, None)
@@ -413,9 +413,9 @@ def test_a_moment_that_no_calendar_has_holds_up_no_other_run(emptied_url: str) -
         await core.claim("one")
         await core.db.runs.update_one({"_id": odd}, {"$set": {"createdAt": DatetimeMS(2**62)}})
         await core.claim("two", "pod/2")
-        await core.rescuer.run_once()
-        core.clock.advance(2.0)
         await asyncio.sleep(0.3)  # the store's own clock has to pass the leases
+        assert await core.rescuer.run_once() == 0
+        await asyncio.sleep(0.3)
         assert await core.rescuer.run_once() == 2
         assert (await core.run(lost))["status"] == "DELAYED"
         await core.catch_up.run_once()
