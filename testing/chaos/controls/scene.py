@@ -304,10 +304,10 @@ class Scene:
         return worker
 
     async def rescue(self, plane: Plane) -> None:
-        """Let a replica wait out its patience, and take back what nobody renews."""
-        await plane.rescuer.run_once()
-        self.patience.advance(2 * SHORT_S)
+        """Let a replica find the leases over, wait a whole one, and take back what nobody renews."""
         await self.until(lambda: self._is_expired(plane))
+        await plane.rescuer.run_once()
+        await asyncio.sleep(SHORT_S)
         await plane.rescuer.run_once()
 
     async def promote(self, plane: Plane) -> None:
