@@ -115,6 +115,11 @@ class KindLoop:
         self._loop.close()
 
 
+async def beside_loop(kind: str, call: Callable[[], T]) -> T:
+    """Return what `call` returns; in another thread where it calls functions that another package brings."""
+    return call() if kind in ROWS else await asyncio.to_thread(call)
+
+
 @dataclass(slots=True, eq=False)
 class KindLoops:
     """The loop of each kind that another package brings, made when it is first needed."""
