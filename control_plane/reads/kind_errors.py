@@ -60,7 +60,7 @@ def _blame(kind: str, part: str, name: str, error: BaseException) -> None:
     """Log an error of a kind's code that is new. Raises what is no fault of a kind."""
     if isinstance(error, Transient | GeneratorExit) or _is_ours(error):
         raise error
-    known = (kind, name, type(error).__name__)
+    known = (kind, name, type(error.__cause__ or error).__name__)
     if known not in _LOGGED:
         _LOGGED.add(known)
         log.error(f"kind.{part}_failed", exc_info=error, extra={"kind": kind, part: name})
