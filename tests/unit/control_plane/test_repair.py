@@ -78,6 +78,18 @@ def test_documents_that_are_as_the_log_tells_are_left_alone() -> None:
     assert planned(make_evidence()) == Plan()
 
 
+def test_a_run_is_written_behind_its_attempts_and_they_behind_their_documents() -> None:
+    """A rebuild that is killed has then written nothing that tells of what is not there yet."""
+    run = {**RUN, "currentStage": None, "startedAt": None}
+    found = planned(evidence_of(run, [*map(logged, DECISIONS), *STORED_EVENTS], dict.fromkeys(DOCUMENTS, ())))
+    places = [
+        each.collection if isinstance(each, Insert | Remove) else f"{each.collection} changed"
+        for each in found.repairs
+    ]
+    *beside, attempts, last = dict.fromkeys(places)
+    assert ({*beside} | {"attempts"}, attempts, last) == ({*DOCUMENTS}, "attempts", "runs changed")
+
+
 @pytest.mark.parametrize(("collection", "place", "name"), PLACES)
 def test_a_field_that_events_make_is_set_and_one_of_a_decision_is_told(
     collection: str, place: int, name: str
