@@ -220,11 +220,11 @@ def test_a_cursor_stands_before_what_moves_the_marks_of_the_log(marks: Json, cur
     assert found.late == (Late(2, cursor + 1, 8) if cursor < 8 else None)
 
 
-@pytest.mark.parametrize("cursor", [3, 1_000])
-def test_a_closed_record_is_applied_by_nobody_and_has_its_cursor_set(cursor: int) -> None:
+@pytest.mark.parametrize(("cursor", "decided"), [(3, SECOND_TO_LAST), (1_000, SECOND_TO_LAST), (3, 3)])
+def test_a_closed_record_is_applied_by_nobody_and_has_its_cursor_set(cursor: int, decided: int) -> None:
     seal = {"attempt": 2, "last": SECOND_TO_LAST, "whole": False, "root": None}
-    sealing = replace(REVIEW, seq=SECOND_TO_LAST, sets={**REVIEW.sets, "sealed": seal})
-    ended = replace(DECISIONS[5], seq=SECOND_TO_LAST)
+    sealing = replace(REVIEW, seq=decided, sets={**REVIEW.sets, "sealed": seal})
+    ended = replace(DECISIONS[5], seq=decided)
     run = {**RUN, "lastEventSeq": cursor, "sealed": seal}
     found = planned(make_evidence(run=run, decisions=(*DECISIONS[:5], ended, sealing)))
     assert found.late is None
