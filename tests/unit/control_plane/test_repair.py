@@ -17,6 +17,7 @@ from control_plane.verify.comparison import differences
 from control_plane.verify.expected import OF_EVENTS
 from control_plane.verify.repair import Change, Insert, Late, Plan, Remove, plan, repaired
 from control_plane.verify.replay import replay
+from control_plane.verify.resumption import resumption
 from events.catalog import ArtifactRegistered, RunStarted
 from events.kinds.ideation import IdeationGenerated
 from events.testing import EPOCH, RUN_ID
@@ -218,6 +219,23 @@ def test_a_cursor_stands_before_what_moves_the_marks_of_the_log(marks: Json, cur
     found = planned(evidence)
     assert repaired(evidence, found.repairs).run["lastEventSeq"] == cursor
     assert found.late == (Late(2, cursor + 1, 8) if cursor < 8 else None)
+
+
+def test_a_start_behind_a_gap_leads_to_no_status() -> None:
+    behind = [*(each for each in STORED_EVENTS if each["attempt"] == 1), event(2, 3, RunStarted())]
+    evidence = held(behind, run={**HELD, "lastEventSeq": 3})
+    told = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
+    assert told.fields["lastEventSeq"] == 0
+    assert resumption(evidence, told) is None
+
+
+def test_a_cursor_is_never_set_before_the_last_decision() -> None:
+    late = replace(DECISIONS[5], seq=5, came_from="RUNNING")
+    marks = {"settled": {**SETTLED, "last": 3}, "logOpen": True}
+    run = {**RUN, **marks, "status": "AWAITING_HUMAN", "revision": 6, "lastEventSeq": 1_000}
+    evidence = make_evidence(run=run, decisions=(*DECISIONS[:5], late))
+    told = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
+    assert resumption(evidence, told) == 5
 
 
 @pytest.mark.parametrize(("cursor", "decided"), [(3, SECOND_TO_LAST), (1_000, SECOND_TO_LAST), (3, 3)])
