@@ -297,11 +297,20 @@ def _names(target: ast.AST) -> Iterator[str]:
 
 
 def _is_number(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, int | float | complex)
-        and not isinstance(node.value, bool)
-    )
+    if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
+        return False
+    if isinstance(node.value, str | bytes):
+        return _is_written_number(node.value)
+    return isinstance(node.value, int | float | complex)
+
+
+def _is_written_number(text: str | bytes) -> bool:
+    """Say whether a text is a number as `int` or `float` reads it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _shown(node: ast.AST) -> str:

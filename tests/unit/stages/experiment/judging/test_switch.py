@@ -144,3 +144,11 @@ def test_what_is_not_listed_is_counted() -> None:
     listed = difference_of(switched(lambda arm: "; ".join(f"a{place} = b{arm}" for place in range(100))))
     assert len(listed) == LINES_MAX
     assert re.fullmatch(r"… and \d{2,3} more lines", listed[-1])
+
+
+@pytest.mark.parametrize("one", ["'400'", "b'400'", "' 4e2 '", "'4_00'"])
+def test_a_number_that_is_written_as_text_is_a_number(one: str) -> None:
+    code = program(f"epochs = int({one} if task.intervention else '40')")
+    assert beyond_switch(code) == (f"epochs = int('40') / epochs = int({one})",)
+    words = program("kind = 'relu' if task.intervention else 'gelu'", "fitted(features, kind)")
+    assert beyond_switch(words) == ()
