@@ -8,6 +8,7 @@ web page in a browser, could steer the fleet.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import os
@@ -55,6 +56,7 @@ FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-d
 
 
 HTTP: Final = "1.1"
+HOME: Final = "podfleet.home"  # the loop of the authenticator, in a request that another loop serves
 PROXY_HTTP: Final = "1.0"
 PROXY_SEEN: Final = (
     "a request came through a proxy, behind which may be anybody: from now on every request needs a key; "
@@ -314,7 +316,11 @@ async def _identified(request: Request, headers: Mapping[str, str]) -> Principal
     authenticator: Authenticator = request.app.state.authenticator
     version = request.scope.get("http_version", HTTP)
     user = partial(user_of, request.client, request.scope.get("server"))
-    return await authenticator.identify(request.method, headers, address_of(request), version, user)
+    asked = authenticator.identify(request.method, headers, address_of(request), version, user)
+    home: asyncio.AbstractEventLoop | None = request.scope.get(HOME)
+    if home is None:
+        return await asked
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, home))
 
 
 def _is_forwarding(name: str) -> bool:

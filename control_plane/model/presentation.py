@@ -54,6 +54,8 @@ def plain(value: Any) -> Any:
 
 def finite(total: float) -> float:
     """Return a sum as JSON can say it, however absurd what was reported: pages count with it."""
+    if isinstance(total, int):
+        return int(total)  # of the driver's own type, as in `plain`
     if math.isnan(total):
         return 0.0
     return max(-sys.float_info.max, min(total, sys.float_info.max))

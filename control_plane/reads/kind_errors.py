@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -57,16 +58,18 @@ def route_failed(kind: str, route: str, error: BaseException) -> KindFailed:
 
 def _blame(kind: str, part: str, name: str, error: BaseException) -> None:
     """Log an error of a kind's code that is new. Raises what is no fault of a kind."""
-    if isinstance(error, Transient | KeyboardInterrupt | GeneratorExit) or _is_ours(error):
+    if isinstance(error, Transient | GeneratorExit) or _is_ours(error):
         raise error
-    known = (kind, name, type(error).__name__)
+    known = (kind, name, type(error.__cause__ or error).__name__)
     if known not in _LOGGED:
         _LOGGED.add(known)
         log.error(f"kind.{part}_failed", exc_info=error, extra={"kind": kind, part: name})
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Say whether somebody cancels the running task; beside the event loop nobody can."""
+    """Say whether somebody ends the program or cancels the running task; in other threads nobody can."""
+    if isinstance(error, KeyboardInterrupt):
+        return threading.current_thread() is threading.main_thread()
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

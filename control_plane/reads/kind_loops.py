@@ -20,7 +20,13 @@ log = logging.getLogger(__name__)
 ANSWER_S: Final = 1.0  # until a loop that does not answer counts as held
 CLOSE_S: Final = 1.0
 
+START_S: Final = 20.0  # for what is made before the program serves
+
 T = TypeVar("T")
+
+
+class Ended(Exception):
+    """The code of a kind raised what would end a program, which it may not."""
 
 
 class Held(Exception):
@@ -42,12 +48,26 @@ class KindLoop:
     async def run(self, make: Callable[[Database], Awaitable[T]]) -> T:
         """Return what `make` makes on the loop of the kind, and raise what it raises.
 
-        Raises `Held` while earlier code of the kind holds the loop.
+        Raises `Held` while earlier code of the kind holds the loop, and `Ended` from what is no `Exception`.
         """
         await self._require_answer()
         made, error = await asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(self._made(make), self._loop)
         )
+        if isinstance(error, Exception):
+            raise error
+        if error is not None:
+            raise Ended(type(error).__name__) from error
+        return made[0]
+
+    def make(self, make: Callable[[Database], T]) -> T:
+        """Do as `run`, in a program that does not serve yet; raise anything. Raises `TimeoutError`."""
+
+        async def there(db: Database) -> T:
+            return make(db)
+
+        future = asyncio.run_coroutine_threadsafe(self._made(there), self._loop)
+        made, error = future.result(START_S)
         if error is not None:
             raise error
         return made[0]
@@ -93,6 +113,11 @@ class KindLoop:
             except BaseException as error:
                 log.error("kind.task_failed", exc_info=error, extra={"kind": self._kind})
         self._loop.close()
+
+
+async def beside_loop(kind: str, call: Callable[[], T]) -> T:
+    """Return what `call` returns; in another thread where it calls functions that another package brings."""
+    return call() if kind in ROWS else await asyncio.to_thread(call)
 
 
 @dataclass(slots=True, eq=False)

@@ -21,7 +21,7 @@ from control_plane.model.views.runs import artifact, attempt, logged, run_row, s
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
 from control_plane.reads.eta import Pace, pace
-from control_plane.reads.kind_loops import KindLoops
+from control_plane.reads.kind_loops import KindLoops, beside_loop
 from control_plane.reads.kind_parts import (
     ROWS_BYTES_MAX,
     KindPart,
@@ -244,13 +244,14 @@ class Reading:
         parts = self.parts.get(run["kind"], ())
         own = await self._own(run, parts) if run["attempt"] else _Own()
         attempts = [borne_out(each, own.attempts) for each in own.attempts]
+        measured = await beside_loop(run["kind"], partial(measures_of, run["kind"], spec.get("spec")))
         return from_document(
             Run,
             # a run without a verdict has no seal, one from before there were pauses and notes lacks both
             {"paused": False, "notes": [], "sealed": None, **brief_fields(run)},
             from_stage=plain(spec.get("fromStage")),
             spec=plain(spec.get("spec")),
-            measures=measures_of(run["kind"], spec.get("spec")),
+            measures=measured,
             requires=plain(spec.get("requires")),
             traceparent=spec.get("traceparent"),
             attempts=[attempt(each) for each in attempts],

@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from control_plane.model.run import Run
+from control_plane.reads.kind_loops import beside_loop
 from control_plane.reads.lineage import Lineage
 from control_plane.store.database import Document
 from control_plane.store.queue.runs import Runs
@@ -81,7 +83,7 @@ class Submitter:
 
     async def submit(self, wanted: Submission) -> Submitted:
         """Queue a run; the same idempotency key with the same content returns the same run."""
-        return await self.submit_order(check(wanted))
+        return await self.submit_order(await order_of(wanted))
 
     async def submit_order(self, order: Order) -> Submitted:
         """Queue a run whose submission was read; its idempotency key is that of `submit`."""
@@ -100,7 +102,7 @@ class Submitter:
 
     async def submit_as(self, run_id: str, wanted: Submission) -> Submitted:
         """Queue a run under a derived id; repeated calls make one run."""
-        order = check(wanted)
+        order = await order_of(wanted)
         assert wanted.idempotency_key is None, "the id itself says which run it is"
         return await self.enqueue(run_id, order)
 
@@ -164,7 +166,9 @@ class Submitter:
     async def enqueue(self, run_id: str, order: Order) -> Submitted:
         """Queue a run under this id, in the queue of its kind."""
         collection = KINDS[order.wanted.kind].queue.collection
-        fields, spec = run_fields(order), snapshot(run_id, order.wanted)
+        kind = order.wanted.kind
+        fields = await beside_loop(kind, partial(run_fields, order))
+        spec = await beside_loop(kind, partial(snapshot, run_id, order.wanted))
         put_at = await self.queue.put_spec(run_id, spec)
         run = await self.queue.enqueue(collection, run_id, creation(fields, by=order.wanted.by))
         if run is not None and run["createdAt"] - put_at > SPEC_FRESH:
@@ -176,6 +180,11 @@ def _inherited(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the specification of a retry: what no id was asked for in an older parent stays as it was."""
     effective = read_spec(kind, spec)
     return {**{name: getattr(effective, name) for name in KINDS[kind].drawn}, **spec}
+
+
+async def order_of(wanted: Submission) -> Order:
+    """Do as `check`, beside the event loop where another package's code takes part. Raises `Rejected`."""
+    return await beside_loop(wanted.kind, partial(check, wanted))
 
 
 def check(wanted: Submission) -> Order:
@@ -190,12 +199,16 @@ def read(wanted: Submission) -> Order:
     return Order(wanted, spec, read_requirements(wanted.requires), measures(wanted.kind, spec))
 
 
-def checked(wanted: Submission) -> CheckedRun:
+async def checked(wanted: Submission) -> CheckedRun:
     """Return what a submission would queue, every default filled in; nothing is stored. Raises `Rejected`.
 
     What will follow from the run's id is left out: there is none yet.
     """
-    order = check(wanted)
+    return await beside_loop(wanted.kind, lambda: _checked(check(wanted)))
+
+
+def _checked(order: Order) -> CheckedRun:
+    wanted = order.wanted
     spec: dict[str, Any] = msgspec.to_builtins(order.spec)
     drawn = KINDS[wanted.kind].drawn.keys() - wanted.spec.keys()
     return CheckedRun(

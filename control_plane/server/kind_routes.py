@@ -1,31 +1,27 @@
-"""The routes that kinds bring: checked before the program serves, and answered in words where they fail.
+"""The routes that kinds bring, checked before the program serves.
 
-Law: a route of a kind asks for a key, never ends the server, and takes no path that is taken.
+Law: a route of a kind asks for a key, and takes no path that is taken.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, FastAPI
 from fastapi.dependencies.models import Dependant
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, iter_route_contexts
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match, Mount
 
 from control_plane.access.auth import require
 from control_plane.model.kind_packages import modules
-from control_plane.reads.kind_errors import route_failed
+from control_plane.reads.kind_loops import KindLoop
+from control_plane.server.kind_router import KindRouter
 from control_plane.server.web.page_renderer import Site
 from events.kinds.guarded_call import asked
-from events.runtime.errors import ConfigError, PodfleetError
+from events.runtime.errors import ConfigError
 
-# What a route raises to be answered as the routes of the product are.
-ANSWERED: Final = (PodfleetError, HTTPException, RequestValidationError, ClientDisconnect)
 _PRINCIPAL: Final = require("read").__qualname__
 _PARAMETER: Final = re.compile(r"\{[^}]*\}")
 
@@ -38,10 +34,11 @@ def include_kinds(app: FastAPI, site: Site) -> list[APIRouter]:
     problems: list[str] = []
     found: list[APIRouter] = []
     for kind, module in modules("routes").items():
-        made = _made(module, site)
+        loop = site.deps.reading.kind_loops.of(kind)
+        made = _made(module, site, loop)
         wrong = made if isinstance(made, str) else _objection(made, app.routes)
         if wrong is None and isinstance(made, APIRouter):
-            app.include_router(made, dependencies=[Depends(_guard(kind))])
+            app.include_router(made if loop is None else KindRouter(kind, loop, made))
             found.append(made)
         else:
             problems.append(f"kind {kind!r}: {wrong}; uninstall its package or mend it")
@@ -50,12 +47,17 @@ def include_kinds(app: FastAPI, site: Site) -> list[APIRouter]:
     return found
 
 
-def _made(module: Any, site: Site) -> APIRouter | str:
-    """Return the router of a kind, or why there is none."""
+def _made(module: Any, site: Site, loop: KindLoop | None) -> APIRouter | str:
+    """Return the router of a kind, with what is connected on its loop, or why there is none."""
+
+    def checked(own: Site) -> APIRouter | str:
+        router: object = module.router(own)
+        return router if isinstance(router, APIRouter) else f"its `router` returned {router!r}, no APIRouter"
 
     def made() -> APIRouter | str:
-        router: object = module.router(site)
-        return router if isinstance(router, APIRouter) else f"its `router` returned {router!r}, no APIRouter"
+        if loop is None:
+            return checked(site)
+        return loop.make(lambda db: checked(Site(site.deps.on(db), site.pages)))
 
     return asked(made, lambda error: f"its `router` could not be made ({error})")
 
@@ -107,18 +109,3 @@ def _takes(routes: Sequence[BaseRoute], path: str) -> bool:
         "headers": [],
     }
     return any(each.matches(dict(scope))[0] is not Match.NONE for each in routes)
-
-
-def _guard(kind: str) -> Callable[[Request], AsyncIterator[None]]:
-    """Return the dependency under which each route of `kind` runs, its answer included."""
-
-    async def guard(request: Request) -> AsyncIterator[None]:
-        try:
-            yield
-        except ANSWERED:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a package may do anything
-            path = getattr(request.scope.get("route"), "path", request.url.path)
-            raise route_failed(kind, f"{request.method} {path}", error) from None
-
-    return guard

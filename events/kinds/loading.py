@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NoReturn
 
+from events.kinds.bounded_call import bounded
 from events.kinds.fields import schema_of
 from events.kinds.kind import Kind
 from events.kinds.spec import Spec
@@ -55,7 +56,7 @@ def load(rows: Iterable[str], package: str) -> dict[str, Kind]:
             raise ConfigError([_broken(point, f"{type(error).__name__}: {error}")]) from error
         if problems:
             raise ConfigError(problems)
-        kinds[kind.name] = kind
+        kinds[kind.name] = bounded(kind)
     return kinds
 
 
@@ -87,6 +88,9 @@ def _misnamed(kind: Kind) -> Iterator[str]:
         yield f"its specification {kind.spec.__name__} does not extend `Spec`"
         return
     schema_of(kind.spec)
+    for form in (kind.spec, *kind.facts.values()):
+        if hasattr(form, "__post_init__"):
+            yield f"{form.__name__} has a `__post_init__`, which nothing bounds; say it in `check`"
     for label, field in kind.labels.items():
         if field not in kind.spec.__struct_fields__:
             yield f"its label {label!r} is taken from {field!r}, which its specification does not have"

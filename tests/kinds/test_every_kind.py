@@ -29,7 +29,7 @@ from events.kinds.fact import Fact
 from events.kinds.fields import fields_of, flat, schema_of, shown
 from events.kinds.kind import DocumentSet, Kind, Position
 from events.kinds.loading import FAMILIES, collections_of, conflicts, load, loaded
-from events.kinds.spec import TITLE_MAX
+from events.kinds.spec import TITLE_MAX, Spec
 from events.runtime.errors import ConfigError, Rejected
 
 HELLO: Final = Path(__file__).parent / "hello"
@@ -205,6 +205,13 @@ def test_a_projection_that_fails_sets_its_event_aside_and_no_other(
     assert "hello" in folded.set_aside[0][1].reason
 
 
+class WithCode(Spec, frozen=True):
+    """A specification with code of its own."""
+
+    def __post_init__(self) -> None:
+        raise SystemExit(3)
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -219,6 +226,7 @@ def test_a_projection_that_fails_sets_its_event_aside_and_no_other(
         ({"labels": {"to": "nothing"}}, "its label 'to' is taken from 'nothing'"),
         ({"documents": (DocumentSet("x", "x", ("to", "runId")),)}, "name a field 'runId', which every"),
         ({"documents": (DocumentSet("system.x$", "x", ("to",)),)}, "the collection 'system.x$' is not made"),
+        ({"spec": WithCode}, "WithCode has a `__post_init__`, which nothing bounds"),
         ({"spec": Fact}, "its specification Fact does not extend `Spec`"),
     ],
 )

@@ -102,7 +102,7 @@ def router(deps: Deps) -> APIRouter:
         wanted = Submission(**body.model_dump(), **circumstances, by=principal.name)
         if dry_run:
             response.status_code = 200
-            return checked(wanted)
+            return await checked(wanted)
         submitted = await deps.submitter.submit(wanted)
         response.status_code = 201 if submitted.is_new else 200
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"

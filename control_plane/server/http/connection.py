@@ -1,9 +1,10 @@
 """One connection of the HTTP server, with limits where uvicorn has none.
 
 A connection costs its client nothing. So the head of a request has to arrive within seconds and kilobytes,
-few requests are queued behind one another, and answers have to be read. If there are too many connections,
-the one that has waited longest for a request is closed, else the one that has sent a body for longest. If
-too many bytes are unread, the connections that have read nothing for longest are closed.
+few requests are queued behind one another, and answers have to be read. What stands behind a body is
+bounded too, and is no part of the head: a proxy that looks at heads has not seen it. If there are too many
+connections, the one that has waited longest for a request is closed, else the one that has sent a body for
+longest. If too many bytes are unread, the connections that have read nothing for longest are closed.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self.logger = log
         self._is_in_head = False
-        self._head_bytes = 0
+        self._head_bytes = 0  # or those of what is neither head nor body
+        self._is_body = False
         self._head_ends: asyncio.TimerHandle | None = None
         self._stall_ends: asyncio.TimerHandle | None = None
 
@@ -81,8 +83,9 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        self._is_body = False
         super().data_received(data)
-        if self._is_in_head:
+        if self._is_in_head or (self in self.sending and not self._is_body):
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.head_bytes:
                 self._end()
@@ -95,9 +98,19 @@ class Connection(HttpToolsProtocol):
         self._is_in_head = True
         self._head_bytes = 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_head:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._is_body = True
+        self._head_bytes = 0
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= self.limits.queued:
             raise httptools.HttpParserError("too many requests at once")  # answered by 400, and closed
+        self._require_one_host()
         self._is_in_head = False
         self.forget()
         self.sending[self] = None
@@ -142,6 +155,17 @@ class Connection(HttpToolsProtocol):
         if self._head_ends is not None:
             self._head_ends.cancel()
             self._head_ends = None
+
+    def _require_one_host(self) -> None:
+        """Refuse two hosts, and let that of an address of the whole form take the place of the header's."""
+        named = [value for name, value in self.headers if name == b"host"]
+        if len(named) > 1:
+            raise httptools.HttpParserError("two hosts")
+        address = httptools.parse_url(self.url)
+        if address.host is not None:
+            port = b"" if address.port is None else b":%d" % address.port
+            self.headers[:] = [each for each in self.headers if each[0] != b"host"]
+            self.headers.append((b"host", address.host + port))
 
     def _is_idle(self) -> bool:
         return not self.pipeline and (self.cycle is None or self.cycle.response_complete)

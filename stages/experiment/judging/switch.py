@@ -20,9 +20,11 @@ NAME: Final = "intervention"  # of the task's attribute
 CHOICES: Final = ("RECIPE", "PARAMS")  # the literals in which programs keep their choices
 SWITCH: Final = "SWITCH"  # the choices that take the place of those above when the switch is on
 PROGRAMS_MAX: Final = 8  # of which both arms, or the choices, are kept: they are asked for again and again
+TOO_LONG: Final = "the program is too long for a list of what its switch changes"
 LINES_MAX: Final = 60
 LINE_MAX: Final = 160
-DIFF_LINES_MAX: Final = 2_000  # of a program: a difference may take the cube of them
+DIFF_LINES_MAX: Final = 2_000  # of an arm: a difference may take the cube of them
+MATCHED_MAX: Final = 400  # statements of a block that both arms do not begin or end with; as above
 ROUNDS_MAX: Final = 4  # of names that stand for the switch, one through another
 
 
@@ -79,11 +81,19 @@ def difference_of(code: str) -> tuple[str, ...]:
     """Return what the switch changes, as lines for people: the choices, then the syntax."""
     off, on = (choices_of(code, is_on=is_on) for is_on in (False, True))
     lines = [f"{name}: {off.get(name)!r} / {on[name]!r}" for name in on if off.get(name) != on[name]]
-    arms = arms_of(code) if NAME in code and code.count("\n") < DIFF_LINES_MAX else None
-    if arms is not None:
-        one, two = (ast.unparse(arm).splitlines() for arm in (arms.off, arms.on))
+    arms = arms_of(code) if NAME in code else None
+    one, two = ([], []) if arms is None else (_lines_of(arm) for arm in (arms.off, arms.on))
+    if max(len(one), len(two)) >= DIFF_LINES_MAX:
+        lines.append(TOO_LONG)
+    else:
         lines += list(difflib.unified_diff(one, two, "off", "on", lineterm="", n=1))[2:]
-    return tuple(line[:LINE_MAX] for line in lines[:LINES_MAX])
+    hidden = len(lines) - LINES_MAX
+    told = lines if hidden <= 0 else [*lines[: LINES_MAX - 1], f"… and {hidden + 1:,} more lines"]
+    return tuple(line[:LINE_MAX] for line in told)
+
+
+def _lines_of(arm: ast.Module) -> list[str]:
+    return ast.unparse(arm).splitlines()
 
 
 def beyond_switch(code: str, fields: Collection[str] | None = None) -> tuple[str, ...]:
@@ -238,10 +248,7 @@ class _Comparison:
     def _in(self, mine: Sequence[ast.AST], theirs: Sequence[ast.AST], shown: str) -> Iterator[_Site]:
         """Compare what stands in the same place, after what both have alike."""
         one, two = ([ast.dump(each) for each in side] for side in (mine, theirs))
-        matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
-        for tag, start, end, other, last in matcher.get_opcodes():
-            if tag == "equal":
-                continue
+        for start, end, other, last in _unlike(one, two):
             paired = min(end - start, last - other)
             for left, right in zip(mine[start:end], theirs[other:last], strict=False):
                 yield from self.sites(left, right, shown)
@@ -255,6 +262,27 @@ class _Comparison:
                 targets = each.targets if isinstance(each, ast.Assign) else [each.target]
                 if any(name in elsewhere for target in targets for name in _names(target)):
                     yield _Site(_shown(each), is_both=True)
+
+
+def _unlike(one: Sequence[str], two: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    """Return where two lists differ: from and to in the one, from and to in the other.
+
+    What both begin and end with is left out; a rest that is long is one difference as a whole.
+    """
+    least = min(len(one), len(two))
+    begins = next((place for place in range(least) if one[place] != two[place]), least)
+    ends = next(
+        (place for place in range(least - begins) if one[-1 - place] != two[-1 - place]), least - begins
+    )
+    mine, theirs = one[begins : len(one) - ends], two[begins : len(two) - ends]
+    if max(len(mine), len(theirs)) > MATCHED_MAX:
+        return [(begins, begins + len(mine), begins, begins + len(theirs))]
+    found = difflib.SequenceMatcher(None, mine, theirs, autojunk=False).get_opcodes()
+    return [
+        (begins + start, begins + end, begins + other, begins + last)
+        for tag, start, end, other, last in found
+        if tag != "equal"
+    ]
 
 
 def _parts(side: Sequence[Any]) -> Iterator[ast.AST]:
@@ -277,11 +305,20 @@ def _names(target: ast.AST) -> Iterator[str]:
 
 
 def _is_number(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, int | float | complex)
-        and not isinstance(node.value, bool)
-    )
+    if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
+        return False
+    if isinstance(node.value, str | bytes):
+        return _is_written_number(node.value)
+    return isinstance(node.value, int | float | complex)
+
+
+def _is_written_number(text: str | bytes) -> bool:
+    """Say whether a text is a number as `int` or `float` reads it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _shown(node: ast.AST) -> str:

@@ -296,3 +296,65 @@ def test_a_stranger_writes_no_log() -> None:
     connection.log.setLevel("DEBUG")
     connection_class()
     assert not connection.log.isEnabledFor(30)
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n"
+
+
+async def test_what_stands_behind_a_body_is_no_part_of_the_head() -> None:
+    made, wire = Served().connect()
+    made.data_received(CHUNKED + b"Authorization: Bearer x\r\nHost: y\r\nX-Forwarded-For: 8.8.8.8\r\n\r\n")
+    assert made.cycle.scope["headers"] == [(b"host", b"x"), (b"transfer-encoding", b"chunked")]
+    assert not made.cycle.more_body
+    assert not wire.is_closed
+
+
+@pytest.mark.parametrize("line", [b"a: b\r\n", b"a: b", b"x"])
+async def test_what_stands_behind_a_body_has_an_end(line: bytes) -> None:
+    served = Served(head_bytes=100)
+    made, wire = served.connect()
+    made.data_received(CHUNKED + (b"" if line.endswith(b"\n") else b"a: "))
+    for _ in range(100 // len(line) - 1):
+        made.data_received(line)
+    assert not wire.is_closed
+    for _ in range(100 // len(line)):
+        made.data_received(line)
+    assert wire.is_closed
+
+
+async def test_a_body_may_be_longer_than_a_head_in_any_number_of_chunks() -> None:
+    made, wire = Served(head_bytes=100).connect()
+    made.data_received(CHUNKED[: CHUNKED.index(b"0\r\n")])
+    for _ in range(30):
+        for piece in (b"4\r\n", b"abcd", b"\r\n", b"c8\r\n" + b"x" * 200 + b"\r\n"):
+            made.data_received(piece)
+    assert not wire.is_closed
+    made.data_received(b"0\r\n\r\n")
+    assert (len(made.cycle.body), made.cycle.more_body) == (2 + 30 * 204, False)
+
+
+@pytest.mark.parametrize("second", [b"Host: x\r\n", b"HOST: y\r\n"])
+async def test_a_request_has_one_host(second: bytes) -> None:
+    made, wire = Served().connect()
+    made.data_received(ASK[:-2] + second + b"\r\n")
+    assert wire.written.startswith(b"HTTP/1.1 400 ")
+    assert made.cycle is None
+
+
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        (b"http://y/z", b"y"),
+        (b"http://y:81/z", b"y:81"),
+        (b"https://a@y/z", b"y"),
+        (b"/z", b"x"),
+        (b"//y/z", b"x"),
+    ],
+)
+async def test_the_host_of_an_address_of_the_whole_form_is_the_one_that_counts(
+    target: bytes, host: bytes
+) -> None:
+    made, _ = Served().connect()
+    made.data_received(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % target)
+    assert made.cycle.scope["headers"] == [(b"host", host)]
+    assert made.cycle.scope["path"].endswith("/z")

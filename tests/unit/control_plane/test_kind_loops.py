@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from control_plane.reads import kind_errors, kind_loops
-from control_plane.reads.kind_loops import Held, KindLoop, KindLoops
+from control_plane.reads.kind_loops import Ended, Held, KindLoop, KindLoops
 from control_plane.reads.kind_parts import KindPart, rows_of
 from control_plane.server.web import sections
 from control_plane.server.web.sections import RunPage, Section
@@ -115,15 +115,18 @@ async def task_that_exits(_: object) -> str:
     return "here"
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), BaseException("x")])
-async def test_what_would_end_a_program_is_raised_where_it_is_waited_for(
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), BaseException("x")]
+)
+async def test_what_would_end_a_program_is_told_where_it_is_waited_for(
     error: BaseException, loops: KindLoops
 ) -> None:
     async def fail(_: object) -> None:
         raise error
 
-    with pytest.raises(type(error)):
+    with pytest.raises(Ended) as told:
         await loop_of(loops, "hello").run(fail)
+    assert told.value.__cause__ is error
     assert await loop_of(loops, "hello").run(who) == ("kind hello", True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from types import SimpleNamespace
@@ -11,18 +12,19 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import APIRouter, FastAPI, HTTPException
+from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.responses import StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from control_plane.access.auth import Principal
+from control_plane.access.key_ring import Unauthorized
 from control_plane.access.keys import Scope
 from control_plane.config import read_settings
-from control_plane.reads import kind_errors
-from control_plane.server import kind_routes
+from control_plane.reads import kind_errors, kind_loops
+from control_plane.server import kind_router, kind_routes
 from control_plane.server.api.runs import MayRead
 from control_plane.server.app import create_app
-from control_plane.server.deps import wire
+from control_plane.server.deps import Deps, wire
 from control_plane.store import database
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import ConfigError, NotFound, Transient
@@ -32,6 +34,10 @@ ENVIRONMENT = {
     "MONGODB_URL": URL, "MINIO_ENDPOINT": "127.0.0.1:1", "MINIO_ACCESS_KEY": "a", "MINIO_SECRET_KEY": "s",
     "PODFLEET_API_KEY": "key",
 }  # fmt: skip
+
+
+# What ends a program where nobody stops it.
+ENDINGS = (SystemExit(3), KeyboardInterrupt(), BaseException("a secret"))
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +52,7 @@ Made = Callable[..., FastAPI]
 async def made(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Made]:
     """Make an application in which kinds have these functions `router`, on a database that is never asked."""
     client = database.connect(URL)
+    wired: list[Deps] = []
     settings = read_settings(ENVIRONMENT, host="127.0.0.1", port=8700)
 
     async def identify(*_: object) -> Principal:
@@ -54,11 +61,14 @@ async def made(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Made]:
     def make(*routers: Any) -> FastAPI:
         packages = {f"kind{place}": SimpleNamespace(router=each) for place, each in enumerate(routers)}
         monkeypatch.setattr(kind_routes, "modules", lambda _: packages)
-        app = create_app(wire(settings, database.database(client, URL), SystemClock(), SystemIds()))
+        wired.append(wire(settings, database.database(client, URL), SystemClock(), SystemIds()))
+        app = create_app(wired[-1])
         app.state.authenticator = SimpleNamespace(identify=identify)
         return app
 
     yield make
+    for each in wired:
+        await each.reading.kind_loops.close()
     await client.close()
 
 
@@ -94,6 +104,8 @@ async def ask(app: FastAPI, *paths: str) -> list[httpx.Response]:
     [
         ValueError("a secret"),
         SystemExit(3),
+        KeyboardInterrupt(),
+        GeneratorExit(),
         asyncio.CancelledError(),
         BaseException("a secret"),
         BaseExceptionGroup("several", [SystemExit(3)]),
@@ -114,7 +126,8 @@ async def test_a_route_that_raises_is_answered_in_words_and_logged_once(
         told = [each for each in caplog.records if each.levelno >= logging.ERROR]
         assert [each.getMessage() for each in told] == ["kind.route_failed"]
         assert told[0].exc_info
-        assert told[0].exc_info[0] is type(error)
+        assert told[0].exc_info[1] is not None
+        assert type(error) in (told[0].exc_info[0], type(told[0].exc_info[1].__cause__))
     assert (await ask(app, "/healthz"))[0].status_code == 200
 
 
@@ -129,17 +142,136 @@ async def test_what_a_route_refuses_is_answered_as_everywhere(made: Made) -> Non
         assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
+@pytest.mark.parametrize("error", [ValueError("a secret"), *ENDINGS])
 async def test_an_answer_that_fails_on_its_way_ends_and_the_server_goes_on(
-    made: Made, caplog: pytest.LogCaptureFixture
+    error: BaseException, made: Made, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def lines() -> AsyncIterator[str]:
         yield "first"
-        raise ValueError("a secret")
+        raise error
 
     app = made(router("/api/hello", lambda: StreamingResponse(lines())))
     with pytest.raises(RuntimeError, match="already started"):  # which cuts the connection
         await ask(app, "/api/hello")
     assert "kind.route_failed" in [each.getMessage() for each in caplog.records]
+    assert (await ask(app, "/healthz"))[0].status_code == 200
+
+
+@pytest.mark.parametrize("error", ENDINGS[:2])
+async def test_what_a_route_leaves_running_ends_nothing_but_itself(
+    error: BaseException, made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[asyncio.Task[None]] = []
+
+    async def later() -> None:
+        raise error
+
+    def answer() -> dict[str, int]:
+        kept.append(asyncio.get_running_loop().create_task(later()))
+        asyncio.get_running_loop().call_soon(raises, error)
+        return {"a": 1}
+
+    app = made(router("/api/hello", answer))
+    for _ in range(2):
+        assert [each.json() for each in await ask(app, "/api/hello")] == [{"a": 1}]
+    assert (await ask(app, "/healthz"))[0].status_code == 200
+    assert "kind.task_failed" in [each.getMessage() for each in caplog.records]
+    assert [type(each.exception()) for each in kept] == [type(error)] * 2
+
+
+async def test_a_route_that_blocks_holds_up_its_own_kind_alone(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind_loops, "ANSWER_S", 0.2)
+    until, here = threading.Event(), threading.get_ident()
+    threads: list[int] = []
+
+    def block() -> dict[str, int]:
+        threads.append(threading.get_ident())
+        assert until.wait(20)
+        return {"a": 1}
+
+    app = made(router("/api/hello", block), router("/api/other"))
+    held = asyncio.create_task(ask(app, "/api/hello"))
+    while not threads:
+        await asyncio.sleep(0.01)
+    others = await ask(app, "/healthz", "/api/other", "/api/hello")
+    assert [each.status_code for each in others] == [200, 200, 500]
+    assert "kind 'kind0' failed" in others[2].json()["detail"]
+    assert here not in threads
+    assert not held.done()
+    until.set()
+    assert (await held)[0].json() == {"a": 1}
+
+
+@pytest.mark.parametrize(("begins", "limit"), [(False, "ANSWER_S"), (True, "PART_S")])
+async def test_an_answer_that_does_not_go_on_is_ended(
+    begins: bool, limit: str, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind_router, limit, 0.2)
+    ended = threading.Event()
+
+    async def lines() -> AsyncIterator[str]:
+        try:
+            yield "first"
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def answer() -> Any:
+        return StreamingResponse(lines()) if begins else asyncio.Event().wait()
+
+    def waiting(site: object) -> APIRouter:
+        routes = APIRouter()
+
+        @routes.get("/api/hello")
+        async def own(_: MayRead) -> Any:
+            return answer() if begins else await answer()
+
+        return routes
+
+    app = made(waiting)
+    if begins:
+        with pytest.raises(RuntimeError, match="already started"):
+            await ask(app, "/api/hello")
+        assert await asyncio.to_thread(ended.wait, 20)
+    else:
+        assert (await ask(app, "/api/hello"))[0].json()["code"] == "kind_failed"
+
+
+async def test_a_body_and_a_long_answer_pass_between_the_loops_whole(made: Made) -> None:
+    def echoing(site: object) -> APIRouter:
+        routes = APIRouter()
+
+        @routes.get("/api/hello")  # which is not audited
+        async def own(_: MayRead, request: Request) -> StreamingResponse:
+            sent = [each async for each in request.stream()]
+            return StreamingResponse(iter(sent))
+
+        return routes
+
+    sent = [bytes([place]) * 1000 for place in range(50)]
+
+    async def body() -> AsyncIterator[bytes]:
+        for each in sent:
+            yield each
+
+    transport = httpx.ASGITransport(made(echoing))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        assert (await client.request("GET", "/api/hello", content=body())).content == b"".join(sent)
+        assert (await client.options("/api/hello")).status_code == 405
+
+
+async def test_a_key_is_judged_on_the_loop_of_all(made: Made) -> None:
+    app, judged = made(router("/api/hello")), list[object]()
+
+    async def identify(*_: object) -> Principal:
+        judged.append(asyncio.get_running_loop())
+        raise Unauthorized("no_key", "send one")
+
+    app.state.authenticator = SimpleNamespace(identify=identify)
+    assert (await ask(app, "/api/hello"))[0].status_code == 401
+    assert judged == [asyncio.get_running_loop()]
 
 
 def mounting(site: object) -> APIRouter:

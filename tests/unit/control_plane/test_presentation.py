@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from bson import Int64
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,3 +84,5 @@ def test_what_was_spent_is_summed_and_told_by_model() -> None:
     assert usage([], 5).cost_usd == 0
     absurd = usage([{**spent, "_id": "m", "events": 1, "calls": 1, "costUsd": math.inf}] * 2, 5)
     assert {absurd.cost_usd, absurd.models[0].cost_usd} == {sys.float_info.max}, "pages count with it"
+    many = usage([{**spent, "_id": "m", "events": 1, "calls": Int64(1), "promptTokens": Int64(2**40)}], 5)
+    assert {type(number) for number in (many.prompt_tokens, many.models[0].prompt_tokens)} == {int}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -132,6 +133,21 @@ async def test_a_young_run_is_left_to_application_for_a_while() -> None:
     assert patient.store.written == []
     hasty = Scene(Reads([young, SOUND]))
     assert len((await hasty.rebuild())[0]) == 1
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_log_that_is_open_is_given_a_moment_behind_the_writes(
+    is_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    found = replace(GONE, run={**GONE.run, "logOpen": is_open})
+    done, _ = await Scene(Reads([found, SOUND])).rebuild(patience_s=10.0)
+    assert (len(done), len(pauses)) == (1, int(is_open))
 
 
 @pytest.mark.parametrize("is_refused", [True, False])

@@ -17,6 +17,7 @@ from control_plane.verify.comparison import differences
 from control_plane.verify.expected import OF_EVENTS
 from control_plane.verify.repair import Change, Insert, Late, Plan, Remove, plan, repaired
 from control_plane.verify.replay import replay
+from control_plane.verify.resumption import resumption
 from events.catalog import ArtifactRegistered, RunStarted
 from events.kinds.ideation import IdeationGenerated
 from events.testing import EPOCH, RUN_ID
@@ -76,6 +77,18 @@ LATE: Final = held(STORED_EVENTS, run={**HELD, "lastEventSeq": SECOND_TO_LAST})
 
 def test_documents_that_are_as_the_log_tells_are_left_alone() -> None:
     assert planned(make_evidence()) == Plan()
+
+
+def test_a_run_is_written_behind_its_attempts_and_they_behind_their_documents() -> None:
+    """A rebuild that is killed has then written nothing that tells of what is not there yet."""
+    run = {**RUN, "currentStage": None, "startedAt": None}
+    found = planned(evidence_of(run, [*map(logged, DECISIONS), *STORED_EVENTS], dict.fromkeys(DOCUMENTS, ())))
+    places = [
+        each.collection if isinstance(each, Insert | Remove) else f"{each.collection} changed"
+        for each in found.repairs
+    ]
+    *beside, attempts, last = dict.fromkeys(places)
+    assert ({*beside} | {"attempts"}, attempts, last) == ({*DOCUMENTS}, "attempts", "runs changed")
 
 
 @pytest.mark.parametrize(("collection", "place", "name"), PLACES)
@@ -208,11 +221,28 @@ def test_a_cursor_stands_before_what_moves_the_marks_of_the_log(marks: Json, cur
     assert found.late == (Late(2, cursor + 1, 8) if cursor < 8 else None)
 
 
-@pytest.mark.parametrize("cursor", [3, 1_000])
-def test_a_closed_record_is_applied_by_nobody_and_has_its_cursor_set(cursor: int) -> None:
+def test_a_start_behind_a_gap_leads_to_no_status() -> None:
+    behind = [*(each for each in STORED_EVENTS if each["attempt"] == 1), event(2, 3, RunStarted())]
+    evidence = held(behind, run={**HELD, "lastEventSeq": 3})
+    told = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
+    assert told.fields["lastEventSeq"] == 0
+    assert resumption(evidence, told) is None
+
+
+def test_a_cursor_is_never_set_before_the_last_decision() -> None:
+    late = replace(DECISIONS[5], seq=5, came_from="RUNNING")
+    marks = {"settled": {**SETTLED, "last": 3}, "logOpen": True}
+    run = {**RUN, **marks, "status": "AWAITING_HUMAN", "revision": 6, "lastEventSeq": 1_000}
+    evidence = make_evidence(run=run, decisions=(*DECISIONS[:5], late))
+    told = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
+    assert resumption(evidence, told) == 5
+
+
+@pytest.mark.parametrize(("cursor", "decided"), [(3, SECOND_TO_LAST), (1_000, SECOND_TO_LAST), (3, 3)])
+def test_a_closed_record_is_applied_by_nobody_and_has_its_cursor_set(cursor: int, decided: int) -> None:
     seal = {"attempt": 2, "last": SECOND_TO_LAST, "whole": False, "root": None}
-    sealing = replace(REVIEW, seq=SECOND_TO_LAST, sets={**REVIEW.sets, "sealed": seal})
-    ended = replace(DECISIONS[5], seq=SECOND_TO_LAST)
+    sealing = replace(REVIEW, seq=decided, sets={**REVIEW.sets, "sealed": seal})
+    ended = replace(DECISIONS[5], seq=decided)
     run = {**RUN, "lastEventSeq": cursor, "sealed": seal}
     found = planned(make_evidence(run=run, decisions=(*DECISIONS[:5], ended, sealing)))
     assert found.late is None

@@ -90,13 +90,13 @@ def test_another_content_under_the_same_key_is_another_run(change: dict[str, Any
     assert check(later).digest != check(replace(later, not_before=EPOCH)).digest
 
 
-def test_the_seed_of_an_experiment_follows_from_the_id_of_its_run_unless_it_is_given() -> None:
+async def test_the_seed_of_an_experiment_follows_from_the_id_of_its_run_unless_it_is_given() -> None:
     wanted = Submission(kind="experiment", spec={"idea": "Dropout helps"}, by="me")
     one, same, other = (snapshot(name, wanted)["spec"]["seed"] for name in ("a", "a", "b"))
     assert one == same != other
     given = replace(wanted, spec={"idea": "Dropout helps", "seed": 7})
     assert snapshot("a", given)["spec"] == {"idea": "Dropout helps", "seed": 7}
     assert snapshot("a", WANTED)["spec"] == {}, "no other kind has one"
-    assert "seed" not in checked(wanted).spec, "what is checked has no id"
-    assert checked(given).spec["seed"] == 7
+    assert "seed" not in (await checked(wanted)).spec, "what is checked has no id"
+    assert (await checked(given)).spec["seed"] == 7
     assert check(wanted).digest == check(wanted).digest, "an idempotency key is held against what was sent"

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from control_plane.runs.submission import Submission, check, checked
+from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MaySubmit
 from control_plane.server.web.forms.fields import Unfit
@@ -61,10 +61,10 @@ class NewRunPages:
         form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed)
         try:
             wanted = Submission(**form.body().model_dump(), by=by)
-            order = check(wanted)
+            order = await order_of(wanted)
             # what is measured is confirmed before it is queued, and again after a change of the words
             if typed.get("do") == "check" or order.measures != typed.get("confirmed", ""):
-                return await self.one(form, found=checked(wanted))
+                return await self.one(form, found=await checked(wanted))
             # one page makes one run of what it says, however often its button is pressed
             key = f"new/{typed.get('pressed', '')[:PRESSED_MAX]}/{order.digest}"
             made = await self.site.deps.submitter.submit(replace(wanted, idempotency_key=key))

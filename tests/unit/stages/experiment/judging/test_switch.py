@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Callable
 
 import pytest
 
 from events.kinds.space.recipe import Recipe
-from stages.experiment.judging.switch import arms_of, beyond_switch, choices_of, difference_of, reads_switch
+from events.runtime.clock import SystemClock
+from stages.experiment.judging.switch import (
+    LINES_MAX,
+    TOO_LONG,
+    arms_of,
+    beyond_switch,
+    choices_of,
+    difference_of,
+    reads_switch,
+)
 from stages.experiment.trials.template import program_for
 
 PROGRAM = """
@@ -95,3 +106,49 @@ def test_a_program_that_is_too_deep_to_be_gone_through_has_no_arms() -> None:
     code = f"x = 1{' + 1' * 900}"
     assert ast.parse(code), "it is only too deep for us"
     assert arms_of(code) is None
+
+
+def switched(statements: Callable[[int], str]) -> str:
+    on, off = statements(1), statements(2)
+    return f"def run(task):\n    if task.intervention: {on}\n    else: {off}\n"
+
+
+def test_a_long_program_is_compared_in_a_moment_and_as_a_whole() -> None:
+    """A search for what both have alike takes the cube of the statements that repeat: minutes, of these."""
+
+    def repeated(arm: int) -> str:
+        return "; ".join(
+            "a = b" if place % 2 else f"c = d{arm if place % 5 else 0}" for place in range(3_000)
+        )
+
+    began_s = SystemClock().monotonic_s()
+    assert beyond_switch(switched(repeated)) == ()
+    assert beyond_switch(switched(lambda arm: f"{repeated(arm)}; x = {arm}")) == ("x = 2 / x = 1",)
+    assert difference_of(switched(repeated)) == (TOO_LONG,)
+    assert SystemClock().monotonic_s() - began_s < 60
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 500])
+def test_a_statement_that_one_arm_has_besides_hides_nothing_behind_it(more: int) -> None:
+    """What both begin and end with is alike, wherever the rest stands."""
+    alike = "; ".join(f"a{place} = b" for place in range(10))
+    besides = "; ".join(["c = d"] * more)
+    code = switched(
+        lambda arm: "; ".join(filter(None, (alike, besides if arm == 1 else "", f"x = {arm}", alike)))
+    )
+    (found,) = beyond_switch(code)
+    assert found.endswith("x = 1")
+
+
+def test_what_is_not_listed_is_counted() -> None:
+    listed = difference_of(switched(lambda arm: "; ".join(f"a{place} = b{arm}" for place in range(100))))
+    assert len(listed) == LINES_MAX
+    assert re.fullmatch(r"… and \d{2,3} more lines", listed[-1])
+
+
+@pytest.mark.parametrize("one", ["'400'", "b'400'", "' 4e2 '", "'4_00'"])
+def test_a_number_that_is_written_as_text_is_a_number(one: str) -> None:
+    code = program(f"epochs = int({one} if task.intervention else '40')")
+    assert beyond_switch(code) == (f"epochs = int('40') / epochs = int({one})",)
+    words = program("kind = 'relu' if task.intervention else 'gelu'", "fitted(features, kind)")
+    assert beyond_switch(words) == ()
