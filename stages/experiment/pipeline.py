@@ -27,7 +27,6 @@ from events.files.paths import SafeName
 from events.kinds.experiment import STAGES, ClaimRegistered, ExperimentSpec, PaperGenerated, PaperStarted
 from events.kinds.idea import idea_of
 from events.kinds.space.claim import Claim
-from events.kinds.space.metrics import QUALITY
 from events.kinds.space.understanding import file_named_in
 from events.kinds.spec import TITLE_MAX
 from events.runtime.errors import GivenBack, PipelineError
@@ -317,7 +316,7 @@ class Experiment:
             data=write_data(folder, hidden.data.visible),
             sandbox=tools.sandbox,
             limits=JobLimits(wall_s=limit_s, cpu_s=limit_s * CPU_PER_WALL),
-            measured=claim.metrics | {claim.selection.name, QUALITY[claim.task].name},
+            measured=claim.metrics | {claim.selection.name, claim.quality.name},
             epochs=self.effort.epochs,
             device="cuda" if tools.gpus else "cpu",
             secret=secret,
@@ -326,7 +325,7 @@ class Experiment:
         return TrialSetup(
             bench,
             write_evaluation_set(folder, hidden, secret),
-            Units(table, claim.data.name, few, disguise, secret, self.folder / "data"),
+            Units(table, claim.data.name, few, claim.quality, disguise, secret, self.folder / "data"),
             WorkerPool(tools.slots, tools.gpus),
         )
 
@@ -382,8 +381,8 @@ class Experiment:
             pool=setup.pool,
             researcher=self.researcher,
             metric=self.claim.selection,
-            quality=QUALITY[self.claim.task],
-            naive=naive_of(bench, data.visible.train.targets, judges),
+            quality=self.claim.quality,
+            naive=naive_of(self.claim.quality, data.visible.train.targets, judges),
             seed=self.spec.seed,
             repeats=self.effort.repeats,
             folder=self.folder / "nodes",
@@ -528,7 +527,7 @@ class Experiment:
                     node.code, seeds=(seed,), judges=unit.judges, folder=folder, arm=node.arm, gpu=gpu
                 )
                 trial = tried.trials[0]
-                references = references_on(unit.facts.task, unit.known, unit.judges) if arm == 0 else {}
+                references = references_on(unit.facts.task, self.claim.quality, unit.known, unit.judges) if arm == 0 else {}
                 reading = trial.reading(unit.naive)
                 return Outcome(Measured(arm, seed, reading, trial.answers, references), trial.error)
 
@@ -605,10 +604,10 @@ class Experiment:
             *beyond_switch(measured.arms[1].code, self.researcher.switched),
             *unequal_effort(*measured.tries),
         )
-        nothing = not_measured(plain, baseline, observed, differences, QUALITY[self.claim.task])
+        nothing = not_measured(plain, baseline, observed, differences, self.claim.quality)
         plain = [undecided(each, nothing.reason if nothing else None) for each in plain]
         arms = Arms(baseline, intervention)
-        found = tuple(guarded(each, arms, self.claim.task) for each in corrected(plain))
+        found = tuple(guarded(each, arms, self.claim.quality) for each in corrected(plain))
         # what is not supported anyhow needs no replication: its size is doubted last
         if measured.purpose != PURPOSE:
             found = tuple(doubted(each, each.plan.metric) for each in found)

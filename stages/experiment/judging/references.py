@@ -16,10 +16,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from threadpoolctl import threadpool_limits
 
-from events.kinds.space.metrics import Task
+from events.kinds.space.metrics import Metric, Task
 from stages.experiment.data.loading import Part
 from stages.experiment.judging.evaluation_set import Judges
-from stages.experiment.statistics.scores import Floats, value_scores
+from stages.experiment.statistics.scores import Floats, quality_of
 
 ROWS_MAX: Final = 5_000  # to learn from: more would only make the references better
 EPOCHS: Final = 60  # of the network
@@ -48,29 +48,29 @@ _MODELS: Final[Mapping[Task, Mapping[str, Callable[[], Any]]]] = {
 }
 
 
-def references_on(task: Task, known: Part, judges: Judges) -> dict[str, float]:
-    """Return the quality of each reference model, learnt from `known`, on the rows that judge."""
+def references_on(task: Task, quality: Metric, known: Part, judges: Judges) -> dict[str, float]:
+    """Return the `quality` of each reference model, learnt from `known`, on the rows that judge."""
     features = np.load(judges.features, allow_pickle=False)[judges.rows].astype(np.float64)
     rows, targets = known.features[:ROWS_MAX].astype(np.float64), known.targets[:ROWS_MAX]
     found: dict[str, float] = {}
     for name, model in _MODELS[task].items():
         try:
             with threadpool_limits(limits=1):
-                found[name] = _quality(task, model(), (rows, targets), (features, judges.targets))
+                found[name] = quality_of(
+                    quality, _answers(task, model(), rows, targets, features), judges.targets
+                )
         except ValueError:  # rows of one class, or values beyond what a learner adds up
             continue
     return found
 
 
-def _quality(
-    task: Task, model: Any, known: tuple[Floats, NDArray[Any]], wanted: tuple[Floats, NDArray[Any]]
-) -> float:
-    (rows, targets), (features, right) = known, wanted
+def _answers(task: Task, model: Any, rows: Floats, targets: NDArray[Any], features: Floats) -> NDArray[Any]:
     if task == "classification":
-        return float((_fitted(model, rows, targets).predict(features) == right).mean())
+        classes: NDArray[Any] = _fitted(model, rows, targets).predict(features)
+        return classes
     mean, scale = float(targets.mean()), float(targets.std()) or 1.0
-    given = _fitted(model, rows, (targets - mean) / scale).predict(features)
-    return value_scores(given * scale + mean, right)["rmse"]
+    given: NDArray[Any] = _fitted(model, rows, (targets - mean) / scale).predict(features)
+    return given * scale + mean
 
 
 def _fitted(model: Any, rows: Floats, targets: NDArray[Any]) -> Any:

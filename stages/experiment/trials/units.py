@@ -13,6 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from events.files.tree_removal import remove_tree
+from events.kinds.space.metrics import Metric
 from stages.experiment.data.columns import Table
 from stages.experiment.data.loading import Facts, Part, divided
 from stages.experiment.judging.disguise import Disguise
@@ -40,6 +41,7 @@ class Units:
     table: Table
     name: str
     train_examples: int | None
+    quality: Metric
     disguise: Disguise
     secret: Secret = field(repr=False)
     folder: Path
@@ -53,7 +55,7 @@ class Units:
         folder = self.folder / token_hex(8)
         try:
             judges = write_evaluation_set(folder, hidden, self.secret, seed).test()
-            naive = naive_quality(facts.task, known.targets, judges.targets)
+            naive = naive_quality(self.quality, known.targets, judges.targets)
             yield Unit(facts, write_data(folder, hidden.data.visible), judges, naive, known)
         finally:
             remove_tree(folder)
