@@ -136,7 +136,11 @@ class TrialSetup:
                 bench = replace(self.bench, facts=unit.facts, data=unit.data)
                 folder = self.folder / str(self.count) / str(seed)
                 (trial,) = bench.run(code, seeds=(seed,), judges=unit.judges, folder=folder, arm=arm).trials
-                references = references_on(unit.facts.task, QUALITY[unit.facts.task], unit.known, unit.judges) if refers else {}
+                references = (
+                    references_on(unit.facts.task, QUALITY[unit.facts.task], unit.known, unit.judges)
+                    if refers
+                    else {}
+                )
                 reading = trial.reading(unit.naive)
                 found.append(Measured(ARMS.index(arm), seed, reading, trial.answers, references))
         return found
@@ -147,7 +151,9 @@ def concluded(metric: str, one: Sequence[Reading], other: Sequence[Reading]) -> 
     measure = METRICS[metric]
     region = superior("increase" if measure.higher_is_better else "decrease")
     plan = Registration(measure, region, len(SEEDS), rows=150, test_rows=45)
-    found = guarded(judge(pairs_of(SEEDS, one, other, measure), plan), Arms(one, other), QUALITY["classification"])
+    found = guarded(
+        judge(pairs_of(SEEDS, one, other, measure), plan), Arms(one, other), QUALITY["classification"]
+    )
     return doubted(found, measure)
 
 
@@ -172,7 +178,7 @@ def trial_setup(tmp_path_factory: pytest.TempPathFactory) -> TrialSetup:
     )
     judges = write_evaluation_set(folder / "data", hidden, secret).test()
     naive = naive_quality(METRICS["accuracy"], hidden.data.visible.train.targets, judges.targets)
-    units = Units(table, "iris", None, METRICS["accuracy"], disguise, secret, folder / "units")
+    units = Units(table, "iris", 10, None, METRICS["accuracy"], disguise, secret, folder / "units")
     found = TrialSetup(bench, judges, folder, units, naive)
     found.baseline = found.tried(BASELINE)
     assert found.baseline.error is None

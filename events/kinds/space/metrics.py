@@ -67,11 +67,11 @@ METRICS: Final[Mapping[str, Metric]] = {
         ),
     )
 }  # fmt: skip
-# Measures of one class, whose name and title end with it; a program that always answers it has the best recall.
+# Measures of one class, whose name and title end with it; who always answers it has the best recall.
 OF_CLASS: Final[Mapping[str, Metric]] = {
     name: Metric(
-        name, f"{title} of class", _CLASSES, higher_is_better=True, selects=name == "f1", most=1.0, margin=0.02,
-        unit="point", is_by_class=True,
+        name, f"{title} of class", _CLASSES, higher_is_better=True, selects=name == "f1", most=1.0,
+        margin=0.02, unit="point", is_by_class=True,
     )
     for name, title in (("recall", "recall"), ("precision", "precision"), ("f1", "F1 score"))
 }  # fmt: skip

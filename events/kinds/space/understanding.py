@@ -241,7 +241,9 @@ def _metric_of_class(said: Statement, measure: Measure, data: DataSet, notes: li
         raise _refused(f"{data.title} has no one class {words}: its classes are {has}.", said, "metric")
     metric = metric_of_class(measure.name, words)
     if any(each.role == "metric" and each.words.startswith(("accuracy", "error")) for each in said.bound):
-        notes.append(f"Of the rows of class {words} the share that is answered right is measured: its recall.")
+        notes.append(
+            f"Measured is the recall of class {words}: the share of its rows that is answered right."
+        )
     return metric
 
 

@@ -277,7 +277,9 @@ class _Ground:
                 yield "it says of the interval and zero what is not so"
         rest = _STAGE.sub("", _ZERO.sub("", rest))
         allowed = (
-            phrases.OF_RESULTS | self.measures | (phrases.FAILING if "failures" in abouts else phrases.ASSERTING)
+            phrases.OF_RESULTS
+            | self.measures
+            | (phrases.FAILING if "failures" in abouts else phrases.ASSERTING)
         )
         allowed |= phrases.OF_ABLATIONS if conditions else frozenset()
         if _slug("training_seconds") in words:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from events.kinds.space.metrics import Metric, Task, metric_named
+from events.kinds.space.metrics import Metric, metric_named
 from events.kinds.space.understanding import class_words
 
 Floats = NDArray[np.float64]
