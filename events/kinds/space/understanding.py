@@ -249,7 +249,7 @@ def _metric_of_class(said: Statement, measure: Measure, data: DataSet, notes: li
 
 def class_words(classes: Sequence[str]) -> list[str]:
     """Return the names of classes as a claim says them: in plain words, without the word class."""
-    return [plain(each).removeprefix("class ") for each in classes]
+    return [plain(each).removeprefix("class ").removesuffix(" .") for each in classes]
 
 
 def _direction_of(said: Statement, measure: Measure, metric: Metric) -> Direction:

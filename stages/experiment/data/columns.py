@@ -164,10 +164,10 @@ def table_of(
     if along is not None and key is not None:
         values, is_known = _along(along, key.kind)
         if not is_known.all():
-            notes.append(f"{int((~is_known).sum())} rows without {shown(key.name)} were left out.")
+            notes.append(f"{int((~is_known).sum())} rows without {shown(along.name)} were left out.")
             target = _chosen_rows(target, is_known)
             others = [_chosen_rows(each, is_known) for each in others]
-        found = Along(key.name, key.kind, values[is_known])
+        found = Along(along.name, key.kind, values[is_known])
         notes.append(_told(found))
     predicted, note = _predicted(target)
     features, dropped = (_pixels(others), []) if image_side else features_of(others)

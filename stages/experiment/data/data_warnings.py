@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from events.kinds.space.understanding import class_words
-from stages.experiment.data.columns import Column, Names, Numbers, Table, Target, shown
+from stages.experiment.data.columns import Along, Column, Names, Numbers, Table, Target, shown
 from stages.experiment.data.loading import Data
 
 GROUPS_MIN: Final = 10  # different values of a column that may be one of groups
@@ -41,24 +41,25 @@ def warnings_of(table: Table, data: Data) -> tuple[str, ...]:
     start, end = parts["train"] + parts["watch"], sum(parts.values())
     test = data.places[end - parts["test"] : end]
     found = [
-        *column_warnings(table.columns, table.target, is_split=table.along is not None),
+        *column_warnings(table.columns, table.target, table.along),
         *repetition_warnings(data.repeated, end - start),
         *balance_warnings(table.target, test),
     ]
     more = len(found) - WARNINGS_MAX
     return (
         *found[:WARNINGS_MAX],
-        *([f"{more} more warnings of this kind are left out."] if more > 0 else []),
+        *([f"{more} more warnings are left out."] if more > 0 else []),
     )
 
 
-def column_warnings(columns: Sequence[Column], target: Target, *, is_split: bool) -> Iterator[str]:
+def column_warnings(columns: Sequence[Column], target: Target, along: Along | None = None) -> Iterator[str]:
     """Yield warnings of the columns beside the target, in the order of the file.
 
-    `is_split` is whether a column for groups or times was named.
+    `along` is the column by which rows are split, which leaves less to propose.
     """
     for each in columns[:COLUMNS_LOOKED_AT]:
-        said = None if is_split else _as_time(each) or _as_group(each)
+        is_by_group = along is not None and along.kind == "group"
+        said = (_as_time(each) if along is None else None) or (None if is_by_group else _as_group(each))
         if said := said or _as_counter(each):
             yield said
         if _predicts(each, target):
@@ -86,12 +87,13 @@ def balance_warnings(target: Target, judging: NDArray[np.int64]) -> Iterator[str
     if counts[least] * len(counts) >= RARE * counts.sum():
         return
     name, words = target.classes[least], class_words(target.classes)[least]
-    of_class = f", or the recall of class {words}" if re.fullmatch(r"\w+", words) else ""
+    is_word = re.fullmatch(r"\w+", words) is not None
+    claims = f", the AUROC, or the recall of class {words}" if is_word else " or the AUROC"
     yield (
         f"Class {shown(name)} has {counts[least]} of {counts.sum()} rows, and about "
         f"{int((target.values[judging] == least).sum())} of the {len(judging)} that judge a unit: whoever always answers "
         f"{shown(target.classes[int(counts.argmax())])} has an accuracy of {counts.max() / counts.sum():.3f}. Claim the "
-        f"balanced accuracy, the AUROC{of_class} instead of the accuracy."
+        f"balanced accuracy{claims} instead of the accuracy."
     )
 
 

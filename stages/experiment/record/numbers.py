@@ -364,6 +364,8 @@ def _add_quotes(found: Numbers, record: Record) -> None:
     found.quote("data", claim.data.title, "the claim, as the idea was read")
     for place, note in enumerate(claim.notes, start=1):
         found.quote(f"note_{place}", note, "the claim, as the idea was read", IDEA_MAX)
+    if key := claim.data.group or claim.data.time:
+        found.quote("split.key", key, "the column by which rows are split", IDEA_MAX)
     for place, note in enumerate(setting.notes, start=1):
         found.quote(f"data.note_{place}", note, "the data, as they were read", IDEA_MAX)
     found.quote("run.id", setting.run_id, "the run's own id")
