@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from events.kinds.space.understanding import class_words
-from stages.experiment.data.columns import Along, Column, Names, Numbers, Table, Target, shown
+from stages.experiment.data.columns import SHOWN_CHARS, Along, Column, Names, Numbers, Table, Target, shown
 from stages.experiment.data.loading import Data
 
 GROUPS_MIN: Final = 10  # different values of a column that may be one of groups
@@ -97,6 +97,11 @@ def balance_warnings(target: Target, judging: NDArray[np.int64]) -> Iterator[str
     )
 
 
+def _named(column: Column) -> str:
+    """Return the name of a column as a specification has it, cut where it is long."""
+    return column.name[:SHOWN_CHARS]
+
+
 def _as_time(column: Column) -> str | None:
     if (
         not isinstance(column, Numbers)
@@ -107,7 +112,7 @@ def _as_time(column: Column) -> str | None:
     if column.kind != "time" and not _MOMENT.fullmatch(column.name):
         return None
     return (
-        f"Column {shown(column.name)} looks like a time: say time: {column.name} if later rows shall be answered from "
+        f"Column {shown(column.name)} looks like a time: say time: {_named(column)} if later rows shall be answered from "
         "earlier ones; now rows are split at random."
     )
 
@@ -122,8 +127,8 @@ def _as_group(column: Column) -> str | None:
     sizes = np.unique(np.unique(marks, return_counts=True)[1])
     each = f"{sizes[0]} rows each" if len(sizes) == 1 else f"{len(marks) / count:.3g} rows on average"
     return (
-        f"Column {shown(column.name)} has {count} values of {each}: say group: {column.name} if rows of one "
-        f"{column.name} belong together; now they are on both sides of a split."
+        f"Column {shown(column.name)} has {count} values of {each}: say group: {_named(column)} if rows of one "
+        f"{_named(column)} belong together; now they are on both sides of a split."
     )
 
 
@@ -147,7 +152,7 @@ def _as_counter(column: Column) -> str | None:
     return (
         f"Column {shown(column.name)} grows with the row, as an identifier does: it tells where a row stands in the "
         "file, so leave it out; if it is a time, say time: "
-        f"{column.name}."
+        f"{_named(column)}."
     )
 
 

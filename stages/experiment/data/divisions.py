@@ -79,7 +79,7 @@ def _by_group(table: Table, along: Along, seed: int) -> dict[str, Rows]:
     """Return parts of whole groups; those of which most rows have one class are spread alike."""
     groups, places = np.unique(along.values, return_inverse=True)
     classes = classes_of(table)
-    counts = np.zeros((len(groups), int(classes.max()) + 1), np.int64)
+    counts = np.zeros((len(groups), int(classes.max()) + 1), np.int32)
     np.add.at(counts, (places, classes), 1)
     _check_groups(table, along, counts)
     most = counts.argmax(axis=1)
@@ -94,7 +94,7 @@ def _by_group(table: Table, along: Along, seed: int) -> dict[str, Rows]:
     raise Unfit(f"its classes cannot be spread over the groups of {shown(along.name)}: too few have each.")
 
 
-def _check_groups(table: Table, along: Along, counts: NDArray[np.int64]) -> None:
+def _check_groups(table: Table, along: Along, counts: NDArray[np.int32]) -> None:
     name, groups = shown(along.name), len(counts)
     if groups < GROUPS_MIN:
         held = "has one group only" if groups == 1 else f"has {groups} groups"
