@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from control_plane.kinds.experiment import tree
 from control_plane.model.presentation import plain
 from control_plane.reads import paging
@@ -86,15 +88,25 @@ def without_texts(events: Sequence[Json]) -> Sequence[Json]:
 
 async def warning_events(reads: RunReads, run_id: str) -> Part:
     """Return the warnings about a run's data in the order of arrival."""
-    query = {"runId": run_id, "type": type_of(DataWarned), **NUMBERED}
+    query = {"runId": run_id, "type": {"$in": [type_of(DataWarned)]}, **NUMBERED}
     return await reads.part("events", query, None, ARRIVAL, WARNING_EVENTS_MAX, TEXTS_BYTES_MAX)
 
 
 def of_latest_attempt(events: Sequence[Json]) -> Sequence[Json]:
     """Return what the latest attempt warned of, each once."""
-    latest = max((each["attempt"] for each in events), default=0)
-    said = [each["data"].get("says") for each in events if each["attempt"] == latest]
-    return [{"says": each} for each in dict.fromkeys(said) if isinstance(each, str)]
+    said = [(each["attempt"], fact.says) for each in events if (fact := _warning(each)) is not None]
+    latest = max((attempt for attempt, _ in said), default=0)
+    return [{"says": each} for each in dict.fromkeys(says for attempt, says in said if attempt == latest)]
+
+
+def _warning(event: Json) -> DataWarned | None:
+    """Return what an event warns of; None where it is no such event, whatever else it holds."""
+    if event.get("type") != type_of(DataWarned):
+        return None
+    try:
+        return msgspec.convert(event.get("data"), DataWarned)
+    except msgspec.ValidationError:
+        return None
 
 
 PARTS: Final = (

@@ -8,7 +8,7 @@ from control_plane.kinds.experiment.parts import of_latest_attempt
 
 
 def event(attempt: int, **data: Any) -> dict[str, Any]:
-    return {"attempt": attempt, "data": data}
+    return {"type": "ai.data.warned", "attempt": attempt, "data": data}
 
 
 def test_each_warning_of_the_latest_attempt_is_listed_once() -> None:
@@ -18,4 +18,5 @@ def test_each_warning_of_the_latest_attempt_is_listed_once() -> None:
 
 
 def test_what_is_no_warning_is_left_out() -> None:
-    assert of_latest_attempt([event(1), event(1, says=5), event(1, says="one")]) == [{"says": "one"}]
+    odd = [event(2), event(2, says=5), {"type": "x", "attempt": 2, "data": {"says": "x"}}]
+    assert of_latest_attempt([*odd, event(1, says="one"), {**event(2), "data": "text"}]) == [{"says": "one"}]
