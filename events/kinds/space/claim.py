@@ -41,7 +41,12 @@ class Claim:
 
     @property
     def quality(self) -> Metric:
-        """Return what says how good answers are: each class alike where the claim is about classes."""
+        """Return what says how good answers are: each class alike where the claim is about classes.
+
+        Who ranks rows well may never answer a rare class, so that a ranking is judged as one.
+        """
+        if "auroc" in self.metrics:
+            return METRICS["auroc"]
         is_by_class = any(each.metric.is_by_class for each in self.effects)
         return METRICS["balanced_accuracy"] if is_by_class else QUALITY[self.task]
 

@@ -22,6 +22,7 @@ RUNS_MAX: Final = 1.2  # in a row of a value, for each value: rows of a group of
 ROWS_LOOKED_AT: Final = 2_000
 COLUMNS_LOOKED_AT: Final = 500
 CHOICES_MAX: Final = 50  # leaves of a rule that looks at one column, and values of a category
+CLASS_ROWS_MIN: Final = 5  # by fewer nothing is shown
 ALONE_MIN: Final = 0.98  # of what a rule that looks at one column may reach, from which it is suspect
 RARE: Final = 0.4  # of the share that each class would have if all were equal
 _OWNER: Final = re.compile(
@@ -173,9 +174,9 @@ def _predicts(column: Column, target: Target) -> bool:
     rule = DecisionTreeClassifier(max_leaf_nodes=max(2 * classes, values.shape[1]), class_weight="balanced")
     given = rule.fit(values[one], target.values[one]).predict(values[two])
     wanted = target.values[two]
-    there = np.unique(wanted)
+    there, counts = np.unique(wanted, return_counts=True)
     shares = [float((given[wanted == label] == label).mean()) for label in there]
-    return len(there) == classes and float(np.mean(shares)) >= ALONE_MIN
+    return len(there) == classes and counts.min() >= CLASS_ROWS_MIN and float(np.mean(shares)) >= ALONE_MIN
 
 
 def _values(column: Column) -> NDArray[np.float64] | None:

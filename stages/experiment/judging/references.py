@@ -17,6 +17,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from threadpoolctl import threadpool_limits
 
 from events.kinds.space.metrics import Metric, Task
+from stages.experiment.data.columns import CLASSES_MAX
 from stages.experiment.data.loading import Part
 from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.statistics.scores import Floats, quality_of
@@ -57,15 +58,23 @@ def references_on(task: Task, quality: Metric, known: Part, judges: Judges) -> d
         try:
             with threadpool_limits(limits=1):
                 found[name] = quality_of(
-                    quality, _answers(task, model(), rows, targets, features), judges.targets
+                    quality, _answers(quality, model(), (rows, targets), features), judges.targets
                 )
         except ValueError:  # rows of one class, or values beyond what a learner adds up
             continue
     return found
 
 
-def _answers(task: Task, model: Any, rows: Floats, targets: NDArray[Any], features: Floats) -> NDArray[Any]:
-    if task == "classification":
+def _answers(
+    quality: Metric, model: Any, known: tuple[Floats, NDArray[Any]], features: Floats
+) -> NDArray[Any]:
+    rows, targets = known
+    if quality.name == "auroc":
+        fitted = _fitted(model, rows, targets)
+        probabilities = np.zeros((len(features), CLASSES_MAX))
+        probabilities[:, fitted.classes_] = fitted.predict_proba(features)
+        return probabilities
+    if "classification" in quality.tasks:
         classes: NDArray[Any] = _fitted(model, rows, targets).predict(features)
         return classes
     mean, scale = float(targets.mean()), float(targets.std()) or 1.0

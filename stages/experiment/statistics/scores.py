@@ -104,12 +104,17 @@ def naive_quality(quality: Metric, known: NDArray[Any], wanted: NDArray[Any]) ->
     """Return what the best constant answer, learnt from `known`, reaches on `wanted`."""
     if quality.name == "rmse":
         return quality_of(quality, np.full(len(wanted), known.mean()), wanted)
-    return quality_of(quality, np.full(len(wanted), np.bincount(known).argmax()), wanted)
+    most = np.full(len(wanted), np.bincount(known).argmax())
+    if quality.name == "auroc":
+        return quality_of(quality, np.eye(max(most[0], wanted.max()) + 1)[most], wanted)
+    return quality_of(quality, most, wanted)
 
 
 def quality_of(quality: Metric, answers: NDArray[Any], wanted: NDArray[Any]) -> float:
-    """Return how good answers are that are classes or values."""
+    """Return how good answers are: classes, values, or for a ranking the probabilities of classes."""
     match quality.name:
+        case "auroc":
+            return auroc(answers, wanted)
         case "rmse":
             return value_scores(answers, wanted.astype(np.float64))["rmse"]
         case "balanced_accuracy":

@@ -94,7 +94,7 @@ def test_where_classes_count_the_answers_are_good_by_balanced_accuracy() -> None
     recall = claimed("Dropout improves the recall of class 3 on digits")
     assert (recall.quality.name, recall.selection.name) == ("balanced_accuracy", "balanced_accuracy")
     ranking = claimed("Dropout improves the AUROC on digits")
-    assert (ranking.quality.name, ranking.selection.name) == ("balanced_accuracy", "auroc")
+    assert (ranking.quality.name, ranking.selection.name) == ("auroc", "auroc")
     plain = claimed("Dropout improves the accuracy on digits")
     assert (plain.quality.name, plain.selection.name) == ("accuracy", "accuracy")
     assert claimed("Dropout lowers the RMSE on diabetes").quality.name == "rmse"

@@ -69,6 +69,7 @@ def test_who_always_says_the_same_has_a_balanced_accuracy_of_chance() -> None:
     labels = np.array([0] * 594 + [1] * 6)
     assert naive_quality(METRICS["accuracy"], labels, labels) == 0.99
     assert naive_quality(BALANCED, labels, labels) == 0.5
+    assert naive_quality(METRICS["auroc"], labels, labels) == 0.5
 
 
 def arm(metric: Metric, value: float, quality: float) -> list[Reading]:

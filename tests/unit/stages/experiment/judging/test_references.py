@@ -43,3 +43,14 @@ def test_rows_of_one_class_give_no_reference_that_cannot_be_fitted(tmp_path: Pat
         assert "logistic_regression" not in references_on(
             "classification", QUALITY["classification"], known, unit.judges
         )
+
+
+def test_a_reference_ranks_where_a_ranking_is_claimed(tmp_path: Path) -> None:
+    secret, table = Secret("nobody knows"), load_table(SHIPPED["iris"])
+    disguise = disguise_of(divided(table, "iris", seed=0), secret, is_public=True)
+    with Units(table, "iris", 10, None, METRICS["auroc"], disguise, secret, tmp_path).opened(3) as unit:
+        found = references_on("classification", METRICS["auroc"], unit.known, unit.judges)
+        plain = references_on("classification", METRICS["balanced_accuracy"], unit.known, unit.judges)
+    assert unit.naive == 0.5
+    assert all(0.9 < found[name] < 1 and plain[name] < found[name] for name in found)
+    assert len(found) == 3
