@@ -11,12 +11,13 @@ import msgspec
 from events.kinds.fact import Fact, Name
 from events.kinds.idea import Idea, idea_of
 from events.kinds.kind import Kind
-from events.kinds.space.measuring import measured
+from events.kinds.space.measuring import measured, names_file
 from events.kinds.spec import TITLE_MAX, Positive, Review, Seconds, Spec
 from events.runtime.errors import NotMeasurable
 
 PROGRAM_LIMIT_S: Final = 600.0
 SEEDS: Final = 2**31
+Column = Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
 # In their order; each leaves a checkpoint of its name, after which a retry can begin.
 STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review")
 # A checkpoint that goes with those of all stages: what hides the data from programs.
@@ -59,6 +60,18 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
             description="Name of a shipped data set, or path of a file; by default as named in the idea."
         ),
     ] = None
+    group: Annotated[
+        Column | None,
+        msgspec.Meta(
+            description="Column of the file, such as `patient`, whose rows stay on one side of each split."
+        ),
+    ] = None
+    time: Annotated[
+        Column | None,
+        msgspec.Meta(
+            description="Column of the file with dates or numbers: later rows judge than are learnt from."
+        ),
+    ] = None
     researcher: Annotated[
         Literal["built_in", "model"] | None,
         msgspec.Meta(
@@ -87,6 +100,12 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
     program_limit_s: Annotated[
         Seconds, msgspec.Meta(description="Maximum seconds of one program for one seed.")
     ] = PROGRAM_LIMIT_S
+
+
+class DataWarned(Fact, frozen=True):
+    """What may spoil a result on this table: rows that belong together, a leak, a rare class."""
+
+    says: str
 
 
 class NodeCreated(Fact, frozen=True):
@@ -211,13 +230,28 @@ def _title(spec: ExperimentSpec) -> str:
 
 
 def _check(spec: ExperimentSpec) -> str | None:
-    is_empty = not idea_of(spec.idea).short_hypothesis.strip()
-    return "`idea` is empty; say what shall be tested" if is_empty else None
+    idea = idea_of(spec.idea)
+    if not idea.short_hypothesis.strip():
+        return "`idea` is empty; say what shall be tested"
+    if spec.group is not None and spec.time is not None:
+        return "`group` and `time` split the rows in two ways; name one of them"
+    key = "group" if spec.group is not None else "time" if spec.time is not None else None
+    if key is not None and not names_file(idea, spec.dataset):
+        return f"`{key}` is a column of your own table; name its file as `dataset`, such as visits.csv#ill"
+    target = (spec.dataset or "").partition("#")[2]
+    if key is not None and target and target == (spec.group or spec.time):
+        return f"`{key}` names what is predicted; name another column"
+    return None
 
 
 def _measures(spec: ExperimentSpec) -> str:
     try:
-        return measured(idea_of(spec.idea), spec.dataset)
+        split = ""
+        if spec.group is not None:
+            split = f" Rows of one {spec.group} stay on one side of each split."
+        elif spec.time is not None:
+            split = f" Rows that judge have a later {spec.time} than those that are learnt from."
+        return measured(idea_of(spec.idea), spec.dataset) + split
     except NotMeasurable:
         if spec.researcher != "model":
             raise
@@ -228,6 +262,10 @@ def _outcome(data: Mapping[str, Any]) -> str:
     metric = data.get("metric")
     measured = "–" if metric is None else f"{metric:.4g}" if isinstance(metric, float) else str(metric)
     return f"{data['node']}: {data.get('error') or measured}"
+
+
+def _warned(data: Mapping[str, Any]) -> str:
+    return str(data["says"])
 
 
 def _registered(data: Mapping[str, Any]) -> str:
@@ -253,6 +291,7 @@ KIND: Final = Kind(
     beside=frozenset({JUDGE}),
     needs=("torch", "sklearn", "matplotlib", "typst", "pypandoc"),
     facts={
+        "ai.data.warned": DataWarned,
         "ai.node.created": NodeCreated,
         "ai.node.code_generated": NodeCodeGenerated,
         "ai.node.executing": NodeExecuting,
@@ -263,7 +302,7 @@ KIND: Final = Kind(
         "ai.paper.started": PaperStarted,
         "ai.paper.generated": PaperGenerated,
     },
-    lines={"ai.node.completed": _outcome, "ai.claim.registered": _registered},
+    lines={"ai.data.warned": _warned, "ai.node.completed": _outcome, "ai.claim.registered": _registered},
     drawn={"seed": _seed},
     codes={
         "NO_MODEL": "Start a pod with a language model, or let the built-in researcher read another wording.",

@@ -24,10 +24,16 @@ import msgspec
 from events.catalog import ValidationAutoCompleted, ValidationAutoStarted
 from events.files.open_beneath import copy_beneath
 from events.files.paths import SafeName
-from events.kinds.experiment import STAGES, ClaimRegistered, ExperimentSpec, PaperGenerated, PaperStarted
+from events.kinds.experiment import (
+    STAGES,
+    ClaimRegistered,
+    DataWarned,
+    ExperimentSpec,
+    PaperGenerated,
+    PaperStarted,
+)
 from events.kinds.idea import idea_of
 from events.kinds.space.claim import Claim
-from events.kinds.space.metrics import QUALITY
 from events.kinds.space.understanding import file_named_in
 from events.kinds.spec import TITLE_MAX
 from events.runtime.errors import GivenBack, PipelineError
@@ -40,6 +46,9 @@ from stages.experiment.consistency import (
     paper_problem,
     units_problem,
 )
+from stages.experiment.data.columns import Key
+from stages.experiment.data.data_warnings import warnings_of
+from stages.experiment.data.divisions import pieces_of, unit_words
 from stages.experiment.data.loading import Data, divided, find_data_set, load_table
 from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import EvaluationSet, write_evaluation_set
@@ -110,7 +119,6 @@ APPLIES: Final = "Stage_3"  # the first stage that tries the intervention
 WORKS_MAX: Final = 8
 LOST_ATTEMPTS_MAX: Final = 5  # after which a run whose programs machines lose is not given back any more
 # What is registered before that, in words for people.
-UNIT: Final = "a random split of the rows with its seed, on which both programs are trained"
 ESTIMATOR: Final = (
     "the mean over the units of intervention minus baseline; a program that fails has the worst score"
 )
@@ -215,7 +223,9 @@ def run(context: Context) -> str:
     assert isinstance(spec, ExperimentSpec)
     folder = _own_folder(context.workspace)
     renderer = find_renderer(folder)
-    data_set = find_data_set(spec.dataset or file_named_in(idea_of(spec.idea)), context.tools.data_sets)
+    data_set = find_data_set(
+        spec.dataset or file_named_in(idea_of(spec.idea)), context.tools.data_sets, _key_of(spec)
+    )
     effort = effort_of(spec)
     past = Past(context)
     try:
@@ -284,7 +294,8 @@ class Experiment:
         secret = secret_of(self.context, self.spec.seed)
         setup = self._set_up(secret)
         data = setup.evaluation_set.disguised.data
-        self._announce(data)
+        warnings = warnings_of(setup.units.table, data) if self.claim.data.location else ()
+        self._announce(data, warnings)
         search = self._searcher(setup)
         with search.forest.kept(self.context, self.folder):
             stages = self._search(search, self._registrations(setup))
@@ -292,7 +303,7 @@ class Experiment:
         record = Record(
             idea=idea_of(self.spec.idea),
             claim=self.claim,
-            setting=self._setting(data),
+            setting=self._setting(data, warnings),
             stages=stages,
             verdicts=verdicts,
             others=tuple(sorted(self.past.others)),
@@ -307,7 +318,8 @@ class Experiment:
         """Hide the data by a secret, and return where programs are tried and judged."""
         tools, claim = self.context.tools, self.claim
         table, few = load_table(claim.data), claim.train_examples
-        plain = divided(table, claim.data.name, seed=self.spec.seed, train_examples=few)
+        wanted = self.effort.units
+        plain = divided(table, claim.data.name, seed=self.spec.seed, train_examples=few, unit=(0, wanted))
         disguise = disguise_of(plain, secret, is_public=not claim.data.location)
         hidden = disguise.worn(plain)
         folder = self.folder / "data" / token_hex(8)  # programs see its name, which says nothing
@@ -317,7 +329,7 @@ class Experiment:
             data=write_data(folder, hidden.data.visible),
             sandbox=tools.sandbox,
             limits=JobLimits(wall_s=limit_s, cpu_s=limit_s * CPU_PER_WALL),
-            measured=claim.metrics | {claim.selection.name, QUALITY[claim.task].name},
+            measured=claim.metrics | {claim.selection.name, claim.quality.name},
             epochs=self.effort.epochs,
             device="cuda" if tools.gpus else "cpu",
             secret=secret,
@@ -326,15 +338,18 @@ class Experiment:
         return TrialSetup(
             bench,
             write_evaluation_set(folder, hidden, secret),
-            Units(table, claim.data.name, few, disguise, secret, self.folder / "data"),
+            Units(table, claim.data.name, wanted, few, claim.quality, disguise, secret, self.folder / "data"),
             WorkerPool(tools.slots, tools.gpus),
         )
 
     def _registrations(self, setup: TrialSetup) -> tuple[Registration, ...]:
         """Return how each effect of the claim is judged."""
-        rows, test_rows = len(setup.units.table), setup.evaluation_set.disguised.data.sizes["test"]
+        data, table = setup.evaluation_set.disguised.data, setup.units.table
+        counts = setup.units.possible, len(table), data.sizes["test"], pieces_of(table)
         return tuple(
-            Registration(each.metric, region_of(each), self.effort.units, rows, test_rows)
+            Registration(
+                each.metric, region_of(each), *counts, data.counted_by(each.metric), wanted=self.effort.units
+            )
             for each in self.claim.effects
         )
 
@@ -346,7 +361,7 @@ class Experiment:
             bounds = [each if math.isfinite(each) else None for each in (plan.region.low, plan.region.high)]
             self.context.emit(
                 ClaimRegistered(
-                    metric=plan.metric.name, direction=effect.direction, unit=UNIT, units=plan.units,
+                    metric=plan.metric.name, direction=effect.direction, unit=unit_words(self.claim.data), units=plan.units,
                     rows=plan.rows, test_rows=plan.test_rows, estimator=ESTIMATOR, test=test, level=LEVEL,
                     stopping=STOPPING, above=bounds[0], below=bounds[1], claimed=effect.kind,
                     is_default_margin=effect.is_default, seen_at_best=seen.at_best, seen_at_worst=seen.at_worst,
@@ -361,11 +376,14 @@ class Experiment:
         by_seed = [each.values for each in tuned.finalists] if is_ranked else []
         return foreseen(plan, tuned.best.scores.get(plan.metric.name), by_seed)
 
-    def _announce(self, data: Data) -> None:
+    def _announce(self, data: Data, warnings: Sequence[str]) -> None:
         self.context.log(f"research by {self.researcher.name}; seed {self.spec.seed}")
         self.context.log(f"claim: {self.claim.sentence}")
         for note in (*self.claim.notes, *data.notes):
             self.context.log(note)
+        for warning in warnings:
+            self.context.log(warning, "warning")
+            self.context.emit(DataWarned(says=warning))
 
     # --- search -----------------------------------------------------------------------------
 
@@ -382,8 +400,8 @@ class Experiment:
             pool=setup.pool,
             researcher=self.researcher,
             metric=self.claim.selection,
-            quality=QUALITY[self.claim.task],
-            naive=naive_of(bench, data.visible.train.targets, judges),
+            quality=self.claim.quality,
+            naive=naive_of(self.claim.quality, data.visible.train.targets, judges),
             seed=self.spec.seed,
             repeats=self.effort.repeats,
             folder=self.folder / "nodes",
@@ -462,9 +480,10 @@ class Experiment:
         is measured here makes all anew that rests on it.
         """
         arms = arms_with_switch(stages[2].best)
-        seeds = unit_seeds(self.spec.seed, self.effort.units, used)
+        plans = self._registrations(setup)
+        seeds = unit_seeds(self.spec.seed, plans[0].units, used)
         tries = (len(stages[0].nodes) + len(stages[1].nodes), len(stages[2].nodes))
-        first = Round(setup, arms, seeds, "validation", self._registrations(setup), tries)
+        first = Round(setup, arms, seeds, "validation", plans, tries)
         left = self.past.left("validation")
         was_asked = self.context.replication_asked  # a run goes back once at most
         self._take_units(first)
@@ -521,14 +540,18 @@ class Experiment:
 
         def measure(gpu: int | None) -> Outcome:
             self.chosen.check()
-            with setup.units.opened(seed) as unit:
+            with setup.units.opened(seed, measured.seeds.index(seed)) as unit:
                 bench = replace(setup.bench, facts=unit.facts, data=unit.data)
                 folder = self.folder / measured.purpose / f"{arm}-{seed}"
                 tried = bench.run(
                     node.code, seeds=(seed,), judges=unit.judges, folder=folder, arm=node.arm, gpu=gpu
                 )
                 trial = tried.trials[0]
-                references = references_on(unit.facts.task, unit.known, unit.judges) if arm == 0 else {}
+                references = (
+                    references_on(unit.facts.task, self.claim.quality, unit.known, unit.judges)
+                    if arm == 0
+                    else {}
+                )
                 reading = trial.reading(unit.naive)
                 return Outcome(Measured(arm, seed, reading, trial.answers, references), trial.error)
 
@@ -605,10 +628,10 @@ class Experiment:
             *beyond_switch(measured.arms[1].code, self.researcher.switched),
             *unequal_effort(*measured.tries),
         )
-        nothing = not_measured(plain, baseline, observed, differences, QUALITY[self.claim.task])
+        nothing = not_measured(plain, baseline, observed, differences, self.claim.quality)
         plain = [undecided(each, nothing.reason if nothing else None) for each in plain]
         arms = Arms(baseline, intervention)
-        found = tuple(guarded(each, arms, self.claim.task) for each in corrected(plain))
+        found = tuple(guarded(each, arms, self.claim.quality) for each in corrected(plain))
         # what is not supported anyhow needs no replication: its size is doubted last
         if measured.purpose != PURPOSE:
             found = tuple(doubted(each, each.plan.metric) for each in found)
@@ -623,7 +646,7 @@ class Experiment:
 
     # --- plots, paper, review ---------------------------------------------------------------
 
-    def _setting(self, data: Data) -> Setting:
+    def _setting(self, data: Data, warnings: Sequence[str]) -> Setting:
         tools = self.context.tools
         return Setting(
             run_id=self.context.run_id,
@@ -642,7 +665,7 @@ class Experiment:
             split=data.sizes,
             features=data.visible.train.features.shape[1],
             outputs=data.facts.outputs,
-            notes=data.notes,
+            notes=(*data.notes, *warnings),
         )
 
     def _looked_up(self) -> tuple[Work, ...]:
@@ -776,6 +799,13 @@ class Experiment:
                 replication=verdict.replication,
             )
         )
+
+
+def _key_of(spec: ExperimentSpec) -> Key | None:
+    """Return by which column of its file a run is split."""
+    if spec.group is not None:
+        return Key(spec.group, "group")
+    return None if spec.time is None else Key(spec.time, "time")
 
 
 def _with_effort(plan: StagePlan, tries: int) -> StagePlan:

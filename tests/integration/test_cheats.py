@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from events.kinds.space.data_sets import SHIPPED
-from events.kinds.space.metrics import METRICS
+from events.kinds.space.metrics import METRICS, QUALITY
 from events.runtime.clock import SystemClock
 from stages.adapters.sandbox.sandbox import LocalSandbox
 from stages.experiment.data.loading import divided, load_table
@@ -137,7 +137,11 @@ class TrialSetup:
                 bench = replace(self.bench, facts=unit.facts, data=unit.data)
                 folder = self.folder / str(self.count) / str(seed)
                 (trial,) = bench.run(code, seeds=(seed,), judges=unit.judges, folder=folder, arm=arm).trials
-                references = references_on(unit.facts.task, unit.known, unit.judges) if refers else {}
+                references = (
+                    references_on(unit.facts.task, QUALITY[unit.facts.task], unit.known, unit.judges)
+                    if refers
+                    else {}
+                )
                 reading = trial.reading(unit.naive)
                 found.append(Measured(ARMS.index(arm), seed, reading, trial.answers, references))
         return found
@@ -148,8 +152,8 @@ def concluded(metric: str, one: Sequence[Reading], other: Sequence[Reading]) -> 
     measure = METRICS[metric]
     region = superior("increase" if measure.higher_is_better else "decrease")
     plan = Registration(measure, region, len(one), rows=150, test_rows=45)
-    seeds = SEEDS[: len(one)]
-    found = guarded(judge(pairs_of(seeds, one, other, measure), plan), Arms(one, other), "classification")
+    judgement = judge(pairs_of(SEEDS[: len(one)], one, other, measure), plan)
+    found = guarded(judgement, Arms(one, other), QUALITY["classification"])
     return doubted(found, measure)
 
 
@@ -173,8 +177,8 @@ def trial_setup(tmp_path_factory: pytest.TempPathFactory) -> TrialSetup:
         places=folder / "programs",
     )
     judges = write_evaluation_set(folder / "data", hidden, secret).test()
-    naive = naive_quality("classification", hidden.data.visible.train.targets, judges.targets)
-    units = Units(table, "iris", None, disguise, secret, folder / "units")
+    naive = naive_quality(METRICS["accuracy"], hidden.data.visible.train.targets, judges.targets)
+    units = Units(table, "iris", 10, None, METRICS["accuracy"], disguise, secret, folder / "units")
     found = TrialSetup(bench, judges, folder, units, naive)
     found.baseline = found.tried(BASELINE)
     assert found.baseline.error is None

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 from events.kinds.space.data_sets import SHARES
+from stages.experiment.data.columns import Along, Table, Target
+from stages.experiment.data.divisions import rows_of, units_possible
 
 Floats = NDArray[np.float64]
 Shape = Callable[[np.random.Generator, tuple[int, ...]], Floats]
@@ -128,6 +130,75 @@ def _accuracies(features: Floats, targets: Floats, learnt: Any, judging: Any) ->
     wanted = targets[place, judging].reshape(draws * units, -1)
     accuracies: Floats = ((values > 0) == (wanted > 0)).mean(axis=1).reshape(draws, units)
     return accuracies
+
+
+def grouped_twins(draws: int, units: int, groups: int, each: int, *, seed: int) -> Floats:
+    """Return the same of rows that come in groups, each of which has its own shift of features and targets.
+
+    A unit draws whole groups, some of which judge.
+    """
+    chance = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(groups), each)
+    found = []
+    for _ in range(draws // BATCH):
+        shape = (BATCH, groups * each, 2 * SIGNALS)
+        features = (
+            0.6 * chance.standard_normal(shape)
+            + chance.standard_normal((BATCH, groups, 2 * SIGNALS))[:, owner]
+        )
+        own = chance.standard_normal((BATCH, groups))[:, owner] + chance.standard_normal(shape[:2])
+        targets = np.where(features.sum(axis=2) + np.sqrt(SIGNALS) * own > 0, 1.0, -1.0)
+        learnt, judging = (
+            (each * part[..., None] + np.arange(each)).reshape(BATCH, units, -1)
+            for part in _splits(chance, BATCH, units, groups)
+        )
+        found.append(_difference(features, targets, learnt, judging))
+    return np.concatenate(found)
+
+
+def windowed_twins(
+    draws: int, units: int, rows: int, *, seed: int, likeness: float = 0.0, drift: float = 0.0
+) -> Floats:
+    """Return the same of rows in the order of time, in windows that roll as those of a table do.
+
+    Each row is as alike to the one before as `likeness` says, and what the features mean wanders by `drift`
+    until the end.
+    """
+    chance = np.random.default_rng(seed)
+    order = [
+        rows_of(_ordered(rows), 0, place, units) for place in range(units_possible(_ordered(rows), units))
+    ]
+    learnt = np.array([np.concatenate([each["train"], each["watch"]]) for each in order])
+    judging = np.array([each["test"] for each in order])
+    found = []
+    for _ in range(draws // BATCH):
+        shape = (BATCH, rows, 2 * SIGNALS)
+        features = chance.standard_normal(shape)
+        for row in range(1, rows if likeness else 0):
+            features[:, row] *= np.sqrt(1 - likeness**2)
+            features[:, row] += likeness * features[:, row - 1]
+        strength = 1 + drift * np.cumsum(chance.standard_normal(shape), axis=1) / np.sqrt(rows)
+        noise = np.sqrt(2 * SIGNALS) * chance.standard_normal(shape[:2])
+        targets = np.where((features * strength).sum(axis=2) + noise > 0, 1.0, -1.0)
+        spread = [np.broadcast_to(each, (BATCH, *each.shape)) for each in (learnt, judging)]
+        found.append(_difference(features, targets, *spread))
+    return np.concatenate(found)
+
+
+def _ordered(rows: int) -> Table:
+    """Return a table of so many rows, each later than the one before."""
+    target = Target("y", "regression", np.zeros(rows), ())
+    return Table((), target, None, (), Along("time", "time", np.arange(float(rows))))
+
+
+def _difference(features: Floats, targets: Floats, learnt: Any, judging: Any) -> Floats:
+    """Return the accuracies with the second half of the features, less those with the first."""
+    one, other = (
+        _accuracies(features[..., first : first + SIGNALS], targets, learnt, judging)
+        for first in (0, SIGNALS)
+    )
+    difference: Floats = other - one
+    return difference
 
 
 def with_noise(name: str, columns: int, draws: int, units: int, *, seed: int) -> Floats:

@@ -5,19 +5,31 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from events.kinds.space.data_sets import SHARES
 from events.kinds.space.metrics import METRICS
+from stages.experiment.data.divisions import WINDOWS_MIN
 from stages.experiment.statistics.estimate import (
     LEVEL,
     POWER,
     Estimate,
     Values,
     estimate,
+    overlap,
     rate_not_excluded,
 )
 from stages.experiment.statistics.region import equivalent, not_inferior, superior
 from stages.experiment.statistics.several import corrected
 from stages.experiment.statistics.validation import Interval, Judgement, Registration
-from tests.statistics.populations import SETS, SHAPES, SHARED, drawn, twins, with_noise
+from tests.statistics.populations import (
+    SETS,
+    SHAPES,
+    SHARED,
+    drawn,
+    grouped_twins,
+    twins,
+    windowed_twins,
+    with_noise,
+)
 
 UNITS = (10, 20)  # of the presets
 WRONG_MAX = 0.035
@@ -76,6 +88,33 @@ def test_two_equal_arms_whatever_the_size(rows: int, units: int) -> None:
     found = estimate(twins(2_000, units, rows, seed=6), SHARED)
     assert max(wrong(found)) <= WRONG_MAX
     assert covered(found) >= COVERED_MIN
+
+
+@pytest.mark.parametrize(("groups", "each"), [(10, 20), (40, 8)])
+def test_two_equal_arms_are_seldom_told_apart_where_groups_are_drawn(groups: int, each: int) -> None:
+    differences = grouped_twins(1_000, 10, groups, each, seed=31)
+    judging = round(groups * SHARES["test"])
+    found = estimate(differences, overlap(judging, groups))
+    assert max(wrong(found)) <= WRONG_MAX
+    assert covered(found) >= COVERED_MIN
+
+
+@pytest.mark.parametrize(
+    ("units", "likeness", "drift"),
+    [(10, 0.0, 0.0), (10, 0.9, 0.0), (WINDOWS_MIN, 0.0, 1.0), (10, 0.0, 1.0), (20, 0.0, 1.0)],
+)
+def test_two_equal_arms_are_seldom_told_apart_where_later_rows_judge(
+    units: int, likeness: float, drift: float
+) -> None:
+    """Windows learn from much the same rows, so they are taken for units that share all that judges."""
+    differences = windowed_twins(1_000, units, 300, seed=37, likeness=likeness, drift=drift)
+    assert differences.shape[1] == units
+    assert max(wrong(estimate(differences, SHARED))) <= WRONG_MAX
+
+
+def test_windows_that_are_taken_for_independent_support_more() -> None:
+    differences = windowed_twins(500, 20, 300, seed=37, drift=2.0)
+    assert max(wrong(estimate(differences, 0.0))) > WRONG_MAX
 
 
 @pytest.mark.parametrize("name", ["iris", "wine"])

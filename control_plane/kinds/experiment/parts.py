@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from control_plane.kinds.experiment import tree
 from control_plane.model.presentation import plain
 from control_plane.reads import paging
@@ -13,11 +15,15 @@ from control_plane.reads.kind_parts import KindPart
 from control_plane.reads.reading import Reading
 from control_plane.store.reads import ARRIVAL, NUMBERED, Part, RunReads
 from events.answers.runs import Nodes
+from events.catalog import type_of
+from events.kinds.experiment import DataWarned
 
 Json = dict[str, Any]
 
 NODES_MAX: Final = 50  # of a page of nodes, each with its code
+NODES_RANK: Final = 60
 NODE_EVENTS_MAX: Final = 10_000
+WARNING_EVENTS_MAX: Final = 200
 NODES_BYTES_MAX: Final = 16 * 1024 * 1024
 TEXTS_BYTES_MAX: Final = 8 * 1024 * 1024
 
@@ -80,13 +86,44 @@ def without_texts(events: Sequence[Json]) -> Sequence[Json]:
     return [{name: node[name] for name in node if name not in tree.TEXTS} for node in tree.nodes(events)]
 
 
+async def warning_events(reads: RunReads, run_id: str) -> Part:
+    """Return the warnings about a run's data in the order of arrival."""
+    query = {"runId": run_id, "type": {"$in": [type_of(DataWarned)]}, **NUMBERED}
+    return await reads.part("events", query, None, ARRIVAL, WARNING_EVENTS_MAX, TEXTS_BYTES_MAX)
+
+
+def of_latest_attempt(events: Sequence[Json]) -> Sequence[Json]:
+    """Return what the latest attempt warned of, each once."""
+    said = [(each["attempt"], fact.says) for each in events if (fact := _warning(each)) is not None]
+    latest = max((attempt for attempt, _ in said), default=0)
+    return [{"says": each} for each in dict.fromkeys(says for attempt, says in said if attempt == latest)]
+
+
+def _warning(event: Json) -> DataWarned | None:
+    """Return what an event warns of; None where it is no such event, whatever else it holds."""
+    if event.get("type") != type_of(DataWarned):
+        return None
+    try:
+        return msgspec.convert(event.get("data"), DataWarned)
+    except msgspec.ValidationError:
+        return None
+
+
 PARTS: Final = (
     KindPart(
         name="nodes",
         title="Search tree",
-        rank=60,
+        rank=NODES_RANK,
         columns=("stage", "id", "parent", "status", "metric", "metricName", "best", "seconds"),
         read=node_events,
         rows=without_texts,
+    ),
+    KindPart(
+        name="dataWarnings",
+        title="Warnings about the data",
+        rank=55,
+        columns=("says",),
+        read=warning_events,
+        rows=of_latest_attempt,
     ),
 )

@@ -8,7 +8,7 @@ from typing import Final
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
-from events.kinds.space.metrics import QUALITY
+from events.kinds.space.metrics import OF_CLASS, QUALITY, metric_of_class
 from events.kinds.space.sentences.arms import arms_in, value_of
 from events.kinds.space.sentences.grammar import Unread, statement_of
 from events.kinds.space.sentences.items import Item, items_of
@@ -75,6 +75,8 @@ def _size(said: Statement) -> tuple[str, float | None, str] | None:
 
 def _metric_of(item: Item, claim: Claim) -> str:
     name, quality = item.meaning.removeprefix("-"), QUALITY[claim.task].name
+    if name in OF_CLASS and "of" in item.parts:
+        return metric_of_class(name, item.parts["of"]).name
     loss = "nll" if claim.task == "classification" else "rmse"
     return {"error": quality, "quality": quality, "loss": loss}.get(name, name)
 

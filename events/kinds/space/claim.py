@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from events.kinds.space.data_sets import DataSet
 from events.kinds.space.effect import Direction, Effect
-from events.kinds.space.metrics import QUALITY, Metric, Task
+from events.kinds.space.metrics import METRICS, QUALITY, Metric, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,20 @@ class Claim:
         return self.data.task
 
     @property
+    def quality(self) -> Metric:
+        """Return what says how good answers are: each class alike where the claim is about classes.
+
+        Who ranks rows well may never answer a rare class, so that a ranking is judged as one.
+        """
+        if "auroc" in self.metrics:
+            return METRICS["auroc"]
+        is_by_class = any(each.metric.is_by_class for each in self.effects)
+        return METRICS["balanced_accuracy"] if is_by_class else QUALITY[self.task]
+
+    @property
     def selection(self) -> Metric:
         """Return the metric that the search optimises: the claim's own, unless that can be cheated."""
-        return self.metric if self.metric.selects else QUALITY[self.task]
+        return self.metric if self.metric.selects else self.quality
 
     @property
     def sentence(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from msgspec import Meta
@@ -21,8 +21,9 @@ class DataSet:
     """A data set by its name: what is predicted, from how many features, and how many rows there are.
 
     `location` is a file, `target` the column to predict and `digest` the file's SHA-256, all empty for a
-    set that ships with scikit-learn; `outputs` are classes, 1 where a value is predicted; `image_side` in
-    pixels.
+    set that ships with scikit-learn; `outputs` are classes, 1 where a value is predicted, and `classes` their
+    names; `image_side` in pixels. `group` names the column whose rows stay together in a split, `time` that
+    by which those learnt from are earlier than those that judge.
     """
 
     name: Line
@@ -34,6 +35,10 @@ class DataSet:
     location: Line = ""
     target: Line = ""
     digest: Word = ""
+    # Known by the digest or the name already; what was chosen by an earlier release does not have them.
+    classes: Annotated[tuple[Word, ...], Meta(max_length=100)] = field(default=(), compare=False)
+    group: Line = ""
+    time: Line = ""
 
     @property
     def title(self) -> str:
@@ -41,19 +46,22 @@ class DataSet:
         return self.name.replace("_", " ")
 
 
-def _classes(name: str, rows: int, features: int, outputs: int, image_side: int | None = None) -> DataSet:
+def _classes(
+    name: str, rows: int, features: int, classes: tuple[str, ...], image_side: int | None = None
+) -> DataSet:
     return DataSet(
-        name=name, task="classification", rows=rows, features=features, outputs=outputs, image_side=image_side
-    )
+        name=name, task="classification", rows=rows, features=features, outputs=len(classes), classes=classes,
+        image_side=image_side,
+    )  # fmt: skip
 
 
 SHIPPED: Final[Mapping[str, DataSet]] = {
     each.name: each
     for each in (
-        _classes("digits", 1797, 64, 10, image_side=8),
-        _classes("wine", 178, 13, 3),
-        _classes("breast_cancer", 569, 30, 2),
-        _classes("iris", 150, 4, 3),
+        _classes("digits", 1797, 64, tuple("0123456789"), image_side=8),
+        _classes("wine", 178, 13, ("class_0", "class_1", "class_2")),
+        _classes("breast_cancer", 569, 30, ("malignant", "benign")),
+        _classes("iris", 150, 4, ("setosa", "versicolor", "virginica")),
         DataSet(name="diabetes", task="regression", rows=442, features=10, outputs=1),
     )
 }

@@ -21,7 +21,7 @@ _ENDING: Final = re.compile(r"\.(?:csv(?:\.gz)?|npz|parquet)$", re.IGNORECASE)
 def measured(idea: Idea, dataset: str | None) -> str:
     """Return what will be measured, what was filled in, and both arms. Raises `NotMeasurable`."""
     named = dataset or file_named_in(idea)
-    shipped = SHIPPED.get(re.sub(r"[\s_-]+", "_", (named or "").strip()).casefold())
+    shipped = _shipped(named)
     if named is None or shipped is not None:
         return _told(understand(idea, shipped))
     place, _, target = named.strip().partition("#")
@@ -37,6 +37,16 @@ def measured(idea: Idea, dataset: str | None) -> str:
     if not found:
         raise refusals[0]
     return " Or, where values are predicted: ".join(dict.fromkeys(found))
+
+
+def names_file(idea: Idea, dataset: str | None) -> bool:
+    """Return whether a run has data of its user's own."""
+    named = dataset or file_named_in(idea)
+    return named is not None and _shipped(named) is None
+
+
+def _shipped(named: str | None) -> DataSet | None:
+    return SHIPPED.get(re.sub(r"[\s_-]+", "_", (named or "").strip()).casefold())
 
 
 def _told(understood: Understood) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from events.kinds.space.data_sets import DEFAULT, SHIPPED
 from events.kinds.space.interventions import INTERVENTIONS
-from events.kinds.space.metrics import METRICS, QUALITY, Metric
+from events.kinds.space.metrics import METRICS, OF_CLASS, QUALITY, Metric
 from events.kinds.space.sentences.statement import Arm, Statement
 from events.runtime.errors import NotMeasurable
 
@@ -22,7 +22,7 @@ BEYOND: Final = (
 )
 MEASURABLE: Final[Mapping[str, Sequence[str]]] = {
     "interventions": [each.title for each in INTERVENTIONS.values()],
-    "metrics": [each.title for each in METRICS.values()],
+    "metrics": [each.title for each in (*METRICS.values(), *OF_CLASS.values())],
     "data_sets": sorted(SHIPPED),
 }
 

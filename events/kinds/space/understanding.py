@@ -20,7 +20,7 @@ from events.kinds.space.data_sets import DEFAULT, SHARES, SHIPPED, DataSet
 from events.kinds.space.effect import Direction, Effect
 from events.kinds.space.interventions import Intervention
 from events.kinds.space.margin import effect_of
-from events.kinds.space.metrics import METRICS, QUALITY, Metric
+from events.kinds.space.metrics import METRICS, OF_CLASS, QUALITY, Metric, metric_of_class
 from events.kinds.space.refusal import quoted, refused
 from events.kinds.space.sentences.grammar import Unread, readable_part, statement_of
 from events.kinds.space.sentences.items import UNKNOWN, Item, items_of
@@ -209,8 +209,10 @@ def _metric_of(
         metric = METRICS[next(iter(named))] if len(named) == 1 else quality
         notes.append(f"It names no metric; {metric.title} is measured.")
         measure = Measure("quality" if metric is quality else metric.name)
-    elif measure.k or measure.of_class:
+    elif measure.k:
         raise _refused(f"It is understood and not measured: “{_words_of(said, 'metric')}”.", said, "metric")
+    elif measure.name in OF_CLASS:
+        metric = _metric_of_class(said, measure, data, notes)
     elif measure.name == "quality":
         notes.append(f"It speaks of quality in general; {quality.title} is measured.")
         metric = quality
@@ -226,6 +228,28 @@ def _metric_of(
             f"The {metric.title} needs {kind} to predict, and {data.title} has none.", said, "metric"
         )
     return metric, measure
+
+
+def _metric_of_class(said: Statement, measure: Measure, data: DataSet, notes: list[str]) -> Metric:
+    """Return the measure of one class. Raises `NotMeasurable` for a class that the data lack."""
+    title, words = OF_CLASS[measure.name].title, measure.of_class
+    if not words:
+        raise _refused(f"It does not say of which class: say “{title} …”.", said, "metric")
+    known = class_words(data.classes)
+    if known and known.count(words) != 1:
+        has = "two of that name" if words in known else f"{', '.join(known)}"
+        raise _refused(f"{data.title} has no one class {words}: its classes are {has}.", said, "metric")
+    metric = metric_of_class(measure.name, words)
+    if any(each.role == "metric" and each.words.startswith(("accuracy", "error")) for each in said.bound):
+        notes.append(
+            f"Measured is the recall of class {words}: the share of its rows that is answered right."
+        )
+    return metric
+
+
+def class_words(classes: Sequence[str]) -> list[str]:
+    """Return the names of classes as a claim says them: in plain words, without the word class."""
+    return [plain(each).removeprefix("class ").removesuffix(" .") for each in classes]
 
 
 def _direction_of(said: Statement, measure: Measure, metric: Metric) -> Direction:

@@ -14,10 +14,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.experiment.data.columns import CATEGORIES_MAX, Column, Names, Numbers, Unusable, shown
 
 MISSING: Final = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "?"})
+MISSING_MARK: Final = 0
 TRUTHS: Final = frozenset({"true", "false"})
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -28,20 +30,25 @@ _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 class NameColumn:
-    """Text values as codes, for as long as they are few enough to be categories."""
+    """Text values as codes; where they are too many to be categories, only what tells them apart is kept."""
 
     def __init__(self) -> None:
         self.codes = array("i")
         self.seen: dict[str, int] = {}
         self.excess: str | None = None
+        self.marks = array("q")  # of cells, where values are too many
 
     def add(self, cells: Sequence[str | None]) -> None:
         """Take the next cells, None where one is missing."""
         if self.excess is not None:
+            self.marks.extend(map(_mark, cells))
             return
         for cell in sorted({cell for cell in cells if cell is not None}):
             if cell not in self.seen and len(self.seen) == CATEGORIES_MAX:
-                self.excess, self.codes = cell, array("i")
+                known = [*map(_mark, self.seen), MISSING_MARK]
+                self.marks.extend([known[code] for code in self.codes])
+                self.marks.extend(map(_mark, cells))
+                self.excess, self.codes, self.seen = cell, array("i"), {}
                 return
             self.seen.setdefault(cell, len(self.seen))
         self.codes.extend([-1 if cell is None else self.seen[cell] for cell in cells])
@@ -50,7 +57,7 @@ class NameColumn:
         """Return the column, its values sorted so that the order of the rows does not matter."""
         if self.excess is not None:
             reason = f"is text with more than {CATEGORIES_MAX} different values, such as {shown(self.excess)}"
-            return Unusable(name, reason)
+            return Unusable(name, reason, _numbered(np.frombuffer(self.marks, dtype=np.int64)))
         values = sorted(self.seen)
         place = np.array([*np.argsort([self.seen[value] for value in values]), -1], dtype=np.int32)
         return Names(name, place[np.frombuffer(self.codes, dtype=np.int32)], tuple(values))
@@ -68,11 +75,16 @@ class TextColumn:
 
     def add(self, cells: Sequence[str]) -> None:
         """Take the next cells, already without the blanks around them."""
-        if self.numbers is not None:
-            self.numbers = _extended(self.numbers, cells, self._number)
+        known = self.numbers
+        if known is not None:
+            self.numbers = _extended(known, cells, self._number)
+            if self.numbers is None and self.names.excess is not None:
+                self.names.marks = array(
+                    "q", [MISSING_MARK if math.isnan(x) else _mark(str(x)) for x in known]
+                )
         if self.seconds is not None:
             self.seconds = _extended(self.seconds, cells, _seconds)
-        if self.names.excess is None:
+        if self.names.excess is None or self.numbers is None:
             self.names.add([None if cell.casefold() in MISSING else cell for cell in cells])
 
     def finished(self) -> Column:
@@ -86,6 +98,16 @@ class TextColumn:
             truth = np.array([*(value.casefold() == "true" for value in names.values), math.nan])
             return Numbers(self.name, truth[names.codes], "truth")
         return names
+
+
+def _mark(cell: str | None) -> int:
+    return MISSING_MARK if cell is None else hash(cell) or 1
+
+
+def _numbered(marks: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return each mark as the number of its first row, −1 where a cell is missing: marks differ by process."""
+    _, first, places = np.unique(marks, return_index=True, return_inverse=True)
+    return np.where(marks == MISSING_MARK, -1, first[places]).astype(np.int32)
 
 
 def is_number(cell: str) -> bool:

@@ -56,10 +56,11 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A column that nothing can be learnt from, and why."""
+    """A column that nothing can be learnt from, and why; `codes` tell its values apart, −1 where missing."""
 
     name: str
     reason: str
+    codes: NDArray[np.int32] | None = None
 
 
 Column = Numbers | Names | Unusable
@@ -99,22 +100,51 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True)
+class Along:
+    """The column by which rows are split, and no feature: groups as numbers, or moments."""
+
+    name: str
+    kind: Literal["group", "time"]
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which column a run names for that, by its name."""
+
+    name: str
+    kind: Literal["group", "time"]
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
-    """Rows that can be split and learnt from; `image_side` where the features are pixels."""
+    """Rows that can be split and learnt from; `image_side` where the features are pixels.
+
+    `along` is by what they are split, and `columns` what the features were made of, or not made of.
+    """
 
     features: tuple[Feature, ...]
     target: Target
     image_side: int | None
     notes: tuple[str, ...]
+    along: Along | None = None
+    columns: tuple[Column, ...] = ()
 
     def __len__(self) -> int:
         return len(self.target.values)
 
 
-def table_of(columns: Sequence[Column], wanted: str, image_side: int | None = None) -> Table:
+def table_of(
+    columns: Sequence[Column], wanted: str, image_side: int | None = None, key: Key | None = None
+) -> Table:
     """Choose what is predicted and from what. Raises `Unfit`."""
     if not columns:
         raise Unfit("it has no columns.")
+    along = None
+    if key is not None:
+        place = _place_of(key.name, [column.name for column in columns])
+        along = columns[place]
+        columns = [*columns[:place], *columns[place + 1 :]]
     chosen, notes = choose_target([column.name for column in columns], wanted)
     target = columns[chosen]
     if isinstance(target, Unusable):
@@ -129,26 +159,71 @@ def table_of(columns: Sequence[Column], wanted: str, image_side: int | None = No
         notes.append(f"{missing} rows without {shown(target.name)} were left out.")
         target = _chosen_rows(target, is_there)
         others = [_chosen_rows(each, is_there) for each in others]
+        along = None if along is None else _chosen_rows(along, is_there)
+    found = None
+    if along is not None and key is not None:
+        values, is_known = _along(along, key.kind)
+        if not is_known.all():
+            notes.append(f"{int((~is_known).sum())} rows without {shown(along.name)} were left out.")
+            target = _chosen_rows(target, is_known)
+            others = [_chosen_rows(each, is_known) for each in others]
+        found = Along(along.name, key.kind, values[is_known])
+        notes.append(_told(found))
     predicted, note = _predicted(target)
     features, dropped = (_pixels(others), []) if image_side else features_of(others)
-    return Table(features, predicted, image_side, (*notes, note, *dropped))
+    return Table(
+        features, predicted, image_side, (*notes, note, *dropped), found, () if image_side else tuple(others)
+    )
 
 
 def choose_target(names: Sequence[str], wanted: str) -> tuple[int, list[str]]:
     """Return the position of the column to predict, with a note where it was not named."""
     if wanted:
-        if wanted in names:
-            return names.index(wanted), []
-        alike = [index for index, name in enumerate(names) if name.casefold() == wanted.strip().casefold()]
-        if len(alike) == 1:
-            return alike[0], []
-        raise Unfit(f"it has no column {shown(wanted)}; its columns: {listed(names)}.")
+        return _place_of(wanted, names), []
     usual = [index for index, name in enumerate(names) if name.casefold() in TARGET_NAMES]
     if len(usual) > 1:
         raise Unfit(f"{listed([names[i] for i in usual])} may each be the target: name one after a #.")
     chosen = usual[0] if usual else len(names) - 1
     why = "by its name" if usual else "as the last column"
     return chosen, [f"The target is {shown(names[chosen])}, taken {why}; a # and a name choose another."]
+
+
+def _place_of(wanted: str, names: Sequence[str]) -> int:
+    if wanted in names:
+        return names.index(wanted)
+    alike = [index for index, name in enumerate(names) if name.casefold() == wanted.strip().casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    raise Unfit(f"it has no column {shown(wanted)}; its columns: {listed(names)}.")
+
+
+def _along(column: Column, kind: Literal["group", "time"]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return by what rows are split, and which of them have it. Raises `Unfit`."""
+    if kind == "time":
+        if not isinstance(column, Numbers) or column.kind == "truth":
+            raise Unfit(
+                f"the column {shown(column.name)} holds no times: dates such as 2024-05-17 or numbers are."
+            )
+        return column.values.astype(np.float64), _is_there(column)
+    if isinstance(column, Numbers):
+        is_there = _is_there(column)
+        return np.unique(np.where(is_there, column.values, 0.0), return_inverse=True)[1], is_there
+    if column.codes is None:
+        raise Unfit(f"the column {shown(column.name)} {column.reason}: name another as `group`.")
+    return column.codes, column.codes >= 0
+
+
+def _told(along: Along) -> str:
+    count = len(np.unique(along.values))
+    if along.kind == "group":
+        return (
+            f"Rows are split by whole groups: no {shown(along.name)} of {count} has rows on both sides, "
+            "and it is no feature."
+        )
+    return (
+        f"Rows are split by time: those that judge have a later {shown(along.name)} than those learnt from, and it is "
+        "no feature."
+    )
 
 
 def features_of(columns: Sequence[Column]) -> tuple[tuple[Feature, ...], list[str]]:
@@ -319,5 +394,7 @@ def _chosen_rows(column: Any, rows: NDArray[np.bool_]) -> Any:
             return replace(column, values=column.values[rows])
         case Names():
             return replace(column, codes=column.codes[rows])
+        case Unusable(codes=codes) if codes is not None:
+            return replace(column, codes=codes[rows])
         case _:
             return column

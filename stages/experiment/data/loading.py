@@ -9,7 +9,8 @@ and scales) comes from the training rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +20,11 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
 from events.kinds.space.data_sets import SHIPPED, DataSet
-from events.kinds.space.metrics import Task
+from events.kinds.space.metrics import Metric, Task
+from events.kinds.space.understanding import class_words
 from events.runtime.errors import PipelineError
-from stages.experiment.data.columns import Feature, Numbers, Table, Target
+from stages.experiment.data.columns import NAME_CHARS_MAX, Feature, Key, Numbers, Table, Target, Unfit
+from stages.experiment.data.divisions import WINDOWS_MIN, classes_of, rows_of, units_possible
 from stages.experiment.data.splits import Rows, split
 from stages.experiment.data.tables import ENDINGS, read_table
 from stages.experiment.seeds import seed_for
@@ -97,7 +100,7 @@ class Data:
     """One data set, split; `notes` list what was dropped from its file.
 
     `places` are the rows of the table in the order of train, watch, validation and test, then those of `left`,
-    which no part has.
+    which no part has. So many rows that judge are `repeated` among those learnt from.
     """
 
     facts: Facts
@@ -107,18 +110,29 @@ class Data:
     places: Rows
     sizes: Mapping[str, int]
     notes: tuple[str, ...]
+    repeated: int = 0
+
+    def counted_by(self, metric: Metric) -> int | None:
+        """Return by how many rows a measure moves from 0 to 1, where those of a class count; None for others."""
+        if not metric.is_by_class or metric.name == "auroc":
+            return None
+        counts = np.bincount(self.sealed.open().targets, minlength=self.facts.outputs)
+        if metric.of_class:
+            return int(counts[class_words(self.facts.classes).index(metric.of_class)])
+        return int(counts[counts > 0].min()) * int((counts > 0).sum())
 
 
-def find_data_set(wanted: str | None, folders: tuple[Path, ...]) -> DataSet | None:
+def find_data_set(wanted: str | None, folders: tuple[Path, ...], key: Key | None = None) -> DataSet | None:
     """Return the data set that a run names: one that ships, or a file; None where it names none.
 
-    A file is read once to learn its shape; only those inside `folders` are.
+    A file is read once to learn its shape; only those inside `folders` are. `key` is the column by which its
+    rows are split.
     Raises `PipelineError` with a remedy.
     """
-    if wanted is None:
-        return None
-    shipped = SHIPPED.get(re.sub(r"[\s_-]+", "_", wanted.strip()).casefold())
-    if shipped is not None:
+    shipped = None if wanted is None else SHIPPED.get(re.sub(r"[\s_-]+", "_", wanted.strip()).casefold())
+    if key is not None and (wanted is None or shipped is not None):
+        raise PipelineError("CONFIG", f"`{key.kind}` names a column of a file, and `dataset` names none.")
+    if wanted is None or shipped is not None:
         return shipped
     named = _FILE.fullmatch(wanted.strip())
     if named is None:
@@ -128,7 +142,11 @@ def find_data_set(wanted: str | None, folders: tuple[Path, ...]) -> DataSet | No
             f"files that end in {', '.join(ENDINGS)}, such as houses.csv#price.",
         )
     path = _located(named["path"], folders)
-    table, digest = read_table(path, named["target"] or "")
+    table, digest = read_table(path, named["target"] or "", key)
+    with _fit(path.name):
+        units_possible(table, WINDOWS_MIN)
+        rows_of(table, 0)
+    along = table.along
     return DataSet(
         name=_name_of(path),
         task=table.target.task,
@@ -139,7 +157,19 @@ def find_data_set(wanted: str | None, folders: tuple[Path, ...]) -> DataSet | No
         location=str(path),
         target=table.target.name,
         digest=digest,
+        classes=tuple(each[:NAME_CHARS_MAX] for each in table.target.classes),
+        group=along.name if along is not None and along.kind == "group" else "",
+        time=along.name if along is not None and along.kind == "time" else "",
     )
+
+
+@contextmanager
+def _fit(name: str) -> Iterator[None]:
+    """Let a table that is unfit end as a `PipelineError` with its name."""
+    try:
+        yield
+    except Unfit as error:
+        raise PipelineError("CONFIG", f"The data file {name} cannot be used: {error}") from error
 
 
 def prepare(data_set: DataSet, *, seed: int, train_examples: int | None = None) -> Data:
@@ -147,22 +177,31 @@ def prepare(data_set: DataSet, *, seed: int, train_examples: int | None = None) 
     return divided(load_table(data_set), data_set.name, seed=seed, train_examples=train_examples)
 
 
-def divided(table: Table, name: str, *, seed: int, train_examples: int | None = None) -> Data:
-    """Split the table of a data set; equal arguments give equal splits, and all splits have equal sizes."""
+def divided(
+    table: Table,
+    name: str,
+    *,
+    seed: int,
+    train_examples: int | None = None,
+    unit: tuple[int, int] = (0, WINDOWS_MIN),
+) -> Data:
+    """Split the table of a data set; equal arguments give equal splits.
+
+    All splits have equal sizes, but those by groups of unequal sizes. `unit` is the place of a unit among how
+    many, which a split by time goes by; the first one is that of the search. Raises `PipelineError`.
+    """
     target = table.target
     classes = len(target.classes) or 1
-    groups = target.values if target.task == "classification" else np.zeros(len(table), np.int64)
-    rows = split(groups, seed=seed_for(seed, "split"))
+    groups = classes_of(table)
+    with _fit(name):
+        rows = rows_of(table, seed, *unit)
     everything = rows["train"]
     if train_examples is not None:
         wanted = max(train_examples, TRAIN_ROWS_MIN * classes)
         rows["train"] = _fewer(everything, groups, wanted, seed_for(seed, "train_examples"))
     scaled, blank, repeated = _scaled(table, rows)
-    notes = table.notes
-    if repeated:
-        notes += (f"{repeated} validation or test rows are also, word for word, among the rows learnt from.",)
     sizes = {part: len(chosen) for part, chosen in rows.items()}
-    rows["left"] = np.setdiff1d(everything, rows["train"])
+    rows["left"] = np.setdiff1d(np.arange(len(table)), np.concatenate([*rows.values()]))
     part = {each: Part(scaled[chosen], target.values[chosen]) for each, chosen in rows.items()}
     facts = Facts(
         name=name,
@@ -180,7 +219,8 @@ def divided(table: Table, name: str, *, seed: int, train_examples: int | None = 
         part["left"],
         np.concatenate([rows[each] for each in ORDER]),
         sizes,
-        notes,
+        table.notes,
+        repeated,
     )
 
 
@@ -235,7 +275,9 @@ def load_table(data_set: DataSet) -> Table:
     if not data_set.location:
         return _shipped(data_set)
     path = Path(data_set.location)
-    table, digest = read_table(path, data_set.target)
+    named = data_set.group or data_set.time
+    key = Key(named, "group" if data_set.group else "time") if named else None
+    table, digest = read_table(path, data_set.target, key)
     if digest != data_set.digest:
         raise PipelineError(
             "CONFIG",

@@ -30,6 +30,7 @@ from stages.experiment.data.cells import NameColumn, TextColumn, is_number
 from stages.experiment.data.columns import (
     FEATURES_MAX,
     Column,
+    Key,
     Names,
     Numbers,
     Table,
@@ -55,8 +56,8 @@ NPZ_KEYS: Final = (("X", "y"), ("features", "targets"))
 _SECONDS: Final = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
-def read_table(path: Path, target: str) -> tuple[Table, str]:
-    """Read the table in `path`, and the digest of its bytes; `target` may be empty.
+def read_table(path: Path, target: str, key: Key | None = None) -> tuple[Table, str]:
+    """Read the table in `path`, and the digest of its bytes; `target` may be empty, `key` splits it.
 
     Raises `PipelineError` with a remedy for the file.
     """
@@ -64,7 +65,7 @@ def read_table(path: Path, target: str) -> tuple[Table, str]:
         with _opened(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
             file.seek(0)
-            return _read(file, path.name.casefold(), target), digest
+            return _read(file, path.name.casefold(), target, key), digest
     except Unfit as error:
         raise PipelineError("CONFIG", f"The data file {path.name} cannot be used: {error}") from error
     except OSError as error:
@@ -89,13 +90,13 @@ def _opened(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def _read(file: BinaryIO, name: str, target: str) -> Table:
+def _read(file: BinaryIO, name: str, target: str, key: Key | None) -> Table:
     if name.endswith(".npz"):
-        return _npz(file, target)
+        return _npz(file, target, key)
     if name.endswith(".parquet"):
-        return table_of(_parquet(file), target)
+        return table_of(_parquet(file), target, key=key)
     assert name.endswith((".csv", ".csv.gz")), name
-    return _csv(file, target, is_packed=name.endswith(".gz"))
+    return _csv(file, target, key, is_packed=name.endswith(".gz"))
 
 
 def _bound(rows: int, columns: int) -> None:
@@ -140,7 +141,7 @@ class _Lines:
         self._record = 0
 
 
-def _csv(file: BinaryIO, target: str, *, is_packed: bool) -> Table:
+def _csv(file: BinaryIO, target: str, key: Key | None, *, is_packed: bool) -> Table:
     stream = gzip.GzipFile(fileobj=file) if is_packed else file
     try:
         # utf-8-sig: Excel begins its files with a mark that would become part of the first name.
@@ -150,7 +151,7 @@ def _csv(file: BinaryIO, target: str, *, is_packed: bool) -> Table:
         raise Unfit("its text is not UTF-8: save it again as CSV in UTF-8.") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Unfit(f"it does not unpack ({error}): pack it again with gzip.") from error
-    table = table_of(columns, target)
+    table = table_of(columns, target, key=key)
     return replace(table, notes=(*notes, *table.notes))
 
 
@@ -252,12 +253,16 @@ def _check_names(names: list[str]) -> None:
 # NPZ
 
 
-def _npz(file: BinaryIO, target: str) -> Table:
+def _npz(file: BinaryIO, target: str, key: Key | None) -> Table:
     try:
         with zipfile.ZipFile(file) as archive:
             names = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             keys = _npz_keys(list(names), target)
-            features, targets = (_array(archive, names[key], key) for key in keys)
+            if key is not None:
+                if key.name not in names or key.name in keys:
+                    raise Unfit(f"it has no array {shown(key.name)} beside those: {listed(list(names))}.")
+                keys = (*keys, key.name)
+            features, targets, *along = (_array(archive, names[each], each) for each in keys)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise Unfit(f"it is no NPZ archive that can be read ({error}): write it with numpy.savez.") from error
     if targets.ndim == 2 and targets.shape[1] == 1:
@@ -269,16 +274,19 @@ def _npz(file: BinaryIO, target: str) -> Table:
         )
     if not len(targets):
         raise Unfit("it is empty.")
+    if any(each.shape != targets.shape for each in along):
+        raise Unfit(f"its array {shown(keys[2])} needs one entry for each row.")
     flat, side, notes = _flattened(features)
     _bound(len(flat), flat.shape[1] + 1)
     columns = [_array_column(f"feature_{place}", flat[:, place - 1]) for place in range(1, flat.shape[1] + 1)]
-    table = table_of([*columns, _array_column(keys[1], targets)], keys[1], side)
+    more = [_array_column(keys[2], each) for each in along]
+    table = table_of([*columns, *more, _array_column(keys[1], targets)], keys[1], side, key)
     unread = sorted(set(names) - set(keys))
     notes += [f"Other arrays of the file were not read: {listed(unread)}."] if unread else []
     return replace(table, notes=(*notes, *table.notes))
 
 
-def _npz_keys(names: list[str], target: str) -> tuple[str, str]:
+def _npz_keys(names: list[str], target: str) -> tuple[str, ...]:
     """Return the names of the arrays with the features and the targets."""
     for features, targets in NPZ_KEYS:
         wanted = target or targets

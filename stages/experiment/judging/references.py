@@ -17,10 +17,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from threadpoolctl import ThreadpoolController
 
-from events.kinds.space.metrics import Task
+from events.kinds.space.metrics import Metric, Task
+from stages.experiment.data.columns import CLASSES_MAX
 from stages.experiment.data.loading import Part
 from stages.experiment.judging.evaluation_set import Judges
-from stages.experiment.statistics.scores import Floats, value_scores
+from stages.experiment.statistics.scores import Floats, quality_of
 
 ROWS_MAX: Final = 5_000  # to learn from: more would only make the references better
 EPOCHS: Final = 60  # of the network, at most
@@ -59,15 +60,16 @@ _MODELS: Final[Mapping[Task, Mapping[str, Callable[[], Any]]]] = {
 }
 
 
-def references_on(task: Task, known: Part, judges: Judges) -> dict[str, float]:
-    """Return the quality of each reference model, learnt from `known`, on the rows that judge."""
+def references_on(task: Task, quality: Metric, known: Part, judges: Judges) -> dict[str, float]:
+    """Return the `quality` of each reference model, learnt from `known`, on the rows that judge."""
     features = np.load(judges.features, allow_pickle=False)[judges.rows].astype(np.float64)
     rows, targets = known.features[:ROWS_MAX].astype(np.float64), known.targets[:ROWS_MAX]
     found: dict[str, float] = {}
     with _threads().limit(limits=1):
         for name, model in _MODELS[task].items():
             try:
-                found[name] = _quality(task, model(), (rows, targets), (features, judges.targets))
+                given = _answers(quality, model(), (rows, targets), features)
+                found[name] = quality_of(quality, given, judges.targets)
             except ValueError:  # rows of one class, or values beyond what a learner adds up
                 continue
     return found
@@ -79,12 +81,18 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _quality(
-    task: Task, model: Any, known: tuple[Floats, NDArray[Any]], wanted: tuple[Floats, NDArray[Any]]
-) -> float:
-    (rows, targets), (features, right) = known, wanted
-    if task == "classification":
-        return float((model.fit(rows, targets).predict(features) == right).mean())
+def _answers(
+    quality: Metric, model: Any, known: tuple[Floats, NDArray[Any]], features: Floats
+) -> NDArray[Any]:
+    rows, targets = known
+    if quality.name == "auroc":
+        fitted = model.fit(rows, targets)
+        probabilities = np.zeros((len(features), CLASSES_MAX))
+        probabilities[:, fitted.classes_] = fitted.predict_proba(features)
+        return probabilities
+    if "classification" in quality.tasks:
+        classes: NDArray[Any] = model.fit(rows, targets).predict(features)
+        return classes
     mean, scale = float(targets.mean()), float(targets.std()) or 1.0
-    given = model.fit(rows, (targets - mean) / scale).predict(features)
-    return value_scores(given * scale + mean, right)["rmse"]
+    given: NDArray[Any] = model.fit(rows, (targets - mean) / scale).predict(features)
+    return given * scale + mean

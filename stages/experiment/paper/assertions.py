@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from events.catalog import Conclusion
-from events.kinds.space.metrics import METRICS
+from events.kinds.space.metrics import METRICS, metric_named
 from stages.experiment.paper import phrases
 from stages.experiment.record.numbers import REFERENCE, Number, Numbers
 from stages.experiment.record.prose import Prose
@@ -138,9 +138,6 @@ def _slug(metric: str) -> str:
     return metric.replace("_", "")
 
 
-_MEASURES: Final = frozenset(map(_slug, METRICS))
-
-
 def _is_effect(judgement: Judgement) -> bool:
     interval = judgement.interval
     is_decided = judgement.conclusion != "inconclusive"
@@ -161,11 +158,13 @@ class _Ground:
     idea: frozenset[str]
     names: Mapping[str, str]  # what is said, and the one name that it gets here
     naming: re.Pattern[str]
+    measures: frozenset[str]
 
     @classmethod
     def of(cls, record: Record, numbers: Numbers) -> _Ground:
         claim = record.claim
-        names = {_tokens(each.title): _slug(name) for name, each in METRICS.items()}
+        measures = [*METRICS.values(), *(each.metric for each in claim.effects)]
+        names = {_tokens(each.title): _slug(each.name) for each in measures}
         names |= {"training time": _slug("training_seconds"), _tokens(claim.data.title): "the data"}
         names |= {_tokens(claim.subject): "the intervention"}
         longest = sorted(filter(None, names), key=len, reverse=True)
@@ -175,6 +174,7 @@ class _Ground:
             numbers, record.works, record.verdicts.conclusion, _is_effect(record.verdicts.judgement),
             claim.metric.name, claim.selection.name,
             1 if claim.direction == "increase" else -1, idea | {*map(_stem, idea)}, names, naming,
+            frozenset(_slug(each.name) for each in measures),
         )  # fmt: skip
 
     def problem(self, sentence: str) -> str | None:
@@ -228,7 +228,7 @@ class _Ground:
             yield from self._of_questions(text[question.end() :])
         elif (pointer := _POINTER.match(text)) is not None:
             pointed = text[pointer.end() :].replace("learning curves", "curves")
-            yield from _unsupported(pointed, phrases.OF_POINTERS | _MEASURES)
+            yield from _unsupported(pointed, phrases.OF_POINTERS | self.measures)
         elif text or verdict is None:
             yield "it refers to no result and no work, and is neither the question nor the verdict"
 
@@ -277,7 +277,9 @@ class _Ground:
                 yield "it says of the interval and zero what is not so"
         rest = _STAGE.sub("", _ZERO.sub("", rest))
         allowed = (
-            phrases.OF_RESULTS | _MEASURES | (phrases.FAILING if "failures" in abouts else phrases.ASSERTING)
+            phrases.OF_RESULTS
+            | self.measures
+            | (phrases.FAILING if "failures" in abouts else phrases.ASSERTING)
         )
         allowed |= phrases.OF_ABLATIONS if conditions else frozenset()
         if _slug("training_seconds") in words:
@@ -295,8 +297,8 @@ class _Ground:
             and not {"mean", "average"} & words
         ):
             yield "it does not say that a result is a mean"
-        measured = {_slug(match[1]) for key in results if (match := re.match(r"mean\.([a-z_]+)\.", key))}
-        named = words & _MEASURES
+        measured = {_slug(match[1]) for key in results if (match := re.match(r"mean\.([a-z0-9_]+)\.", key))}
+        named = words & self.measures
         if named - (measured or {_slug(about)}) or (measured and named != measured):
             yield "it does not name the measure of each result that it refers to"
 
@@ -320,7 +322,8 @@ def _unsupported(text: str, allowed: frozenset[str]) -> Iterator[str]:
 
 def _sign(word: str, metric: str) -> int:
     """Return where a comparing word says that a measure went: up or down."""
-    up = 1 if METRICS[metric].higher_is_better else -1
+    known = metric_named(metric)
+    up = 1 if known is not None and known.higher_is_better else -1
     return {
         word in phrases.UP: 1,
         word in phrases.DOWN: -1,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from events.kinds.space.metrics import METRICS, QUALITY
+from events.kinds.space.metrics import metric_named
 from stages.experiment.judging.switch import difference_of
 from stages.experiment.paper.blocks import (
     Block,
@@ -321,7 +321,7 @@ class _Page:
         rows = [
             Row((_told_title(name), f"{{mean.{name}.baseline}}", f"{{mean.{name}.intervention}}"))
             for name in self.record.verdicts.means
-            if name in METRICS
+            if metric_named(name)
             and f"mean.{name}.baseline" in self.numbers
             and f"mean.{name}.intervention" in self.numbers
         ]
@@ -339,7 +339,7 @@ class _Page:
         ]
 
     def _references(self) -> list[Block]:
-        quality = QUALITY[self.record.claim.task]
+        quality = self.record.claim.quality
         names = [name for name in self.record.verdicts.references if f"reference.{name}" in self.numbers]
         if not names:
             return []
@@ -436,5 +436,6 @@ def _broken(lines: Sequence[str]) -> list[str]:
 
 def _told_title(metric: str) -> str:
     """Return a measure's title, marked where only the programs could count it."""
-    known = METRICS[metric]
+    known = metric_named(metric)
+    assert known is not None
     return f"{known.title}, as the programs say" if known.is_told else known.title

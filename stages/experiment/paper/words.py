@@ -24,7 +24,7 @@ from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record, StageRecord, Verdicts
 from stages.experiment.statistics.estimate import CONFIDENCE, POWER
 from stages.experiment.statistics.region import Region
-from stages.experiment.statistics.validation import Judgement
+from stages.experiment.statistics.validation import FEWER, Judgement
 
 AUTHOR: Final = "podfleet’s built-in author"
 PARAGRAPH_MAX: Final = 2_500
@@ -60,9 +60,10 @@ def _line_of(judgement: Judgement) -> str:
     if interval.p_value is not None and interval.seen is not None:
         seen = f"{metric_text(interval.seen, metric.decimals)}{BEYOND if plan.region.has_margin else ''}"
         chance = f" (p = {p_text(interval.p_value)}; an effect of {seen} would be shown in {POWER:.0%} of such runs)"
+    fewer = f" ({FEWER})" if plan.units < plan.wanted else ""
     beside = ", beside a baseline that the run wrote itself" if judgement.conclusion == "supported" else ""
     return (
-        f"Over {units} units, each with a split of its own and {plan.test_rows} test rows, the "
+        f"Over {units} units{fewer}, each with a split of its own and {plan.test_rows} test rows, the "
         f"{measure_of(metric)} changed by {mean} on average{moved}, with a {CONFIDENCE:.0%} confidence interval from "
         f"{low} to {high}{chance}: {judgement.reason}{beside}."
     )
@@ -101,9 +102,10 @@ def _measured_words(judgement: Judgement, top: str, numbers: Numbers, *, are_sev
         else ""
     )
     p_value = f" (p = {{{top}effect.p_value}})" if f"{top}effect.p_value" in numbers else ""
+    fewer = f" ({FEWER})" if judgement.plan.units < judgement.plan.wanted else ""
     what = f"The claim about the {{{top}measure}}" if are_several else "The claim"
     return (
-        f"Over {{units.measured}} units, each judged by {{units.test_rows}} rows, the {{{top}measure}} changed by {{{top}effect.mean}} on average{moved}; the "
+        f"Over {{units.measured}} units{fewer}, each judged by {{units.test_rows}} rows, the {{{top}measure}} changed by {{{top}effect.mean}} on average{moved}; the "
         f"{{confidence}} confidence interval of the change goes from {{{top}effect.low}} to {{{top}effect.high}}{p_value}."
         f"{rows} {what} is {judgement.conclusion}: {judgement.reason}."
     )
@@ -130,9 +132,33 @@ def _abstract(record: Record, numbers: Numbers) -> list[str]:
     return [
         "We test a claim: {claim} A best-first search over {nodes.tried} programs drafts and tunes a baseline without the "
         "intervention, and then applies the intervention to it, looking at validation data only. The best program of "
-        "each kind is trained again in {units.registered} registered units, each a random split of the data with a seed of "
-        f"its own, and measured on the test rows of that split. {verdict_words(record, numbers)}"
+        "each kind is trained again in {units.registered} registered units, each "
+        f"{_unit(record)}, and measured on its test rows. {verdict_words(record, numbers)}"
     ]
+
+
+def _unit(record: Record) -> str:
+    """Return what a unit is, in few words."""
+    data = record.claim.data
+    if data.time:
+        return "a window that rolls along {split.key}, whose latest rows judge"
+    return f"a random split of {'whole groups of {split.key}' if data.group else 'the data'} with a seed of its own"
+
+
+def _unit_rule(record: Record) -> str:
+    data = record.claim.data
+    if data.time:
+        return (
+            "a unit is a window of the {units.rows} rows in the order of {split.key}. Both programs learn from its "
+            "first rows, and {units.test_rows} later ones judge, which judge no other unit. A result is of the "
+            "time that the table covers: whether another time is like it is not known."
+        )
+    drawn = "by whole groups of {split.key} of all" if data.group else "of all"
+    about = "about " if data.group else ""
+    return (
+        f"a unit is a random split {drawn} {{units.rows}} rows with a seed that the search never used, of which "
+        f"{about}{{units.test_rows}} judge."
+    )
 
 
 def _introduction(record: Record) -> list[str]:
@@ -228,8 +254,7 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
         "Comparison. The intervention is: {subject}. Both arms are one program, the one that the third stage chose (node "
         "{intervention.id}): the baseline is its run with the switch off, and the finalists of that stage were compared by "
         "the mean of both runs. Both are trained again in {units.registered} units, which were registered with estimator and test before the third "
-        "stage began: a unit is a random split of all {units.rows} rows with a seed that the search never used, of which "
-        "{units.test_rows} judge. The estimate is the mean of the paired differences. Units share rows, so its variance is "
+        f"stage began: {_unit_rule(record)} The estimate is the mean of the paired differences. Units share rows, so its variance is "
         "corrected as Nadeau and Bengio propose; its interval is Student’s, widened for skewness by a modified t in the "
         "manner of Johnson and Hall, at a level of {level} for each side, which simulations have calibrated. A unit in which "
         "a program fails counts with the worst score, and one that the machine lost is run again."

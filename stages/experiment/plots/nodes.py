@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from events.kinds.space.metrics import METRICS
+from events.kinds.space.metrics import metric_named
 from stages.experiment.plots.canvas import (
     BASELINE,
     BUGGY,
@@ -118,11 +118,11 @@ def _others(stage: StageRecord, node: Node) -> list[Node]:
 
 
 def _title(name: str) -> str:
-    return METRICS[name].title if name in METRICS else name
+    return metric.title if (metric := metric_named(name)) is not None else name
 
 
 def _decimals(name: str) -> int:
-    return METRICS[name].decimals if name in METRICS else 4
+    return metric.decimals if (metric := metric_named(name)) is not None else 4
 
 
 def _draw_error(axes: Axes, node: Node, columns: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from events.catalog import StageMetric
-from events.kinds.space.metrics import METRICS, QUALITY, Metric
+from events.kinds.space.metrics import Metric, metric_named
 from events.kinds.space.recipe import Value, described, shown
 from stages.experiment.record.ablations import ablations_of
 from stages.experiment.record.record import ARMS, Finalist, Record, StageRecord
@@ -251,11 +251,11 @@ def _verdict_values(record: Record) -> Iterator[tuple[str, float, str]]:
     for place, each in enumerate(record.verdicts.judgements, start=1):
         yield from ((f"{claim_key(place)}{name}", value, text) for name, value, text in _effect_values(each))
     judgement = record.verdicts.judgement
-    places = QUALITY[record.claim.task].decimals
+    places = record.claim.quality.decimals
     for name, value in record.verdicts.references.items():
         yield f"reference.{_slug(name)}", value, metric_text(value, places)
     for name, (one, two) in record.verdicts.means.items():
-        places = METRICS[name].decimals if name in METRICS else 4
+        places = metric.decimals if (metric := metric_named(name)) is not None else 4
         key = _slug(name)
         yield f"mean.{key}.baseline", one, metric_text(one, places)
         yield f"mean.{key}.intervention", two, metric_text(two, places)
@@ -364,6 +364,8 @@ def _add_quotes(found: Numbers, record: Record) -> None:
     found.quote("data", claim.data.title, "the claim, as the idea was read")
     for place, note in enumerate(claim.notes, start=1):
         found.quote(f"note_{place}", note, "the claim, as the idea was read", IDEA_MAX)
+    if key := claim.data.group or claim.data.time:
+        found.quote("split.key", key, "the column by which rows are split", IDEA_MAX)
     for place, note in enumerate(setting.notes, start=1):
         found.quote(f"data.note_{place}", note, "the data, as they were read", IDEA_MAX)
     found.quote("run.id", setting.run_id, "the run's own id")
@@ -457,8 +459,8 @@ def _add_arms(found: Numbers, record: Record) -> None:
         found.quote(f"{arm}.id", node.id, "the node's name")
         _add_metric(found, f"{arm}.validation", node, record.claim.selection)
         for name, value in node.scores.items():
-            if name in METRICS:
-                text = metric_text(value, METRICS[name].decimals)
+            if (metric := metric_named(name)) is not None:
+                text = metric_text(value, metric.decimals)
                 found.add(Number(f"{arm}.score.{name}", text, value, (_result(node, f"scores.{name}"),)))
     for place, name in enumerate(choices(record), start=1):
         found.quote(

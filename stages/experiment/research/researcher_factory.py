@@ -15,7 +15,7 @@ from events.kinds.idea import Idea, idea_of
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED, DataSet
 from events.kinds.space.effect import Effect
-from events.kinds.space.metrics import METRICS
+from events.kinds.space.metrics import METRICS, metric_named
 from events.kinds.space.understanding import Understood, understand
 from events.runtime.errors import NotMeasurable, PipelineError
 from stages.bounds import Unreadable
@@ -175,7 +175,7 @@ def claim_of(state: ClaimState, data_set: DataSet | None) -> Claim | None:
     The data are this pod's own: those that the run names, else some that ship.
     """
     data = data_set or SHIPPED.get(state.data.name)
-    known = [METRICS.get(each.metric) for each in state.effects]
+    known = [metric_named(each.metric) for each in state.effects]
     metrics = [each for each in known if each is not None]
     if data is None or replace(data, location="") != replace(state.data, location=""):
         return None

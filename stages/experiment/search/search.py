@@ -488,9 +488,9 @@ def _root(grown: _Grown) -> str | None:
     return grown.tree.root.code if grown.tree.root else None
 
 
-def naive_of(bench: Bench, known: Any, judges: Judges) -> float:
+def naive_of(quality: Metric, known: Any, judges: Judges) -> float:
     """Return what the best constant answer reaches: a node that is not better does not work."""
-    return naive_quality(bench.facts.task, known, judges.targets)
+    return naive_quality(quality, known, judges.targets)
 
 
 def _aim(action: Action) -> str:

@@ -29,7 +29,7 @@ def foreseen(plan: Registration, score: float | None, by_seed: Sequence[Sequence
     best = math.sqrt(2 * fmean(spreads)) if spreads else 0.0
     worst = 0.0
     if score is not None and plan.metric.counts_rows:
-        worst = math.sqrt(2 * score * (1 - score) / plan.test_rows)
+        worst = math.sqrt(2 * score * (1 - score) / plan.judging)
     return Foresight(_seen(best, plan), _seen(worst, plan))
 
 

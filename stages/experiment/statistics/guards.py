@@ -15,7 +15,7 @@ from typing import Final
 
 from events.catalog import Conclusion
 from events.kinds.space.effect import Direction
-from events.kinds.space.metrics import METRICS, QUALITY, Metric, Task
+from events.kinds.space.metrics import METRICS, Metric
 from stages.experiment.statistics.region import Region, superior
 from stages.experiment.statistics.validation import (
     Judgement,
@@ -44,11 +44,11 @@ class Arms:
     intervention: Sequence[Reading]
 
 
-def guarded(judgement: Judgement, arms: Arms, task: Task) -> Judgement:
+def guarded(judgement: Judgement, arms: Arms, quality: Metric) -> Judgement:
     """Return the judgement, without a conclusion where the difference was had at the price of something else."""
     if judgement.conclusion == "inconclusive":
         return judgement
-    reason = _time_problem(judgement, arms) or _quality_problem(judgement, arms, QUALITY[task])
+    reason = _time_problem(judgement, arms) or _quality_problem(judgement, arms, quality)
     return undecided(judgement, reason)
 
 

@@ -40,6 +40,7 @@ NO_SPREAD: Final = (
     "the difference is the same in all units, so that nothing shows how far chance would move it"
 )
 UNRESOLVED: Final = "the mean difference is less than one row, of those that judge a unit, from where the claim begins to hold"
+FEWER: Final = "fewer than were wanted, for the data have no more moments that could judge one each"
 FAILED: Final = "the difference rests on units in which the program failed that would have had to be beaten"
 
 
@@ -80,18 +81,31 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What was registered before the intervention was tried; `rows` are all that a unit is drawn from."""
+    """What was registered before the intervention was tried; `rows` are all that a unit is drawn from.
+
+    `pieces` are those that judge and those that there are where not rows are drawn, but groups of them, or
+    where units follow time. `class_rows` is where a measure counts the rows of a class for how many, at least. So many
+    units were `wanted`, where the data allow fewer.
+    """
 
     metric: Metric
     region: Region
     units: int
     rows: int
     test_rows: int
+    pieces: tuple[int, int] | None = None
+    class_rows: int | None = None
+    wanted: int = 0
 
     @property
     def shared(self) -> float:
         """Return how much the units have in common."""
-        return overlap(self.test_rows, self.rows)
+        return overlap(*(self.pieces or (self.test_rows, self.rows)))
+
+    @property
+    def judging(self) -> int:
+        """Return how many judge a unit of which one tells nothing of another: rows, or fewer pieces."""
+        return min(self.test_rows, self.pieces[0]) if self.pieces else self.test_rows
 
     @property
     def is_exact(self) -> bool:
@@ -101,6 +115,8 @@ class Registration:
     @property
     def resolution(self) -> float:
         """Return the least difference that the rows of a unit can show; 0 where there is none."""
+        if self.class_rows is not None:
+            return 1 / self.class_rows
         return 1 / self.test_rows if self.metric.counts_rows else 0.0
 
 
@@ -137,8 +153,8 @@ class Judgement:
     @property
     def in_test_rows(self) -> float | None:
         """Return the mean difference in rows of those that judge a unit; None where it is not one of rows."""
-        resolution = self.plan.resolution
-        return self.interval.mean / resolution if self.interval is not None and resolution else None
+        is_of_rows = self.interval is not None and self.plan.metric.counts_rows
+        return self.interval.mean / self.plan.resolution if self.interval and is_of_rows else None
 
     @property
     def direction(self) -> Direction:

@@ -32,7 +32,7 @@ from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.judging.program_output import Known, Mistake, Report, read_answers, read_report
 from stages.experiment.judging.secret import Secret
 from stages.experiment.record.record import Point
-from stages.experiment.statistics.scores import Floats, class_scores, value_scores
+from stages.experiment.statistics.scores import Floats, class_scores, scores_by_class, value_scores
 from stages.experiment.statistics.validation import Reading
 from stages.experiment.tree import Arm
 from stages.isolation.sandbox import Ended, Job, JobLimits, Sandbox
@@ -173,7 +173,7 @@ class Bench:
                 folder / f"answers-{seed_value}.npy", self.facts.task, judges.total, self.facts.outputs
             )
             judged = judges.judged(answers)
-            scores = _scores(self.facts, judged, judges.targets)
+            scores = _scores(self.facts, judged, judges.targets, self.measured)
             scores["training_seconds"] = ended.seconds / seeds
             if report.parameters is not None:
                 scores["parameters"] = float(report.parameters)
@@ -215,8 +215,13 @@ def _how(ended: Ended) -> str:
     return f"{words}: {last}" if ended.how == "exited" and last else words
 
 
-def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, float]:
-    scores = value_scores(answers, targets) if facts.task == "regression" else class_scores(answers, targets)
+def _scores(
+    facts: Facts, answers: Floats, targets: NDArray[Any], measured: frozenset[str]
+) -> dict[str, float]:
+    if facts.task == "regression":
+        scores = value_scores(answers, targets)
+    else:
+        scores = class_scores(answers, targets) | scores_by_class(answers, targets, facts.classes, measured)
     if not all(math.isfinite(score) for score in scores.values()):
         raise Mistake("a score is not a finite number")
     return scores

@@ -13,7 +13,9 @@ from pathlib import Path
 from secrets import token_hex
 
 from events.files.tree_removal import remove_tree
+from events.kinds.space.metrics import Metric
 from stages.experiment.data.columns import Table
+from stages.experiment.data.divisions import units_possible
 from stages.experiment.data.loading import Facts, Part, divided
 from stages.experiment.judging.disguise import Disguise
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
@@ -35,25 +37,37 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What all units are drawn from; `folder` is where their files lie."""
+    """What all units are drawn from; `folder` is where their files lie, and there are at most `wanted` of them."""
 
     table: Table
     name: str
+    wanted: int
     train_examples: int | None
+    quality: Metric
     disguise: Disguise
     secret: Secret = field(repr=False)
     folder: Path
 
+    @property
+    def possible(self) -> int:
+        """Return how many there can be."""
+        return units_possible(self.table, self.wanted)
+
     @contextmanager
-    def opened(self, seed: int) -> Iterator[Unit]:
-        """Write the unit of a seed, the same each time, and remove its files afterwards."""
-        plain = divided(self.table, self.name, seed=seed, train_examples=self.train_examples)
+    def opened(self, seed: int, place: int = 0) -> Iterator[Unit]:
+        """Write the unit of a seed, the same each time, and remove its files afterwards.
+
+        `place` is that of the unit among all, from which rows follow that are split by time.
+        """
+        plain = divided(
+            self.table, self.name, seed=seed, train_examples=self.train_examples, unit=(place, self.wanted)
+        )
         hidden = self.disguise.worn(plain)
         facts, known = hidden.data.facts, hidden.data.visible.train
         folder = self.folder / token_hex(8)
         try:
             judges = write_evaluation_set(folder, hidden, self.secret, seed).test()
-            naive = naive_quality(facts.task, known.targets, judges.targets)
+            naive = naive_quality(self.quality, known.targets, judges.targets)
             yield Unit(facts, write_data(folder, hidden.data.visible), judges, naive, known)
         finally:
             remove_tree(folder)

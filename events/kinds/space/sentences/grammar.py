@@ -289,5 +289,5 @@ def _words(items: Iterable[Item]) -> str:
 
 def _measure(item: Item) -> Measure:
     k, of = item.parts.get("k", ""), item.parts.get("of", "")
-    name = "accuracy" if k or of else item.meaning
+    name = "accuracy" if k else item.meaning
     return Measure(name.removeprefix("-"), name.startswith("-"), k, of)

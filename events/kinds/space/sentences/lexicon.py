@@ -29,6 +29,7 @@ _REAL: Final = r"(?:significant |measurable |real |clear )?"
 _OF: Final = r"(?:in|of|on)"
 _THAT: Final = r"(?: that| whether| if)?"
 _NOUNS: Final = r"(?:networks?|nets?|models?|classifiers?|mlps?|multi ?layer perceptrons?)"
+_CLASS: Final = r"(?:for|on|of|in) (?:the )?class (?P<of>\w+)"
 _BASELINE: Final = (
     r"(?:the |a )?(?:baseline|(?:plain|standard|same) (?:network|model)|(?:plain|standard) training)"
 )
@@ -51,7 +52,15 @@ _TABLE: Final = (
     ("M", "loss", r"(?:test )?loss(?:es)?"),
     ("M", "quality", r"generali[sz](?:ation|es?)|(?:test |predictive |generali[sz]ation )?performance|performs?|works?|quality"),
     ("M", "ranked", r"top (?P<k>\d+) (?:accuracy|errors?(?: rates?)?)"),
-    ("M", "of_class", r"(?:accuracy|errors?(?: rates?)?) (?:for|on|of|in) (?:the )?class (?P<of>\w+)"),
+    ("M", "balanced_accuracy", r"balanced accurac(?:y|ies)|macro recall"),
+    ("M", "auroc", r"(?:macro )?(?:au ?roc|auc(?: roc)?|roc auc|area under the roc(?: curve)?)"),
+    ("M", "recall", rf"(?:recall|sensitivity|accuracy) {_CLASS}"),
+    ("M", "-recall", rf"errors?(?: rates?)? {_CLASS}"),
+    ("M", "precision", rf"precision {_CLASS}"),
+    ("M", "f1", rf"f1(?: scores?)? {_CLASS}"),
+    ("M", "recall", r"recall|sensitivity"),
+    ("M", "precision", r"precision"),
+    ("M", "f1", r"(?:macro )?f1(?: scores?)?"),
     # how it moves
     ("E", "good", rf"improv(?:es?|ed|ing)|help(?:s|ed|ing)?|benefits?|better|superior"
                   rf"|good (?:for|to)|beneficial(?: (?:for|to))?|helpful(?: (?:for|to))?|(?:an )?improvements? {_OF}"),

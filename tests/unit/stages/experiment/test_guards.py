@@ -27,7 +27,7 @@ ASIDE = [
     (name, task)
     for name, metric in METRICS.items()
     for task in sorted(metric.tasks)
-    if QUALITY[task].name != name
+    if QUALITY[task].name != name and not metric.is_by_class
 ]
 CLASSES = [name for name, task in ASIDE if task == "classification"]
 
@@ -61,7 +61,7 @@ def verdict(
     direction = GAIN[metric.higher_is_better if rises is None else rises]
     found = found_of(name, one, other, direction)
     assert found.verdict == "pass", "the measure itself moves as claimed"
-    return guarded(found, Arms(one, other), task)
+    return guarded(found, Arms(one, other), QUALITY[task])
 
 
 @pytest.mark.parametrize(("name", "task"), ASIDE)
@@ -132,14 +132,14 @@ def test_what_is_not_concluded_keeps_its_reason() -> None:
     one, better = arm("ece", 1.0, 0.9), arm("ece", 1.0, 1.0)
     found = found_of("ece", one, list(reversed(one)), "decrease")
     assert found.reason == BOTH_SIDES
-    assert guarded(found, Arms(one, better), "classification") is found
+    assert guarded(found, Arms(one, better), QUALITY["classification"]) is found
 
 
 def test_what_contradicts_a_claim_is_held_against_the_same_guards() -> None:
     one, idle = arm("training_seconds", 1.0, 0.9, busy_s=1.0), arm("training_seconds", 2.0, 0.9, busy_s=1.0)
     found = found_of("training_seconds", one, idle, "decrease")
     assert found.conclusion == "contradicted"
-    held = guarded(found, Arms(one, idle), "classification")
+    held = guarded(found, Arms(one, idle), QUALITY["classification"])
     assert (held.conclusion, held.reason) == ("inconclusive", IDLE)
 
 
@@ -147,7 +147,7 @@ def test_a_program_that_failed_answers_no_better_than_one_that_learns_nothing() 
     one, other = arm("ece", 2.0, 0.9), arm("ece", 1.0, 0.9)
     failing = [replace(each, scores=None) for each in other]
     found = found_of("ece", one, other, "decrease")
-    assert guarded(found, Arms(one, failing), "classification").reason == WORSE
+    assert guarded(found, Arms(one, failing), QUALITY["classification"]).reason == WORSE
 
 
 def judged(
@@ -155,7 +155,7 @@ def judged(
 ) -> Judgement:
     plan = Registration(METRICS[name], region, len(SEEDS), rows=1797, test_rows=540)
     found = judge(pairs_of(SEEDS, one, other, METRICS[name]), plan)
-    return guarded(found, Arms(one, other), task)
+    return guarded(found, Arms(one, other), QUALITY[task])
 
 
 def test_who_is_said_to_do_no_harm_may_not_have_paid_for_it() -> None:

@@ -228,7 +228,7 @@ def test_each_split_is_worn_with_the_same_targets_of_a_row_and_the_same_columns(
 def test_a_unit_is_written_alike_each_time_and_leaves_no_file(tmp_path: Path) -> None:
     table = load_table(SHIPPED["iris"])
     disguise = disguise_of(divided(table, "iris", seed=0), ONE, is_public=True)
-    units = Units(table, "iris", None, disguise, ONE, tmp_path)
+    units = Units(table, "iris", 10, None, METRICS["accuracy"], disguise, ONE, tmp_path)
     shown = []
     for seed in (5, 5, 6):
         with units.opened(seed) as unit:
