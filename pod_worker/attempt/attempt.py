@@ -283,6 +283,7 @@ class Attempt:
             pod=self.ports.pod,
             pods_before=self.fetched.pods,
             replication_asked=self.fetched.replication_asked,
+            told=self.fetched.told,
         )
 
     def _supervise(self) -> Exit:

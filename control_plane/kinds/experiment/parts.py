@@ -9,10 +9,11 @@ from typing import Any, Final
 from control_plane.kinds.experiment import tree
 from control_plane.model.presentation import plain
 from control_plane.reads import paging
-from control_plane.reads.kind_parts import KindPart
+from control_plane.reads.kind_parts import KindPart, documents_of
 from control_plane.reads.reading import Reading
 from control_plane.store.reads import ARRIVAL, NUMBERED, Part, RunReads
 from events.answers.runs import Nodes
+from events.kinds.experiment import DATA_USES
 
 Json = dict[str, Any]
 
@@ -80,13 +81,33 @@ def without_texts(events: Sequence[Json]) -> Sequence[Json]:
     return [{name: node[name] for name in node if name not in tree.TEXTS} for node in tree.nodes(events)]
 
 
+def uses_of_latest(documents: Sequence[Json]) -> Sequence[Json]:
+    """Return the rows that judged a run by the word of its latest attempt on each part of them."""
+    latest: dict[str, Json] = {}
+    for each in documents:  # the latest attempt first
+        latest.setdefault(each["part"], each)
+    return [{name: each.get(name) for name in _USE} for each in latest.values()]
+
+
+_USE: Final = (
+    "name", "part", "earlier", "says", "data", "rows", "conclusion", "pValue", "pBeside", "measurement",
+)  # fmt: skip
+TREE: Final = KindPart(
+    name="nodes",
+    title="Search tree",
+    rank=60,
+    columns=("stage", "id", "parent", "status", "metric", "metricName", "best", "seconds"),
+    read=node_events,
+    rows=without_texts,
+)
 PARTS: Final = (
     KindPart(
-        name="nodes",
-        title="Search tree",
-        rank=60,
-        columns=("stage", "id", "parent", "status", "metric", "metricName", "best", "seconds"),
-        read=node_events,
-        rows=without_texts,
+        name="dataUses",
+        title="Verdicts on these data",
+        rank=45,
+        columns=("name", "part", "earlier", "says"),
+        read=documents_of(DATA_USES),
+        rows=uses_of_latest,
     ),
+    TREE,
 )

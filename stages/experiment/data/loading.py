@@ -22,6 +22,7 @@ from events.kinds.space.data_sets import SHIPPED, DataSet
 from events.kinds.space.metrics import Task
 from events.runtime.errors import PipelineError
 from stages.experiment.data.columns import Feature, Numbers, Table, Target
+from stages.experiment.data.reserve import groups_of, split_judged_by
 from stages.experiment.data.splits import Rows, split
 from stages.experiment.data.tables import ENDINGS, read_table
 from stages.experiment.seeds import seed_for
@@ -147,12 +148,20 @@ def prepare(data_set: DataSet, *, seed: int, train_examples: int | None = None) 
     return divided(load_table(data_set), data_set.name, seed=seed, train_examples=train_examples)
 
 
-def divided(table: Table, name: str, *, seed: int, train_examples: int | None = None) -> Data:
-    """Split the table of a data set; equal arguments give equal splits, and all splits have equal sizes."""
+def divided(
+    table: Table, name: str, *, seed: int, train_examples: int | None = None, reserve: Rows | None = None
+) -> Data:
+    """Split the table of a data set; equal arguments give equal splits, and all splits have equal sizes.
+
+    Where there are rows of a `reserve`, they judge, and are nothing else.
+    """
     target = table.target
     classes = len(target.classes) or 1
-    groups = target.values if target.task == "classification" else np.zeros(len(table), np.int64)
-    rows = split(groups, seed=seed_for(seed, "split"))
+    groups, drawn_by = groups_of(table), seed_for(seed, "split")
+    if reserve is None:
+        rows = split(groups, seed=drawn_by)
+    else:
+        rows = split_judged_by(groups, reserve, seed=drawn_by)
     everything = rows["train"]
     if train_examples is not None:
         wanted = max(train_examples, TRAIN_ROWS_MIN * classes)
@@ -162,7 +171,7 @@ def divided(table: Table, name: str, *, seed: int, train_examples: int | None = 
     if repeated:
         notes += (f"{repeated} validation or test rows are also, word for word, among the rows learnt from.",)
     sizes = {part: len(chosen) for part, chosen in rows.items()}
-    rows["left"] = np.setdiff1d(everything, rows["train"])
+    rows["left"] = np.setdiff1d(np.arange(len(table)), np.concatenate([*rows.values()]))
     part = {each: Part(scaled[chosen], target.values[chosen]) for each, chosen in rows.items()}
     facts = Facts(
         name=name,

@@ -86,6 +86,13 @@ def verdict_words(record: Record, numbers: Numbers) -> str:
     return " ".join(parts)
 
 
+def use_words(record: Record) -> str:
+    """Return in words, with references, which verdict on these rows it is, and what it is worth beside the others."""
+    use = record.verdicts.use
+    keys = {name: f"{{use.{name}}}" for name in ("number", "earlier", "factor")}
+    return "" if use is None else use.sentence(keys | {"title": "{data}", "beside": "{use.p_beside}"})
+
+
 def _measured_words(judgement: Judgement, top: str, numbers: Numbers, *, are_several: bool) -> str:
     if judgement.interval is None:
         return (
@@ -224,12 +231,21 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
             "seeds of their own, still on validation data. The one with the best mean is chosen, and the next stage starts "
             "from it; the table of finalists shows mean and standard error."
         )
+    drawn = (
+        "a unit is a random split of all {units.rows} rows with a seed that the search never used, of which "
+        "{units.test_rows} judge."
+    )
+    if record.verdicts.use is not None and record.verdicts.use.part == "reserve":
+        drawn = (
+            "a unit is a random split of the rows outside of the reserve with a seed that the search never used, "
+            "judged by {units.test_rows} rows drawn from the {units.rows} of the reserve."
+        )
     texts.append(
         "Comparison. The intervention is: {subject}. Both arms are one program, the one that the third stage chose (node "
         "{intervention.id}): the baseline is its run with the switch off, and the finalists of that stage were compared by "
         "the mean of both runs. Both are trained again in {units.registered} units, which were registered with estimator and test before the third "
-        "stage began: a unit is a random split of all {units.rows} rows with a seed that the search never used, of which "
-        "{units.test_rows} judge. The estimate is the mean of the paired differences. Units share rows, so its variance is "
+        f"stage began: {drawn} "
+        "The estimate is the mean of the paired differences. Units share rows, so its variance is "
         "corrected as Nadeau and Bengio propose; its interval is Student’s, widened for skewness by a modified t in the "
         "manner of Johnson and Hall, at a level of {level} for each side, which simulations have calibrated. A unit in which "
         "a program fails counts with the worst score, and one that the machine lost is run again."
@@ -298,6 +314,8 @@ def _validation(record: Record, numbers: Numbers) -> list[str]:
             )
         ),
     ]
+    if use := use_words(record):
+        texts.append(use)
     if any(each.metric.noisy for each in record.claim.effects):
         texts.append(
             "Seconds depend on the machine and its load: unlike the other numbers here, they do not repeat exactly with "

@@ -15,6 +15,7 @@ from secrets import token_hex
 from events.files.tree_removal import remove_tree
 from stages.experiment.data.columns import Table
 from stages.experiment.data.loading import Facts, Part, divided
+from stages.experiment.data.splits import Rows
 from stages.experiment.judging.disguise import Disguise
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
 from stages.experiment.judging.secret import Secret
@@ -35,7 +36,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What all units are drawn from; `folder` is where their files lie."""
+    """What all units are drawn from; `folder` is where their files lie.
+
+    Where there are rows of a `reserve`, they judge.
+    """
 
     table: Table
     name: str
@@ -43,11 +47,14 @@ class Units:
     disguise: Disguise
     secret: Secret = field(repr=False)
     folder: Path
+    reserve: Rows | None = None
 
     @contextmanager
     def opened(self, seed: int) -> Iterator[Unit]:
         """Write the unit of a seed, the same each time, and remove its files afterwards."""
-        plain = divided(self.table, self.name, seed=seed, train_examples=self.train_examples)
+        plain = divided(
+            self.table, self.name, seed=seed, train_examples=self.train_examples, reserve=self.reserve
+        )
         hidden = self.disguise.worn(plain)
         facts, known = hidden.data.facts, hidden.data.visible.train
         folder = self.folder / token_hex(8)
