@@ -26,7 +26,6 @@ from events.files.open_beneath import copy_beneath
 from events.files.paths import SafeName
 from events.kinds.experiment import (
     STAGES,
-    ClaimJudged,
     ClaimRegistered,
     ExperimentSpec,
     PaperGenerated,
@@ -34,6 +33,7 @@ from events.kinds.experiment import (
 )
 from events.kinds.idea import idea_of
 from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import DataSet
 from events.kinds.space.metrics import QUALITY
 from events.kinds.space.understanding import file_named_in
 from events.kinds.spec import TITLE_MAX
@@ -90,7 +90,7 @@ from stages.experiment.search.search import Search, StagePlan, naive_of
 from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
 from stages.experiment.seeds import unit_seeds
-from stages.experiment.statistics.earlier import Rows, Use, earlier_of, identity_of, measurement_of
+from stages.experiment.statistics.earlier import Rows, Use, earlier_of, fact_of, identity_of
 from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.foresight import Foresight, foreseen
 from stages.experiment.statistics.guards import Arms, guarded
@@ -135,7 +135,6 @@ REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "ty
 OF_RECORDS: Final = frozenset({"ALL_NODES_BUGGY", "MAX_ITERATIONS", "RENDERER"})
 # Failures of this pod, whatever earlier attempts left.
 OF_POD: Final = frozenset({"OUT_OF_MEMORY", "CUDA_UNSUPPORTED_ARCH"})
-NAME_MAX: Final = 200  # of a data set, in an event
 SOURCE_BYTES_MAX: Final = 512 << 10  # of a paper's source that is traced: ours are a fifth of it
 
 
@@ -183,8 +182,8 @@ class Round:
     purpose: str
     plans: tuple[Registration, ...]
     tries: tuple[int, int]  # of programs without the intervention, and with it
-    earlier: int | None = None  # verdicts on the rows that judge, as they are known
     results: dict[tuple[int, int], Measured] = field(default_factory=dict)
+    earlier: int | None = None  # verdicts on the rows that judge, as they are known
 
     @property
     def codes(self) -> tuple[str, str]:
@@ -204,6 +203,14 @@ class Round:
     def readings(self, arm: int) -> list[Reading]:
         """Return what an arm gave, unit by unit."""
         return [self.results[arm, seed].reading for seed in self.seeds]
+
+    def use_of(self, data: DataSet, judgements: Sequence[Judgement]) -> Use:
+        """Return for which verdict rows of the data set are used."""
+        part: Rows = "test" if self.setup.units.reserve is None else "reserve"
+        return Use(
+            data.title, identity_of(data), part, self.plans[0].test_rows, self.earlier, together(judgements),
+            p_of_all(judgements),
+        )  # fmt: skip
 
     def observed(self) -> list[Observed]:
         """Return what the judge saw beside that, unit by unit."""
@@ -483,8 +490,8 @@ class Experiment:
         arms = arms_with_switch(stages[2].best)
         seeds = unit_seeds(self.spec.seed, self.effort.units, used)
         tries = (len(stages[0].nodes) + len(stages[1].nodes), len(stages[2].nodes))
-        earlier = self._earlier("test")
-        first = Round(setup, arms, seeds, "validation", self._registrations(setup), tries, earlier)
+        plans, earlier = self._registrations(setup), self._earlier("test")
+        first = Round(setup, arms, seeds, "validation", plans, tries, earlier=earlier)
         left = self.past.left("validation")
         was_asked = self.context.replication_asked  # a run goes back once at most
         first = self._with_units_left(first)
@@ -586,7 +593,7 @@ class Experiment:
             judging = setup.evaluation_set.disguised.data.sizes["test"]
             plans = tuple(replace(each, rows=len(reserve), test_rows=judging) for each in plans)
             earlier = self._earlier("reserve")
-        second = Round(setup, first.arms, seeds, PURPOSE, plans, first.tries, earlier)
+        second = Round(setup, first.arms, seeds, PURPOSE, plans, first.tries, earlier=earlier)
         self._measure(second, stage, lambda: None)
         replication = replace(replication, by_reserve=reserve is not None)
         verdicts = replace(self._judged(stage, second), replication=replication)
@@ -631,28 +638,9 @@ class Experiment:
                 if (busy_s := reading.processor_s) is not None:
                     stage.metric(f"test_processor_seconds_{name}", busy_s, number)
         verdicts = self._verdicts(measured)
-        self._tell_use(verdicts, measured.setup.evaluation_set.mark)
+        assert verdicts.use is not None, "whoever judges has one"
+        stage.context.emit(fact_of(verdicts.use, measured.setup.evaluation_set.mark, verdicts.judgements))
         return verdicts
-
-    def _tell_use(self, verdicts: Verdicts, mark: str) -> None:
-        """Report that rows were used for a verdict."""
-        use = verdicts.use
-        assert use is not None, "whoever judges has one"
-        self.context.emit(
-            ClaimJudged(
-                data=use.data[:NAME_MAX], name=use.title[:NAME_MAX], part=use.part, rows=use.rows,
-                measurement=measurement_of(mark, verdicts.judgements), conclusion=use.conclusion,
-                earlier=use.earlier, p_value=use.p_value, p_beside=use.p_beside, says=use.sentence(),
-            )
-        )  # fmt: skip
-
-    def _use(self, measured: Round, judgements: Sequence[Judgement]) -> Use:
-        data, plan = self.claim.data, measured.plans[0]
-        part: Rows = "test" if measured.setup.units.reserve is None else "reserve"
-        return Use(
-            data.title, identity_of(data), part, plan.test_rows, measured.earlier, together(judgements),
-            p_of_all(judgements),
-        )  # fmt: skip
 
     def _verdicts(self, measured: Round) -> Verdicts:
         seeds = measured.seeds
@@ -680,7 +668,7 @@ class Experiment:
             nothing=nothing,
             switch=difference_of(measured.arms[1].code),
             tries=measured.tries,
-            use=self._use(measured, found),
+            use=measured.use_of(self.claim.data, found),
         )
 
     # --- plots, paper, review ---------------------------------------------------------------

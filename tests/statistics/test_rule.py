@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from events.kinds.space.metrics import METRICS
+from stages.experiment.data.reserve import JUDGING_SHARE
 from stages.experiment.statistics.estimate import (
     LEVEL,
     POWER,
     Estimate,
     Values,
     estimate,
+    overlap,
     rate_not_excluded,
 )
 from stages.experiment.statistics.region import equivalent, not_inferior, superior
@@ -66,6 +68,14 @@ def test_two_arms_that_are_equal_by_symmetry_are_seldom_told_apart(rows: int) ->
     found = estimate(twins(2_000, 10, rows, seed=5), SHARED)
     assert max(wrong(found)) <= WRONG_MAX
     assert covered(found) >= COVERED_MIN
+
+
+def test_a_replication_judged_by_rows_of_the_reserve_seldom_tells_equal_arms_apart() -> None:
+    shared = overlap(round(150 * JUDGING_SHARE), 150)
+    found = estimate(twins(2_000, 10, 1_000, seed=8, by_reserve=True), shared)
+    assert max(wrong(found)) <= WRONG_MAX
+    assert covered(found) >= COVERED_MIN
+    assert min(wrong(estimate(twins(500, 10, 1_000, seed=8, by_reserve=True), 0.0))) > 2 * WRONG_MAX
 
 
 @pytest.mark.parametrize("units", UNITS)

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from events.catalog import Conclusion
+from events.kinds.experiment import ClaimJudged
 from events.kinds.space.data_sets import DataSet
 from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.validation import Judgement
 
+NAME_MAX: Final = 200  # of a data set, in an event
 P_SHOWN: Final = 1e-3  # smaller ones have an exponent
 
 Rows = Literal["test", "reserve"]
@@ -76,7 +78,7 @@ class Use:
     def sentence(self, words: dict[str, str] | None = None) -> str:
         """Return it for people; `words` stand in the place of the numbers and of the name, such as references."""
         said = {
-            "title": self.title,
+            "title": self.title[:NAME_MAX],
             "number": str(self.number),
             "earlier": str(self.earlier),
             "factor": str(self.factor),
@@ -116,6 +118,15 @@ def measurement_of(mark: str, judgements: Sequence[Judgement]) -> str:
         for each in judgements
     ]
     return hashlib.sha256(json.dumps([mark, units]).encode()).hexdigest()
+
+
+def fact_of(use: Use, mark: str, judgements: Sequence[Judgement]) -> ClaimJudged:
+    """Return the event that says so."""
+    return ClaimJudged(
+        data=use.data[:NAME_MAX], name=use.title[:NAME_MAX], part=use.part, rows=use.rows,
+        measurement=measurement_of(mark, judgements), conclusion=use.conclusion, earlier=use.earlier,
+        p_value=use.p_value, p_beside=use.p_beside, says=use.sentence(),
+    )  # fmt: skip
 
 
 def p_text(value: float) -> str:
