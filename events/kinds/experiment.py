@@ -327,6 +327,7 @@ KIND: Final = Kind(
         "ai.claim.registered": _registered,
         "ai.claim.judged": lambda data: str(data["says"]),
     },
+    tells=True,
     drawn={"seed": _seed},
     codes={
         "NO_MODEL": "Start a pod with a language model, or let the built-in researcher read another wording.",

@@ -112,7 +112,6 @@ def test_it_is_rebuilt_from_the_log(fleet: Fleet, hand: Hand) -> None:
     assert found.returncode == 0, found.stdout + found.stderr
     assert db.data_uses.find_one({"runId": run_id})["data"] == "iris"
     db.client.close()
-    must_agree_with_its_log(fleet)
 
 
 def test_a_retry_has_the_seed_of_its_run_from_a_stage_too(fleet: Fleet, hand: Hand) -> None:
