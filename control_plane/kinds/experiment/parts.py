@@ -9,7 +9,7 @@ from typing import Any, Final
 from control_plane.kinds.experiment import tree
 from control_plane.model.presentation import plain
 from control_plane.reads import paging
-from control_plane.reads.kind_parts import KindPart, documents_of
+from control_plane.reads.kind_parts import KindPart
 from control_plane.reads.reading import Reading
 from control_plane.store.reads import ARRIVAL, NUMBERED, Part, RunReads
 from events.answers.runs import Nodes
@@ -81,11 +81,14 @@ def without_texts(events: Sequence[Json]) -> Sequence[Json]:
     return [{name: node[name] for name in node if name not in tree.TEXTS} for node in tree.nodes(events)]
 
 
+async def data_uses(reads: RunReads, run_id: str) -> Part:
+    """Return the verdicts of a run on rows of its data set, those of its attempts in their order."""
+    return await reads.beside(DATA_USES, [run_id], (("attempt", 1),))
+
+
 def uses_of_latest(documents: Sequence[Json]) -> Sequence[Json]:
     """Return the rows that judged a run by the word of its latest attempt on each part of them."""
-    latest: dict[str, Json] = {}
-    for each in documents:  # the latest attempt first
-        latest.setdefault(each["part"], each)
+    latest = {each["part"]: each for each in documents}  # the latest attempt last
     return [{name: each.get(name) for name in _USE} for each in latest.values()]
 
 
@@ -101,13 +104,13 @@ TREE: Final = KindPart(
     rows=without_texts,
 )
 PARTS: Final = (
+    TREE,
     KindPart(
         name="dataUses",
         title="Verdicts on these data",
         rank=45,
         columns=("name", "part", "earlier", "says"),
-        read=documents_of(DATA_USES),
+        read=data_uses,
         rows=uses_of_latest,
     ),
-    TREE,
 )
