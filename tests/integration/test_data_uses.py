@@ -9,13 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from control_plane.kinds.experiment.data_uses import counting
+from control_plane.store import database as store
+from control_plane.store.verify.queries import VerifyReads
+from control_plane.store.verify.repairs import Repairs
+from control_plane.verify.rebuilder import Rebuilder, Rebuilt
 from events.catalog import RunCompleted
 from events.kinds.experiment import ClaimJudged
 from events.queue.claims import Claim
 from events.queue.settlement import End
 from pod_worker.queue.mongo import MongoQueue, connect
-from tests.fork_server import run_program
-from tests.integration.command_line import PROGRAM, within
+from tests.integration.command_line import within
 from tests.integration.conftest import Fleet
 from tests.integration.test_steering import Hand, must_agree_with_its_log, steer
 
@@ -103,15 +106,20 @@ def test_it_is_shown_by_the_api_the_page_and_the_command_line(fleet: Fleet, hand
     assert USE.says in within(fleet.url, "runs", "show", first).stdout
 
 
-def test_it_is_rebuilt_from_the_log(fleet: Fleet, hand: Hand) -> None:
+async def test_it_is_rebuilt_from_the_log(fleet: Fleet, hand: Hand) -> None:
     run_id = judged(hand, USE)
-    db = connect(fleet.database_url)
-    db.data_uses.update_many({}, {"$set": {"data": "another"}})
-    environment = {"PATH": "", "MONGODB_URL": fleet.database_url}
-    found = run_program([*PROGRAM, "rebuild", "--kind", "experiment"], env=environment, cwd=fleet.home)
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert db.data_uses.find_one({"runId": run_id})["data"] == "iris"
-    db.client.close()
+    client = store.connect(fleet.database_url)
+    db = store.database(client, fleet.database_url)
+    nothing_late: Any = None
+    rebuilder = Rebuilder(VerifyReads(db), Repairs(db), nothing_late)
+    assert await rebuilder.rebuild("runs", run_id) == Rebuilt()
+    await db.data_uses.update_many({}, {"$set": {"data": "another"}})
+    (done,) = (await rebuilder.rebuild("runs", run_id)).done
+    assert "data_uses" in done
+    entry = await db.data_uses.find_one({"runId": run_id})
+    await client.close()
+    assert entry is not None
+    assert entry["data"] == "iris"
 
 
 def test_a_retry_has_the_seed_of_its_run_from_a_stage_too(fleet: Fleet, hand: Hand) -> None:
