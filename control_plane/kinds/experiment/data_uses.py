@@ -10,7 +10,7 @@ from control_plane.store.pages import Slice, Wanted, read_page
 from events.kinds.experiment import DATA_USES
 
 ENTRIES_MAX: Final = 200_000  # that are looked through for one attempt, in the index alone
-COUNTED_MAX: Final = 2_000  # groups of rows that are told
+COUNTED_MAX: Final = 1_000  # groups of rows that are told
 INDEX: Final = "by_rows"
 
 

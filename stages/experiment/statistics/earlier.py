@@ -90,11 +90,13 @@ class Use:
         if self.number is None:
             return f"How many verdicts on {of} there were before is not known, so none is corrected for."
         if self.earlier == 0:
-            which = f"This is the first verdict on {of} that was known when its attempt began."
+            which = (
+                f"This is the first verdict on {of} (none of another run was known when its attempt began)."
+            )
         else:
             which = (
-                f"This is verdict {said['number']} on {of}: {said['earlier']} of other runs were known when its "
-                "attempt began."
+                f"This is verdict {said['number']} on {of} (known of other runs when its attempt "
+                f"began: {said['earlier']})."
             )
         if self.p_beside is None:
             return which

@@ -49,7 +49,9 @@ def test_a_verdict_is_worth_less_the_more_there_were_before_it() -> None:
 
 def test_it_is_said_in_words() -> None:
     said = SEVENTH.sentence()
-    assert "verdict 7 on the test rows of breast cancer: 6 of other runs were known" in said
+    assert (
+        "verdict 7 on the test rows of breast cancer (known of other runs when its attempt began: 6)" in said
+    )
     assert "counts 56 times: it is worth 0.22, with which the conclusion does not hold" in said
     assert "the conclusion holds beside" in replace(SEVENTH, p_value=1e-6).sentence()
     assert "the reserve of breast cancer" in replace(SEVENTH, part="reserve").sentence()
@@ -58,7 +60,7 @@ def test_it_is_said_in_words() -> None:
     assert "is not known, so none is corrected for" in unknown.sentence()
     assert (unknown.p_beside, unknown.holds, unknown.number) == (None, None, None)
     open_ = replace(SEVENTH, conclusion="inconclusive", p_value=None)
-    assert open_.sentence().endswith("known when its attempt began."), "nothing is concluded"
+    assert open_.sentence().endswith("began: 6)."), "nothing is concluded"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_paper_and_summary_say_it_with_numbers_that_have_events() -> None:
     record = replace(record, verdicts=replace(record.verdicts, use=SEVENTH))
     numbers = numbers_of(record)
     said = numbers.resolved(use_words(record))
-    assert "verdict 7 on the test rows of digits: 6 of other runs" in said
+    assert "verdict 7 on the test rows of digits (known of other runs when its attempt began: 6)" in said
     assert "counts 56 times: it is worth 0.224," in said
     assert use_words(record) in write_words(record, numbers).sections["validation"]
     verdict = weigh(record, (), 0, ())

@@ -387,7 +387,7 @@ def test_a_verdict_says_which_one_on_its_data_it_is_and_a_later_attempt_says_the
     assert judged.p_value is not None
     assert judged.p_beside == min(1.0, 56 * judged.p_value)
     said = verdict(reporter)
-    assert "verdict 7 on the test rows of iris: 6 of other runs" in (said.summary or "")
+    assert "verdict 7 on the test rows of iris (known of other runs" in (said.summary or "")
     assert said.scores["numbers_untraced"] == []
     (paper,) = [each.path for each in reporter.files if each.name == "paper/paper.tex"]
     assert r"counts \val{use.factor}{56} times" in " ".join(paper.read_text().split())
