@@ -60,7 +60,8 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
 
     `notes` are those that people have written before; `pod` is the name of the pod. `pods_before` has, for
     the name of a checkpoint, the pods of the attempts until it was left, "" for an unknown one.
-    `replication_asked` is whether an earlier attempt asked for a replication.
+    `replication_asked` is whether an earlier attempt asked for a replication; `told` is what the kind of the
+    run tells its attempts.
     """
 
     run_id: str
@@ -74,6 +75,7 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     pod: str = ""
     pods_before: dict[str, list[str]] = {}
     replication_asked: bool = False
+    told: dict[str, Any] = {}
 
 
 class Kept(msgspec.Struct, frozen=True, tag_field="frame", tag="kept"):

@@ -34,7 +34,8 @@ class Where:
 class Context:
     """One attempt's world: its specification, its folder, its clock, its voice; `pod` is where it runs.
 
-    `replication_asked` is whether an earlier attempt asked for a replication, by the control plane's record.
+    `replication_asked` is whether an earlier attempt asked for a replication, by the control plane's record;
+    `told` is what the control plane's part of the kind told it at its start.
     """
 
     run_id: str
@@ -48,6 +49,7 @@ class Context:
     tools: Tools
     pod: str = ""
     replication_asked: bool = False
+    told: Mapping[str, Any] = field(default_factory=dict)
     where: Where = field(default_factory=Where)
 
     def emit(self, fact: Fact) -> None:

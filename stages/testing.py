@@ -178,6 +178,7 @@ def make_context(
     clock: Clock | None = None,
     pod: str = "",
     replication_asked: bool = False,
+    told: Mapping[str, Any] | None = None,
 ) -> Context:
     """Return a context in memory; without `tools` nothing can be executed."""
     return Context(
@@ -192,6 +193,7 @@ def make_context(
         tools=tools or make_tools(),
         pod=pod,
         replication_asked=replication_asked,
+        told=told or {},
     )
 
 

@@ -31,6 +31,7 @@ from control_plane.reads.kind_parts import (
     parts_of_kinds,
     rows_of,
 )
+from control_plane.reads.kind_told import Tellers, tellers_of_kinds, told_to
 from control_plane.reads.lineage import Lineage
 from control_plane.reads.measures import measures_of
 from control_plane.store.audit_log import AuditLog
@@ -168,6 +169,7 @@ class Reading:
     clock: Clock
     kind_loops: KindLoops
     parts: Parts = field(default_factory=parts_of_kinds)
+    tellers: Tellers = field(default_factory=tellers_of_kinds)
     # A pod decides how much a run has to tell: so many are read at once, whoever asks.
     large_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS_MAX))
 
@@ -389,6 +391,13 @@ class Reading:
     async def checkpoints(self, run_id: str, before: int) -> list[Candidate]:
         """Return the checkpoints that attempt `before` may use; per name, nearest and latest first."""
         return await Lineage(self.run_reads).offered(run_id, before)
+
+    async def told(self, run_id: str) -> dict[str, Any]:
+        """Return what the kind of a run tells an attempt at its start. Raises `NotFound`."""
+        kind = (await self.require(run_id))["kind"]
+        tell = self.tellers.get(kind)
+        loop = self.kind_loops.of(kind) if tell is not None else None
+        return await told_to(kind, tell, self.run_reads, run_id, loop)
 
     async def artifacts(
         self, run_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None

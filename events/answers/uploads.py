@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -68,8 +70,10 @@ class Checkpoint(Answer, frozen=True, kw_only=True):
 class Checkpoints(Answer, frozen=True, kw_only=True):
     """The checkpoints from which an attempt can go on, the nearest and latest of each name first.
 
-    `replication_asked` is whether an earlier attempt asked for a replication, checkpoints or not.
+    `replication_asked` is whether an earlier attempt asked for a replication, checkpoints or not; `told` is
+    what the kind of the run tells its attempts at their start.
     """
 
     checkpoints: list[Checkpoint]
     replication_asked: bool
+    told: dict[str, Any]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from events.kinds.fact import Fact, Name
 from events.kinds.idea import Idea, idea_of
-from events.kinds.kind import Kind
+from events.kinds.kind import DocumentSet, Index, Kind, Position, Projected
 from events.kinds.space.measuring import measured, names_file
 from events.kinds.spec import TITLE_MAX, Positive, Review, Seconds, Spec
 from events.runtime.errors import NotMeasurable
@@ -22,6 +22,7 @@ Column = Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
 STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review")
 # A checkpoint that goes with those of all stages: what hides the data from programs.
 JUDGE: Final = "judge"
+DATA_USES: Final = "data_uses"  # the collection: each verdict on rows of a data set
 BY_MODEL: Final = (
     "What the pod's language model binds every word of the idea to; nothing, if a word stays unbound."
 )
@@ -208,6 +209,27 @@ class ClaimRegistered(Fact, frozen=True):
     seen_at_worst: float | None = None
 
 
+class ClaimJudged(Fact, frozen=True):
+    """Rows of a data set were used for a verdict.
+
+    `data` is the name of a shipped data set or the digest of a user's table, `part` which of its rows judged,
+    and `measurement` a digest of all that was measured: told again, it is no further verdict. `earlier`
+    verdicts on these rows were known when the attempt began. `p_beside` is what the p-value of the conclusion
+    is worth beside those, and `says` is all of it in words.
+    """
+
+    data: Name
+    name: Name
+    part: Literal["test", "reserve"]
+    measurement: Name
+    conclusion: Literal["supported", "contradicted", "inconclusive"]
+    says: Annotated[str, msgspec.Meta(max_length=2_000)]
+    rows: Annotated[int, msgspec.Meta(ge=0)] = 0
+    earlier: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    p_value: float | None = None
+    p_beside: float | None = None
+
+
 class PaperStarted(Fact, frozen=True):
     """The generation of the paper has started."""
 
@@ -258,6 +280,16 @@ def _measures(spec: ExperimentSpec) -> str:
         return BY_MODEL
 
 
+def _judged(fact: ClaimJudged, position: Position) -> Iterable[Projected]:
+    """Return the entry of an attempt: its last word on these rows counts."""
+    fields = {
+        "data": fact.data, "name": fact.name, "part": fact.part, "measurement": fact.measurement,
+        "conclusion": fact.conclusion, "says": fact.says, "rows": fact.rows, "earlier": fact.earlier,
+        "pValue": fact.p_value, "pBeside": fact.p_beside, "judgedAt": position.at,
+    }  # fmt: skip
+    return (Projected(DATA_USES, fact.part, fields),)
+
+
 def _outcome(data: Mapping[str, Any]) -> str:
     metric = data.get("metric")
     measured = "–" if metric is None else f"{metric:.4g}" if isinstance(metric, float) else str(metric)
@@ -299,10 +331,43 @@ KIND: Final = Kind(
         "ai.node.restored": NodeRestored,
         "ai.node.selected_best": NodeSelectedBest,
         "ai.claim.registered": ClaimRegistered,
+        "ai.claim.judged": ClaimJudged,
         "ai.paper.started": PaperStarted,
         "ai.paper.generated": PaperGenerated,
     },
-    lines={"ai.data.warned": _warned, "ai.node.completed": _outcome, "ai.claim.registered": _registered},
+    documents=(
+        DocumentSet(
+            DATA_USES,
+            "the verdicts on each data set: which rows judged, how many were known before",
+            (
+                "data",
+                "name",
+                "part",
+                "measurement",
+                "conclusion",
+                "says",
+                "rows",
+                "earlier",
+                "pValue",
+                "pBeside",
+                "judgedAt",
+            ),
+            (
+                Index("by_data", (("data", 1), ("_id", -1))),
+                Index(
+                    "by_rows", (("data", 1), ("part", 1), ("runId", 1), ("attempt", 1), ("measurement", 1))
+                ),
+            ),
+        ),
+    ),
+    projections={ClaimJudged: _judged},
+    lines={
+        "ai.data.warned": _warned,
+        "ai.node.completed": _outcome,
+        "ai.claim.registered": _registered,
+        "ai.claim.judged": lambda data: str(data["says"]),
+    },
+    tells=True,
     drawn={"seed": _seed},
     codes={
         "NO_MODEL": "Start a pod with a language model, or let the built-in researcher read another wording.",

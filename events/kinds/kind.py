@@ -111,6 +111,7 @@ class Kind:
     - `lines`: its facts, each in one line;
     - `codes`: its own codes of failure, with what a person can do;
     - `labels`: labels of its runs, each with the field of the specification that it is taken from;
+    - `tells`: whether its package has a module `told`, which tells each attempt something at its start;
     - `drawn`: fields of the specification that follow from the run's id unless they are given.
     """
 
@@ -135,4 +136,5 @@ class Kind:
     codes: Mapping[str, str] = field(default_factory=dict)
     results: tuple[ResultSet, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    tells: bool = False
     drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)

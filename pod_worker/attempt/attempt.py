@@ -30,7 +30,7 @@ from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
 from events.files.checkpoints import MANIFEST
 from events.files.tree_removal import remove_tree
-from events.kinds import stages_before, stages_of
+from events.kinds import KINDS, stages_before, stages_of
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, FactFrame, Kept, Made, Note, Start
 from events.queue.claims import Claim
@@ -65,6 +65,7 @@ DISK_PATIENCE_S: Final = 60.0  # somebody may make room; the control plane does,
 NAME_MAX: Final = 200
 RESTORED: Final = "restored"  # the folder in a workspace in which earlier attempts' checkpoints lie
 RESTORE_WAIT_S: Final = 300.0
+TOLD_WAIT_S: Final = 10.0  # for what an attempt can do without
 RESTORE_BACK_OFF_S: Final = 2.0
 CANCEL_GRACE_S: Final = 30.0
 PREEMPT_GRACE_S: Final = 2.0  # one provider gives a pod five seconds in all
@@ -229,19 +230,26 @@ class Attempt:
         self._finish(self._supervise())
 
     def _restore(self, folder: Path) -> None:
-        """Fetch the checkpoints of earlier attempts; wait for an outage to end, within a limit."""
-        begun_s = self.ports.clock.monotonic_s()
-        while self.claim.has_past and self._wanted() is None and self.obstacle is None:
+        """Fetch what the attempt is told, and the checkpoints of earlier ones.
+
+        An outage is waited for within a limit, which is short where there are no earlier ones.
+        """
+        begun_s, has_past = self.ports.clock.monotonic_s(), self.claim.has_past
+        patience_s = RESTORE_WAIT_S if has_past else TOLD_WAIT_S
+        kind = KINDS.get(self.claim.kind)
+        is_told = kind is not None and kind.tells
+        while (has_past or is_told) and self._wanted() is None and self.obstacle is None:
             self._stand()
             try:
                 fetched = self.ports.checkpoints.fetch(self.claim, folder)
             except Transient as error:
                 log.warning("checkpoints.retried", extra={"run": self.claim.run_id, "why": error.message})
-                if self.ports.clock.monotonic_s() - begun_s < RESTORE_WAIT_S:
+                if self.ports.clock.monotonic_s() - begun_s < patience_s:
                     self.ports.clock.wait(self.ports.stop, RESTORE_BACK_OFF_S)
                     continue
                 remove_tree(folder)  # half a set would be a riddle
-                why = f"this attempt begins at the start, without checkpoints: {error.message}"
+                lacks = "begins at the start, without checkpoints" if has_past else "was told nothing"
+                why = f"this attempt {lacks}: {error.message}"
                 fetched = Fetched([why])
                 is_away = True
             else:
@@ -283,6 +291,7 @@ class Attempt:
             pod=self.ports.pod,
             pods_before=self.fetched.pods,
             replication_asked=self.fetched.replication_asked,
+            told=self.fetched.told,
         )
 
     def _supervise(self) -> Exit:

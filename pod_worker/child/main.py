@@ -237,6 +237,7 @@ def _run(
         tools=tools(os.environ),
         pod=order.pod,
         replication_asked=order.replication_asked,
+        told=order.told,
     )
     run_pipeline(pipeline, context)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import httpx
 import msgspec
@@ -78,6 +78,7 @@ class _Candidate(msgspec.Struct, frozen=True):
 class _Candidates(msgspec.Struct, frozen=True):
     checkpoints: list[_Candidate]
     replication_asked: bool = msgspec.field(name="replicationAsked", default=False)
+    told: dict[str, Any] = {}
 
 
 class _BrokenError(Exception):
@@ -97,7 +98,7 @@ class HttpCheckpoints:
         Raises `LeaseLost`, or `Transient` when control plane or storage cannot answer now.
         """
         offered = self._offered(claim)
-        fetched = Fetched(replication_asked=offered.replication_asked)
+        fetched = Fetched(replication_asked=offered.replication_asked, told=offered.told)
         budget = _ByteBudget(RESTORED_BYTES_MAX, FETCHED_BYTES_MAX)
         names: set[str] = set()
         for candidate in offered.checkpoints:  # the nearest and latest of each name first

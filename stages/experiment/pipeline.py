@@ -34,6 +34,7 @@ from events.kinds.experiment import (
 )
 from events.kinds.idea import idea_of
 from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import DataSet
 from events.kinds.space.understanding import file_named_in
 from events.kinds.spec import TITLE_MAX
 from events.runtime.errors import GivenBack, PipelineError
@@ -50,6 +51,7 @@ from stages.experiment.data.columns import Key
 from stages.experiment.data.data_warnings import warnings_of
 from stages.experiment.data.divisions import pieces_of, unit_words
 from stages.experiment.data.loading import Data, divided, find_data_set, load_table
+from stages.experiment.data.reserve import reserve_of, without_reserve
 from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import EvaluationSet, write_evaluation_set
 from stages.experiment.judging.preconditions import Observed, not_measured, reference_means, unequal_effort
@@ -91,12 +93,14 @@ from stages.experiment.search.search import Search, StagePlan, naive_of
 from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
 from stages.experiment.seeds import unit_seeds
+from stages.experiment.statistics.earlier import Rows, Use, earlier_of, fact_of, identity_of
 from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.foresight import Foresight, foreseen
 from stages.experiment.statistics.guards import Arms, guarded
 from stages.experiment.statistics.region import region_of
-from stages.experiment.statistics.several import corrected
+from stages.experiment.statistics.several import corrected, p_of_all, together
 from stages.experiment.statistics.validation import (
+    Judgement,
     Reading,
     Registration,
     doubted,
@@ -124,7 +128,7 @@ ESTIMATOR: Final = (
 )
 TEST: Final = (
     "corrected t (Nadeau and Bengio 2003), its interval widened for skewness (Johnson 1978, Hall 1992), at a level "
-    "calibrated by simulation"
+    "calibrated by simulation; beside k - 1 earlier verdicts on the same rows its p-value counts k (k + 1) times"
 )
 STOPPING: Final = "after the registered number of units, whatever they show"
 CPU_PER_WALL: Final = 2.0  # seconds of processor time that a program may use in a second
@@ -181,6 +185,7 @@ class Round:
     plans: tuple[Registration, ...]
     tries: tuple[int, int]  # of programs without the intervention, and with it
     results: dict[tuple[int, int], Measured] = field(default_factory=dict)
+    earlier: int | None = None  # verdicts on the rows that judge, as they are known
 
     @property
     def codes(self) -> tuple[str, str]:
@@ -200,6 +205,14 @@ class Round:
     def readings(self, arm: int) -> list[Reading]:
         """Return what an arm gave, unit by unit."""
         return [self.results[arm, seed].reading for seed in self.seeds]
+
+    def use_of(self, data: DataSet, judgements: Sequence[Judgement]) -> Use:
+        """Return for which verdict rows of the data set are used."""
+        part: Rows = "test" if self.setup.units.reserve is None else "reserve"
+        return Use(
+            data.title, identity_of(data), part, self.plans[0].test_rows, self.earlier, together(judgements),
+            p_of_all(judgements),
+        )  # fmt: skip
 
     def observed(self) -> list[Observed]:
         """Return what the judge saw beside that, unit by unit."""
@@ -314,12 +327,26 @@ class Experiment:
         verdict = self._review(record, paper)
         return f"{verdict.conclusion}: {self.claim.sentence} {verdict.summary}"
 
-    def _set_up(self, secret: Secret) -> TrialSetup:
-        """Hide the data by a secret, and return where programs are tried and judged."""
+    def _set_up(self, secret: Secret, *, by_reserve: bool = False) -> TrialSetup:
+        """Hide the data by a secret, and return where programs are tried and judged.
+
+        Only what is `by_reserve` sees the reserve of the data set, where there is one.
+        """
         tools, claim = self.context.tools, self.claim
         table, few = load_table(claim.data), claim.train_examples
+        kept = reserve_of(table, identity_of(claim.data))
+        reserve = kept.rows if by_reserve and len(kept.rows) else None
+        if reserve is None:
+            table = without_reserve(table, kept)
         wanted = self.effort.units
-        plain = divided(table, claim.data.name, seed=self.spec.seed, train_examples=few, unit=(0, wanted))
+        plain = divided(
+            table,
+            claim.data.name,
+            seed=self.spec.seed,
+            train_examples=few,
+            unit=(0, wanted),
+            reserve=reserve,
+        )
         disguise = disguise_of(plain, secret, is_public=not claim.data.location)
         hidden = disguise.worn(plain)
         folder = self.folder / "data" / token_hex(8)  # programs see its name, which says nothing
@@ -338,7 +365,17 @@ class Experiment:
         return TrialSetup(
             bench,
             write_evaluation_set(folder, hidden, secret),
-            Units(table, claim.data.name, wanted, few, claim.quality, disguise, secret, self.folder / "data"),
+            Units(
+                table,
+                claim.data.name,
+                wanted,
+                few,
+                claim.quality,
+                disguise,
+                secret,
+                self.folder / "data",
+                reserve,
+            ),
             WorkerPool(tools.slots, tools.gpus),
         )
 
@@ -483,10 +520,10 @@ class Experiment:
         plans = self._registrations(setup)
         seeds = unit_seeds(self.spec.seed, plans[0].units, used)
         tries = (len(stages[0].nodes) + len(stages[1].nodes), len(stages[2].nodes))
-        first = Round(setup, arms, seeds, "validation", plans, tries)
+        first = Round(setup, arms, seeds, "validation", plans, tries, earlier=self._earlier("test"))
         left = self.past.left("validation")
         was_asked = self.context.replication_asked  # a run goes back once at most
-        self._take_units(first)
+        first = self._with_units_left(first)
         is_doubted = not first.wanted and self._verdicts(first).is_too_good
         if not is_doubted and not first.wanted and self.past.finished("validation") is not None:
             self.context.emit(ValidationAutoStarted())
@@ -583,26 +620,45 @@ class Experiment:
         self.context.log(f"the first measurement was too good: it is replicated {replication.place}")
         seeds = unit_seeds(self.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
         secret = second_secret(self.context.tools.judge_secret, self.spec.seed)
-        second = Round(self._set_up(secret), first.arms, seeds, PURPOSE, first.plans, first.tries)
+        setup = self._set_up(secret, by_reserve=True)
+        plans, earlier, reserve = first.plans, first.earlier, setup.units.reserve
+        if reserve is not None:
+            judging = setup.evaluation_set.disguised.data.sizes["test"]
+            plans = tuple(replace(each, rows=len(reserve), test_rows=judging) for each in plans)
+            earlier = self._earlier("reserve")
+        second = Round(setup, first.arms, seeds, PURPOSE, plans, first.tries, earlier=earlier)
         self._measure(second, stage, lambda: None)
+        replication = replace(replication, by_reserve=reserve is not None)
         verdicts = replace(self._judged(stage, second), replication=replication)
         stage.progress(1.0, f"the replication says: {verdicts.reason}")
         return verdicts
 
-    def _take_units(self, first: Round) -> None:
-        """Take what earlier attempts measured for these very programs."""
+    def _earlier(self, part: Rows) -> int | None:
+        """Return how many verdicts on these rows the attempt was told of."""
+        return earlier_of(self.context.told, identity_of(self.claim.data), part)
+
+    def _with_units_left(self, first: Round) -> Round:
+        """Take what earlier attempts measured for these very programs, and what they knew of earlier verdicts.
+
+        There cannot have been more of those than there are by now.
+        """
         mark = first.setup.evaluation_set.mark
         found = self.past.read(
             self.past.left("validation"),
             UnitsState,
             lambda state: units_problem(state, first.codes, mark, first.plans[0], first.setup.bench.measured),
         )
-        if found is not None:
-            first.take(found.measured)
+        if found is None:
+            return first
+        first.take(found.measured)
+        known = [each for each in (found.earlier, first.earlier) if each is not None]
+        return replace(first, earlier=min(known, default=None))
 
     def _keep_units(self, first: Round, *, is_complete: bool) -> bool:
         plan, mark = first.plans[0], first.setup.evaluation_set.mark
-        state = UnitsState(first.codes, plan.rows, plan.test_rows, tuple(first.results.values()), mark)
+        state = UnitsState(
+            first.codes, plan.rows, plan.test_rows, tuple(first.results.values()), mark, first.earlier
+        )
         return self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(self, stage: Stage, measured: Round) -> Verdicts:
@@ -614,7 +670,10 @@ class Experiment:
                     stage.metric(f"test_{metric}_{name}", value, number)
                 if (busy_s := reading.processor_s) is not None:
                     stage.metric(f"test_processor_seconds_{name}", busy_s, number)
-        return self._verdicts(measured)
+        verdicts = self._verdicts(measured)
+        assert verdicts.use is not None, "whoever judges has one"
+        stage.context.emit(fact_of(verdicts.use, measured.setup.evaluation_set.mark, verdicts.judgements))
+        return verdicts
 
     def _verdicts(self, measured: Round) -> Verdicts:
         seeds = measured.seeds
@@ -642,6 +701,7 @@ class Experiment:
             nothing=nothing,
             switch=difference_of(measured.arms[1].code),
             tries=measured.tries,
+            use=measured.use_of(self.claim.data, found),
         )
 
     # --- plots, paper, review ---------------------------------------------------------------

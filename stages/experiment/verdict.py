@@ -58,6 +58,8 @@ def weigh(
     sentence, replication = verdict_line(verdicts), verdicts.replication
     if replication is not None:
         sentence = f"{sentence} {replication.sentence(verdicts.conclusion, with_name=True)}"
+    if verdicts.use is not None:
+        sentence = f"{sentence} {verdicts.use.sentence()}"
     conclusion: Conclusion = "inconclusive"
     decided_by: Decider = "measurement"
     if verdicts.conclusion != "supported":

@@ -47,7 +47,7 @@ def doubts(saying: Saying) -> list[str]:
     """Return what makes the answer less certain than it looks, the gravest first."""
     found = []
     data, metric = saying.data, saying.metric
-    test_rows = round(data.rows * SHARES["test"])
+    test_rows = round(data.open_rows * SHARES["test"])
     if test_rows < TEST_ROWS_MIN:
         found.append(
             f"{data.title} is small: about {test_rows} rows decide, so only large effects stand out."

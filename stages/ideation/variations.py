@@ -101,7 +101,7 @@ def _rivals(start: Saying) -> Iterator[Candidate]:
 
 
 def _few_examples(start: Saying) -> Iterator[Candidate]:
-    few = min(int(start.data.rows * SHARES["train"] / 3), FEW_EXAMPLES[-1])
+    few = min(int(start.data.open_rows * SHARES["train"] / 3), FEW_EXAMPLES[-1])
     if start.train_examples is None and few in FEW_EXAMPLES:
         found = replace(start, train_examples=few)
         yield Candidate(found, "whether the effect grows where there is little to learn from")

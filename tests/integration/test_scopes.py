@@ -33,6 +33,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
     "read": (
         "GET /",
         "GET /api/artifacts/{artifact_id}",
+        "GET /api/data-uses",
         "GET /api/hypotheses",
         "GET /api/hypotheses/{hypothesis_id}",
         "GET /api/kinds",

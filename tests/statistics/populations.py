@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
-from events.kinds.space.data_sets import SHARES
+from events.kinds.space.data_sets import RESERVE_SHARE, SHARES
 from stages.experiment.data.columns import Along, Table, Target
 from stages.experiment.data.divisions import rows_of, units_possible
+from stages.experiment.data.reserve import JUDGING_SHARE
 
 Floats = NDArray[np.float64]
 Shape = Callable[[np.random.Generator, tuple[int, ...]], Floats]
@@ -65,6 +66,16 @@ def _splits(chance: np.random.Generator, draws: int, units: int, rows: int) -> t
     return order[..., :learnt], order[..., learnt : learnt + judging]
 
 
+def _splits_judged_by_reserve(
+    chance: np.random.Generator, draws: int, units: int, rows: int
+) -> tuple[Any, Any]:
+    """Return the same where a half of the last rows judges each unit, and nothing learns from those."""
+    kept = round(rows * RESERVE_SHARE)
+    order = np.argsort(chance.random((draws, units, rows - kept)), axis=-1)
+    judging = np.argsort(chance.random((draws, units, kept)), axis=-1) + rows - kept
+    return order[..., : int((rows - kept) * TRAIN)], judging[..., : round(kept * JUDGING_SHARE)]
+
+
 def ridge(features: Floats, targets: Floats, asked: Floats) -> Floats:
     """Return the values of ridge regressions without chance, one for each place of the first axis."""
     mean, scale = features.mean(axis=1, keepdims=True), features.std(axis=1, keepdims=True) + 1e-9
@@ -76,24 +87,37 @@ def ridge(features: Floats, targets: Floats, asked: Floats) -> Floats:
     return values
 
 
-def twins(draws: int, units: int, rows: int, *, seed: int, tilt: float = 0.0, tries: int = 1) -> Floats:
+def twins(
+    draws: int,
+    units: int,
+    rows: int,
+    *,
+    seed: int,
+    tilt: float = 0.0,
+    tries: int = 1,
+    by_reserve: bool = False,
+) -> Floats:
     """Return accuracies of one arm less those of another that is given other features of the same kind.
 
     By symmetry the true difference is 0 where nothing tilts. Each arm is the best of so many choices of
     features, by a part of the rows that a search sees.
     """
     chance = np.random.default_rng(seed)
-    batches = [_twins(chance, BATCH, units, rows, tilt, tries) for _ in range(draws // BATCH)]
+    splits = _splits_judged_by_reserve if by_reserve else _splits
+    batches = [_twins(chance, BATCH, units, rows, tilt, tries, splits) for _ in range(draws // BATCH)]
     return np.concatenate(batches)
 
 
-def _twins(chance: np.random.Generator, draws: int, units: int, rows: int, tilt: float, tries: int) -> Floats:
+def _twins(
+    chance: np.random.Generator, draws: int, units: int, rows: int, tilt: float, tries: int,
+    splits: Callable[..., tuple[Any, Any]],
+) -> Floats:  # fmt: skip
     each = SIGNALS if tries == 1 else 2 * SIGNALS  # where there is a choice, half of them is chosen
     strength = np.repeat([1.0, 1.0 + tilt], each)
     features = chance.standard_normal((draws, rows, 2 * each))
     noise = np.sqrt(2 * each) * chance.standard_normal((draws, rows))
     targets = np.where(features @ strength + noise > 0, 1.0, -1.0)
-    learnt, judging = _splits(chance, draws, units, rows)
+    learnt, judging = splits(chance, draws, units, rows)
     found = []
     for arm in (0, 1):
         columns = np.tile(np.arange(SIGNALS), (draws, 1)) + arm * each

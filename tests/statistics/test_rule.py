@@ -8,6 +8,7 @@ import pytest
 from events.kinds.space.data_sets import SHARES
 from events.kinds.space.metrics import METRICS
 from stages.experiment.data.divisions import WINDOWS_MIN
+from stages.experiment.data.reserve import JUDGING_SHARE
 from stages.experiment.statistics.estimate import (
     LEVEL,
     POWER,
@@ -78,6 +79,14 @@ def test_two_arms_that_are_equal_by_symmetry_are_seldom_told_apart(rows: int) ->
     found = estimate(twins(2_000, 10, rows, seed=5), SHARED)
     assert max(wrong(found)) <= WRONG_MAX
     assert covered(found) >= COVERED_MIN
+
+
+def test_a_replication_judged_by_rows_of_the_reserve_seldom_tells_equal_arms_apart() -> None:
+    shared = overlap(round(150 * JUDGING_SHARE), 150)
+    found = estimate(twins(2_000, 10, 1_000, seed=8, by_reserve=True), shared)
+    assert max(wrong(found)) <= WRONG_MAX
+    assert covered(found) >= COVERED_MIN
+    assert min(wrong(estimate(twins(500, 10, 1_000, seed=8, by_reserve=True), 0.0))) > 2 * WRONG_MAX
 
 
 @pytest.mark.parametrize("units", UNITS)

@@ -16,7 +16,7 @@ from control_plane.reads.reading import Reading
 from control_plane.store.reads import ARRIVAL, NUMBERED, Part, RunReads
 from events.answers.runs import Nodes
 from events.catalog import type_of
-from events.kinds.experiment import DataWarned
+from events.kinds.experiment import DATA_USES, DataWarned
 
 Json = dict[str, Any]
 
@@ -109,14 +109,37 @@ def _warning(event: Json) -> DataWarned | None:
         return None
 
 
+async def data_uses(reads: RunReads, run_id: str) -> Part:
+    """Return the verdicts of a run on rows of its data set, those of its attempts in their order."""
+    return await reads.beside(DATA_USES, [run_id], (("attempt", 1),))
+
+
+def uses_of_latest(documents: Sequence[Json]) -> Sequence[Json]:
+    """Return the rows that judged a run by the word of its latest attempt on each part of them."""
+    latest = {each["part"]: each for each in documents}  # the latest attempt last
+    return [{name: each.get(name) for name in _USE} for each in latest.values()]
+
+
+_USE: Final = (
+    "name", "part", "earlier", "says", "data", "rows", "conclusion", "pValue", "pBeside", "measurement",
+)  # fmt: skip
+TREE: Final = KindPart(
+    name="nodes",
+    title="Search tree",
+    rank=60,
+    columns=("stage", "id", "parent", "status", "metric", "metricName", "best", "seconds"),
+    read=node_events,
+    rows=without_texts,
+)
 PARTS: Final = (
+    TREE,
     KindPart(
-        name="nodes",
-        title="Search tree",
-        rank=NODES_RANK,
-        columns=("stage", "id", "parent", "status", "metric", "metricName", "best", "seconds"),
-        read=node_events,
-        rows=without_texts,
+        name="dataUses",
+        title="Verdicts on these data",
+        rank=45,
+        columns=("name", "part", "earlier", "says"),
+        read=data_uses,
+        rows=uses_of_latest,
     ),
     KindPart(
         name="dataWarnings",

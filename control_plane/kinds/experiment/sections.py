@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from markupsafe import escape
 
-from control_plane.kinds.experiment.parts import NODES_MAX, NODES_RANK, page_of_nodes
+from control_plane.kinds.experiment.parts import NODES_MAX, TREE, page_of_nodes
 from control_plane.kinds.experiment.picture import tree_picture
 from control_plane.kinds.experiment.tree import TEXTS
 from control_plane.reads.reading import Json, Reading
@@ -57,4 +57,4 @@ def by_stage(nodes: Sequence[Json]) -> Mapping[str, Sequence[Json]]:
     return stages
 
 
-SECTIONS: Final = (Section(NODES_RANK, "experiment/search_tree.html", _search_tree),)
+SECTIONS: Final = (Section(TREE.rank, "experiment/search_tree.html", _search_tree),)

@@ -63,6 +63,7 @@ def router(deps: Deps) -> APIRouter:
                 if all(is_key(file["key"]) for file in (each.manifest, *each.files))
             ],
             replication_asked=bool(asked_by(made, attempt)),
+            told=await deps.reading.told(run_id),
         )
 
     return routes

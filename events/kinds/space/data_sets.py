@@ -16,6 +16,16 @@ Word = Annotated[str, Meta(max_length=400)]
 Count = Annotated[int, Meta(ge=0, le=10**9)]
 
 
+RESERVE_SHARE: Final = 0.15  # of the rows: only a replication opens them
+RESERVE_MIN: Final = 150  # rows; with fewer, a replication could hardly show what it is for
+
+
+def reserve_size(rows: int) -> int:
+    """Return about how many of so many rows are a reserve; 0 where that would be too few."""
+    wanted = round(rows * RESERVE_SHARE)
+    return wanted if wanted >= RESERVE_MIN else 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
     """A data set by its name: what is predicted, from how many features, and how many rows there are.
@@ -39,6 +49,11 @@ class DataSet:
     classes: Annotated[tuple[Word, ...], Meta(max_length=100)] = field(default=(), compare=False)
     group: Line = ""
     time: Line = ""
+
+    @property
+    def open_rows(self) -> int:
+        """Return how many rows a first verdict may use: all but the reserve."""
+        return self.rows - reserve_size(self.rows)
 
     @property
     def title(self) -> str:

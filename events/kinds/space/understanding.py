@@ -131,7 +131,7 @@ def _effects_of(said: Statement, data: DataSet, beside: Sequence[Item], notes: l
             raise _refused(f"It says two things of the {metric.title}.", each, "metric", "direction")
         known.add(metric.name)
         effect = effect_of(each, metric, _direction_of(each, measure, metric))
-        rows = round(data.rows * SHARES["test"])
+        rows = round(data.open_rows * SHARES["test"])
         if effect.kind == "equivalent" and metric.counts_rows and effect.margin * rows < 1:
             notes.append(
                 f"Of the {rows} rows that judge, one is more than {effect.size}, so this cannot be shown."
@@ -262,7 +262,7 @@ def _direction_of(said: Statement, measure: Measure, metric: Metric) -> Directio
 
 def _rows_of(said: Statement, data: DataSet) -> int | None:
     """Return how many rows are trained on; None for all that there are. Raises `NotMeasurable`."""
-    there = int(data.rows * SHARES["train"])
+    there = int(data.open_rows * SHARES["train"])
     if said.share is not None and data.location:
         raise _refused("A share of the rows of a file is not measured: say how many.", said, "condition")
     wanted = said.rows if said.share is None else round(there * min(said.share, 1e3) / 100.0)

@@ -25,6 +25,7 @@ from events.kinds.space.understanding import class_words
 from events.runtime.errors import PipelineError
 from stages.experiment.data.columns import NAME_CHARS_MAX, Feature, Key, Numbers, Table, Target, Unfit
 from stages.experiment.data.divisions import WINDOWS_MIN, classes_of, rows_of, units_possible
+from stages.experiment.data.reserve import split_judged_by
 from stages.experiment.data.splits import Rows, split
 from stages.experiment.data.tables import ENDINGS, read_table
 from stages.experiment.seeds import seed_for
@@ -184,17 +185,22 @@ def divided(
     seed: int,
     train_examples: int | None = None,
     unit: tuple[int, int] = (0, WINDOWS_MIN),
+    reserve: Rows | None = None,
 ) -> Data:
     """Split the table of a data set; equal arguments give equal splits.
 
     All splits have equal sizes, but those by groups of unequal sizes. `unit` is the place of a unit among how
-    many, which a split by time goes by; the first one is that of the search. Raises `PipelineError`.
+    many, which a split by time goes by; the first one is that of the search. Where there are rows of a
+    `reserve`, they judge, and are nothing else. Raises `PipelineError`.
     """
     target = table.target
     classes = len(target.classes) or 1
     groups = classes_of(table)
     with _fit(name):
-        rows = rows_of(table, seed, *unit)
+        if reserve is None:
+            rows = rows_of(table, seed, *unit)
+        else:
+            rows = split_judged_by(groups, reserve, seed=seed_for(seed, "split"))
     everything = rows["train"]
     if train_examples is not None:
         wanted = max(train_examples, TRAIN_ROWS_MIN * classes)

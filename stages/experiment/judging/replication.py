@@ -24,10 +24,14 @@ Place = Literal["on another pod", "on the same pod"]
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """A second measurement by the pod `pod`; `first` are those that may have had a part in the first one."""
+    """A second measurement by the pod `pod`; `first` are those that may have had a part in the first one.
+
+    `by_reserve` is whether rows judged it that no first measurement opens.
+    """
 
     first: Sequence[str]
     pod: str
+    by_reserve: bool = False
 
     @property
     def place(self) -> Place:
@@ -42,14 +46,20 @@ class Replication:
             asides.append("and on no other")
         where = ", ".join([self.place, *asides]) + "," * bool(asides)
         found = "holds there too" if conclusion == "supported" else "is not upheld there"
+        rows = "judged by rows of the reserve, which no first measurement opens" * self.by_reserve
         return (
             f"The first measurement was too good to be believed of one run; it was replicated {where} "
-            f"in other units, with rows hidden anew, and {found}."
+            f"in other units, {rows or 'with rows hidden anew'}, and {found}."
         )
 
     def scores(self) -> dict[str, Any]:
         """Return it as the validation event carries it."""
-        return {"place": self.place, "pod": self.pod, "first_pods": list(self.first)}
+        return {
+            "place": self.place,
+            "pod": self.pod,
+            "first_pods": list(self.first),
+            **({"by_reserve": True} if self.by_reserve else {}),
+        }
 
 
 def second_secret(fleet: str, run_seed: int) -> Secret:

@@ -87,6 +87,13 @@ def verdict_words(record: Record, numbers: Numbers) -> str:
     return " ".join(parts)
 
 
+def use_words(record: Record) -> str:
+    """Return in words, with references, which verdict on these rows it is, and what it is worth beside the others."""
+    use = record.verdicts.use
+    keys = {name: f"{{use.{name}}}" for name in ("number", "earlier", "factor")}
+    return "" if use is None else use.sentence(keys | {"title": "{data}", "beside": "{use.p_beside}"})
+
+
 def _measured_words(judgement: Judgement, top: str, numbers: Numbers, *, are_several: bool) -> str:
     if judgement.interval is None:
         return (
@@ -152,6 +159,11 @@ def _unit_rule(record: Record) -> str:
             "a unit is a window of the {units.rows} rows in the order of {split.key}. Both programs learn from its "
             "first rows, and {units.test_rows} later ones judge, which judge no other unit. A result is of the "
             "time that the table covers: whether another time is like it is not known."
+        )
+    if record.verdicts.use is not None and record.verdicts.use.part == "reserve":
+        return (
+            "a unit is a random split of the rows outside of the reserve with a seed that the search never used, "
+            "judged by {units.test_rows} rows drawn from the {units.rows} of the reserve."
         )
     drawn = "by whole groups of {split.key} of all" if data.group else "of all"
     about = "about " if data.group else ""
@@ -323,6 +335,8 @@ def _validation(record: Record, numbers: Numbers) -> list[str]:
             )
         ),
     ]
+    if use := use_words(record):
+        texts.append(use)
     if any(each.metric.noisy for each in record.claim.effects):
         texts.append(
             "Seconds depend on the machine and its load: unlike the other numbers here, they do not repeat exactly with "

@@ -113,7 +113,7 @@ class Measured:
 class UnitsState:
     """Validation so far: both programs, what was measured for them, and the mark of the secret behind it.
 
-    `rows` and `test_rows` are those of a unit.
+    `rows` and `test_rows` are those of a unit; `earlier` verdicts on these rows were known when it began.
     """
 
     arms: tuple[Text, Text]
@@ -121,6 +121,7 @@ class UnitsState:
     test_rows: Count
     measured: Annotated[tuple[Measured, ...], Meta(max_length=2 * SEEDS_MAX)] = ()
     judge: Word = ""
+    earlier: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,6 +266,13 @@ def _verdict_values(record: Record) -> Iterator[tuple[str, float, str]]:
         ("units.test_rows", plan.test_rows),
     ):
         yield name, float(count), str(count)
+    use = record.verdicts.use
+    if use is not None:
+        for name, told in (("number", use.number), ("earlier", use.earlier), ("factor", use.factor)):
+            if told is not None:
+                yield f"use.{name}", float(told), str(told)
+        if use.p_beside is not None:
+            yield "use.p_beside", use.p_beside, p_text(use.p_beside)
     yield "confidence", CONFIDENCE, _percent(CONFIDENCE)
     yield "level", LEVEL, f"{LEVEL:.4f}"
     yield "power", POWER, _percent(POWER)

@@ -31,6 +31,7 @@ from stages.bounds import (
 from stages.experiment.judging.preconditions import NotMeasured
 from stages.experiment.judging.replication import Replication
 from stages.experiment.judging.switch import choices_of
+from stages.experiment.statistics.earlier import Use
 from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, rate_not_excluded
 from stages.experiment.statistics.several import together
 from stages.experiment.statistics.validation import TOO_GOOD, Judgement
@@ -111,7 +112,8 @@ class Verdicts:
     """The judgement on each effect of the claim, and the means of every metric.
 
     `replication` is where it was measured, if that is the second time; `references` are the mean qualities of the
-    reference models in the same units, and `nothing` is why nothing was measured, if nothing was.
+    reference models in the same units, and `nothing` is why nothing was measured, if nothing was. `use` is which
+    verdict on these rows it is.
     """
 
     judgements: tuple[Judgement, ...]
@@ -121,6 +123,7 @@ class Verdicts:
     nothing: NotMeasured | None = None
     switch: tuple[str, ...] = ()  # what it changes in the program, a line each
     tries: tuple[int, int] = (0, 0)  # without the intervention, and with it
+    use: Use | None = None
 
     @property
     def judgement(self) -> Judgement:
@@ -175,6 +178,7 @@ class Verdicts:
             "switch": list(self.switch),
             **({"not_measured": list(self.nothing.found)} if self.nothing else {}),
             **({"replication": self.replication.scores()} if self.replication else {}),
+            **({"data_use": self.use.scores()} if self.use else {}),
         }
 
 

@@ -37,6 +37,16 @@ def corrected(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
     )
 
 
+def p_of_all(judgements: Sequence[Judgement]) -> float | None:
+    """Return the p-value of what is concluded of all claims; None where nothing is, or it is counted exactly."""
+    conclusion = together(judgements)
+    if conclusion == "inconclusive" or all(each.plan.is_exact for each in judgements):
+        return None
+    found = _adjusted([_p_value(each, conclusion) for each in judgements])
+    decide = [p for p, each in zip(found, judgements, strict=True) if each.conclusion == conclusion]
+    return max(decide) if conclusion == "supported" else min(decide)
+
+
 def _p_value(judgement: Judgement, conclusion: str) -> float:
     """Return the p-value of a conclusion; what is counted exactly is certain."""
     interval = judgement.interval

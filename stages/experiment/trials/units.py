@@ -17,6 +17,7 @@ from events.kinds.space.metrics import Metric
 from stages.experiment.data.columns import Table
 from stages.experiment.data.divisions import units_possible
 from stages.experiment.data.loading import Facts, Part, divided
+from stages.experiment.data.splits import Rows
 from stages.experiment.judging.disguise import Disguise
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
 from stages.experiment.judging.secret import Secret
@@ -37,7 +38,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What all units are drawn from; `folder` is where their files lie, and there are at most `wanted` of them."""
+    """What all units are drawn from; `folder` is where their files lie, and there are at most `wanted` of them.
+
+    Where there are rows of a `reserve`, they judge.
+    """
 
     table: Table
     name: str
@@ -47,6 +51,7 @@ class Units:
     disguise: Disguise
     secret: Secret = field(repr=False)
     folder: Path
+    reserve: Rows | None = None
 
     @property
     def possible(self) -> int:
@@ -60,7 +65,12 @@ class Units:
         `place` is that of the unit among all, from which rows follow that are split by time.
         """
         plain = divided(
-            self.table, self.name, seed=seed, train_examples=self.train_examples, unit=(place, self.wanted)
+            self.table,
+            self.name,
+            seed=seed,
+            train_examples=self.train_examples,
+            unit=(place, self.wanted),
+            reserve=self.reserve,
         )
         hidden = self.disguise.worn(plain)
         facts, known = hidden.data.facts, hidden.data.visible.train

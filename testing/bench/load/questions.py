@@ -157,6 +157,8 @@ def _log(of: Known) -> Iterator[tuple[str, str]]:
 
 
 def _hypotheses(of: Known) -> Iterator[tuple[str, str]]:
+    yield "/api/data-uses", "/api/data-uses"
+    yield "/api/data-uses of one", _address("/api/data-uses", {"data": "digits"})
     for path in ("/api/hypotheses", "/hypotheses"):
         yield path, path
         yield f"{path} 200", _address(path, {"limit": "200"})

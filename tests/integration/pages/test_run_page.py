@@ -130,7 +130,10 @@ def test_a_stored_key_that_leads_elsewhere_is_told_in_words(
     resumed = by_hand("runs", f"experiment/cpu/{name}").claim
     path = f"/api/runs/{run_id}/artifacts/checkpoints"
     answer = hand.client.post(path, headers=bearer(resumed.run_token))
-    assert (answer.status_code, answer.json()) == (200, {"checkpoints": [], "replicationAsked": False})
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"checkpoints": [], "replicationAsked": False, "told": {}},
+    )
 
 
 def test_whoever_reads_a_paper_keeps_the_place_when_the_page_changes(scripted: Page, hand: Any) -> None:

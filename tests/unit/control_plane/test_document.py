@@ -33,6 +33,7 @@ FREE = {
         *(f"Run.{each}" for each in names_of(parts_of_kinds())),
         "Nodes.items",
         "JournalEntry.set",
+        "Checkpoints.told",
     ),
     *(
         "CheckedRun.spec",

@@ -35,6 +35,7 @@ from control_plane.model.run import CurrentStage
 from events import catalog as c
 from events.envelope import Event
 from events.kinds.experiment import (
+    ClaimJudged,
     ClaimRegistered,
     NodeCodeGenerated,
     NodeCompleted,
@@ -85,6 +86,9 @@ FOLDED: Final[list[Fact]] = [
     c.ValidationAutoStarted(),
     c.ValidationAutoCompleted(verdict="pass"),
     IdeationGenerated(ideas=[]),
+    ClaimJudged(
+        data="iris", name="iris", part="test", measurement="m", conclusion="supported", says="the first"
+    ),
     IdeationFailed(code="X", message="", unfinished=[{}]),
 ]
 ONLY_SHOWN: Final[list[Fact]] = [
@@ -166,6 +170,18 @@ def test_what_was_generated_last_in_an_attempt_counts() -> None:
 def test_a_failed_ideation_is_shown_from_the_log() -> None:
     effect = project(VIEW, event_of(IdeationFailed(code="NO_IDEA", message="none was finalised")))
     assert isinstance(effect, Skip)
+
+
+def test_a_verdict_on_rows_is_one_document_an_attempt_and_part_whose_last_word_counts() -> None:
+    said = {"data": "iris", "name": "iris", "conclusion": "supported", "says": "the first"}
+    first, again, reserve = (
+        ClaimJudged(part=part, measurement=measurement, **said)
+        for part, measurement in (("test", "m1"), ("test", "m2"), ("reserve", "m3"))
+    )
+    events = [event_of(each, number) for number, each in enumerate((first, again, reserve), 1)]
+    writes = fold(VIEW, events, 0).writes
+    kept = {identity: write.fields["measurement"] for (_, identity), write in writes.items()}
+    assert kept == {"r/a2/test": "m2", "r/a2/reserve": "m3"}
 
 
 def test_what_a_failed_ideation_has_begun_is_kept_beside_no_ideas() -> None:

@@ -189,6 +189,7 @@ class Earlier:
     asked: int = 0
     emptied: tuple[str, ...] = ()
     replication_asked: bool = False
+    told: dict[str, Any] = field(default_factory=dict)
 
     def fetch(self, claim: Claim, folder: Path) -> Fetched:
         self.asked += 1
@@ -199,7 +200,7 @@ class Earlier:
         if self.clock.monotonic_s() < self.from_s:
             raise Transient("away", "the control plane does not answer")
         pods = {each: ["alpha", ""] for each in self.stages if each not in self.emptied}
-        return Fetched(self.warnings, pods, self.replication_asked)
+        return Fetched(self.warnings, pods, self.replication_asked, self.told)
 
 
 @dataclass
@@ -742,6 +743,27 @@ def test_a_child_is_told_that_a_replication_was_asked_for(scene: Scene) -> None:
     scene.attempt(number=2).run()
     assert scene.child.order is not None
     assert scene.child.order.replication_asked
+
+
+@pytest.mark.parametrize(("kind", "asked"), [("experiment", 1), ("probe", 0)])
+def test_a_first_attempt_asks_what_it_is_told_where_its_kind_tells_something(
+    scene: Scene, kind: str, asked: int
+) -> None:
+    scene.earlier.stages, scene.earlier.told = (), {"verdicts": {"iris test": 6}}
+    scene.clock.at(1, scene.child.complete)
+    scene.attempt(kind=kind).run()
+    assert scene.child.order is not None
+    assert (scene.earlier.asked, scene.child.order.told) == (asked, scene.earlier.told if asked else {})
+
+
+def test_a_first_attempt_does_without_what_it_is_told_after_a_short_outage(scene: Scene) -> None:
+    scene.earlier.from_s = 10_000
+    scene.clock.at(30, scene.child.complete)
+    scene.attempt(kind="experiment").run()
+    assert scene.child.order is not None
+    assert scene.child.order.told == {}
+    assert scene.earlier.asked == 6, "for ten seconds, every two"
+    assert scene.store.settled[0][0].outcome == "completed"
 
 
 def goes_on(scene: Scene, attempt: Attempt, name: str) -> None:

@@ -185,6 +185,14 @@ def test_the_control_plane_says_whether_a_replication_was_asked_for(
     assert checkpoints.fetch(CLAIM, tmp_path).replication_asked == is_asked
 
 
+@pytest.mark.parametrize("told", [{"verdicts": {"iris test": 6}, "isWhole": True}, {}])
+def test_the_control_plane_tells_what_the_kind_of_the_run_tells(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path, told: dict[str, Any]
+) -> None:
+    house.answer = httpx.Response(200, json={"checkpoints": []} | ({"told": told} if told else {}))
+    assert checkpoints.fetch(CLAIM, tmp_path).told == told
+
+
 @pytest.mark.parametrize("damage", ["altered", "missing", "no manifest", "file altered", "file unregistered"])
 def test_a_broken_checkpoint_gives_way_to_an_older_one_and_is_named(
     house: House, checkpoints: HttpCheckpoints, tmp_path: Path, damage: str

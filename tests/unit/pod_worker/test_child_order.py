@@ -29,26 +29,30 @@ def test_a_pipeline_learns_its_run_and_its_pod(tmp_path: Path) -> None:
     assert (context.run_id, context.attempt, context.pod) == ("r", 3, "alpha")
 
 
-def test_a_pipeline_learns_pods_and_a_wanted_replication_by_its_order_alone(tmp_path: Path) -> None:
+def test_a_pipeline_learns_pods_a_wanted_replication_and_what_it_is_told_by_its_order_alone(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "restored" / "one").mkdir(parents=True)
     manifest = Manifest(
         version=1, name=SafeName("one"), run_id="r", attempt=2, state={"pods": ["a liar"]}, files=[]
     )
     (tmp_path / "restored" / "one" / MANIFEST).write_bytes(encode_manifest(manifest))
-    seen: list[tuple[tuple[str, ...], bool]] = []
+    seen: list[tuple[tuple[str, ...], bool, Any]] = []
 
     def pipeline(context: Context) -> str:
         found = context.restored("one")
         assert found is not None
-        seen.append((found.pods, context.replication_asked))
+        seen.append((found.pods, context.replication_asked, context.told))
         return "done"
 
     restored, pods = str(tmp_path / "restored"), {"one": ["alpha", ""]}
-    order = Start("r", 3, "probe", {}, str(tmp_path), restored, pods_before=pods, replication_asked=True)
+    order = Start(
+        "r", 3, "probe", {}, str(tmp_path), restored, pods_before=pods, replication_asked=True, told={"x": 1}
+    )
     reporter: Any = RecordingReporter()
     parts: Any = (SimpleNamespace(say=reporter.say, send=reporter.say, ended=False), Deaf(), io.BytesIO())
     serve(order, {"probe": pipeline}, *parts)
-    assert seen == [(("alpha", ""), True)]
+    assert seen == [(("alpha", ""), True, {"x": 1})]
 
 
 class Deaf:

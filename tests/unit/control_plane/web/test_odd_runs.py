@@ -188,7 +188,8 @@ LEAST: Final[dict[str, Any]] = {
     "buggy": True, "seconds": 1e308, "from_attempt": 1, "verdict": "pass", "ideas": [], "size": 1,
     "key": f"runs/{RUN_ID}/a1/copy", "sha256": "0" * 64, "refused_type": "t",
     "metric": "m", "direction": "d", "unit": "u", "units": 1, "rows": 2, "test_rows": 1, "estimator": "e",
-    "test": "t", "level": 0.5, "stopping": "s", "says": "w",
+    "test": "t", "level": 0.5, "stopping": "s", "data": "d", "part": "test", "measurement": "m", "says": "s",
+    "conclusion": "supported",
 }  # fmt: skip
 
 

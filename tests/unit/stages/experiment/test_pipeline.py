@@ -478,16 +478,18 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and
         for arm, (ece, accuracy) in enumerate(((0.3, 0.9), (0.1, 0.5)))
         for seed in seeds
     }
+    setup: Any = SimpleNamespace(
+        units=SimpleNamespace(reserve=None), evaluation_set=SimpleNamespace(mark="of a secret")
+    )
     run: Any = SimpleNamespace(claim=claim, researcher=SimpleNamespace(switched=None))
     run._verdicts = partial(pipeline.Experiment._verdicts, run)
-    nothing: Any = None
     code = "def run(task):\n    return trained(task.intervention)"
     arms = arms_with_switch(make_node("Stage_3", 1, 0.9, code=code))
     plan = Registration(claim.metric, superior("decrease"), 10, rows=150, test_rows=45)
     found = pipeline.Experiment._judged(
         run,
         Stage("validation", context),
-        pipeline.Round(nothing, arms, seeds, purpose, (plan,), (1, 1), measured),
+        pipeline.Round(setup, arms, seeds, purpose, (plan,), (1, 1), measured),
     )
     assert (found.judgement.conclusion, found.judgement.reason) == ("inconclusive", WORSE)
     told = {each.name: each.value for each in reporter.of(c.StageMetric)}

@@ -12,7 +12,7 @@ import pytest
 
 from events import catalog as c
 from events.kinds import read_spec
-from events.kinds.experiment import STAGES
+from events.kinds.experiment import STAGES, ClaimJudged
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
 from stages.experiment.judging.evaluation_set import Judges
@@ -25,7 +25,7 @@ from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, m
 
 pytestmark = pytest.mark.usefixtures("small_pictures", "small_papers")
 SPEC = {
-    "idea": "Dropout improves accuracy on iris",
+    "idea": "Dropout improves accuracy",
     "preset": "quick",
     "nodes": {"Stage_1": 1, "Stage_2": 1, "Stage_3": 1, "Stage_4": 1},
 }
@@ -90,6 +90,9 @@ class Scene:
     # by the control plane's record: the pods of the attempts, and whether one asked for a replication
     pods: list[str] = field(default_factory=list)
     asked: bool = False
+    told: dict[str, Any] = field(default_factory=dict)
+    tables: tuple[Path, ...] = ()
+    dataset: str = "iris"
     trainer: Trainer = field(default_factory=Trainer)
 
     def attempt(
@@ -107,9 +110,9 @@ class Scene:
         self.patch.setattr(Bench, "run", lambda bench, code, **how: trainer.run(bench, code, **how))
         reporter, own = reporter or RecordingReporter(), checkpoints(attempt=attempt, found=found)
         context = make_context(
-            read_spec("experiment", SPEC), self.folder / str(attempt), reporter=reporter,
-            checkpoints=own, tools=make_tools(judge_secret=fleet), attempt=attempt, pod=pod,
-            replication_asked=self.asked,
+            read_spec("experiment", SPEC | {"dataset": self.dataset}), self.folder / str(attempt),
+            reporter=reporter, checkpoints=own, tools=make_tools(judge_secret=fleet, data_sets=self.tables),
+            attempt=attempt, pod=pod, replication_asked=self.asked, told=self.told,
         )  # fmt: skip
         try:
             run_pipeline(pipeline.run, context)
@@ -372,3 +375,51 @@ def test_the_secret_of_a_replication_is_new_or_follows_from_the_fleets() -> None
     assert second_secret("", 1).key != second_secret("", 1).key
     assert second_secret("fleet", 1).key == second_secret("fleet", 1).key
     assert second_secret("fleet", 1).key != second_secret("fleet", 2).key
+
+
+def test_a_verdict_says_which_one_on_its_data_it_is_and_a_later_attempt_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, monkeypatch, told={"verdicts": {"iris test": 6}, "isWhole": True})
+    reporter = scene.attempt("alpha", Trainer(validation=GOOD))
+    (judged,) = reporter.of(ClaimJudged)
+    assert (judged.data, judged.part, judged.earlier, judged.conclusion) == ("iris", "test", 6, "supported")
+    assert judged.p_value is not None
+    assert judged.p_beside == min(1.0, 56 * judged.p_value)
+    said = verdict(reporter)
+    assert "verdict 7 on the test rows of iris (known of other runs" in (said.summary or "")
+    assert said.scores["numbers_untraced"] == []
+    (paper,) = [each.path for each in reporter.files if each.name == "paper/paper.tex"]
+    assert r"counts \val{use.factor}{56} times" in " ".join(paper.read_text().split())
+    scene.told = {"verdicts": {"iris test": 9}, "isWhole": True}
+    (again,) = scene.attempt("beta", Trainer(validation=GOOD)).of(ClaimJudged)
+    assert (again.earlier, again.measurement) == (6, judged.measurement), "as it was when it was measured"
+    for lie in (99, None):
+        scene.kept["validation"].state["found"]["earlier"] = lie
+        (judged,) = scene.attempt("gamma", Trainer(validation=GOOD)).of(ClaimJudged)
+        assert judged.earlier == 9, "no more than there are by now"
+
+
+def test_a_replication_is_judged_by_rows_that_no_first_measurement_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"{row % 7},{row * 37 % 101},{row % 2}" for row in range(1_200)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,target", *lines]))
+    scene = Scene(tmp_path, monkeypatch, tables=(tmp_path,), dataset="t.csv")
+    first = scene.attempt("alpha", Trainer())
+    (judged,) = first.of(ClaimJudged)
+    scene.told = {"verdicts": {f"{judged.data} test": 3, f"{judged.data} reserve": 1}, "isWhole": True}
+    reporter = scene.attempt("beta", Trainer())
+    (again,) = reporter.of(ClaimJudged)
+    assert (judged.part, again.part, again.earlier) == ("test", "reserve", 1)
+    assert again.data == judged.data
+    assert (judged.rows, again.rows) == (round(0.3 * 1_020), 90)
+    said = verdict(reporter)
+    assert said.verdict == "pass"
+    assert "judged by rows of the reserve, which no first measurement opens" in (said.summary or "")
+    assert said.scores["replication"]["by_reserve"]
+    assert said.scores["test_rows"] == 90
+    assert said.scores["numbers_untraced"] == []
+    (paper,) = [each.path for each in reporter.files if each.name == "paper/paper.tex"]
+    assert "of the reserve" in " ".join(paper.read_text().split())
+    assert any("180 of the 1200 rows are a reserve" in each.message for each in first.of(c.RunLog))
