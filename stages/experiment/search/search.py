@@ -34,6 +34,7 @@ from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.record.ledger import ClaimState, SearchState, Tried, state_of
 from stages.experiment.record.record import ARMS, Curve, Finalist, StageRecord
 from stages.experiment.research.proposal import NoProposal, Proposal, Researcher
+from stages.experiment.search.handover import ERRORS, handed_on
 from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
 from stages.experiment.seeds import seed_for
@@ -371,17 +372,22 @@ class Search:
         finalists: tuple[Finalist, ...],
         ended: str,
     ) -> StageRecord:
-        """Hand on the candidate with the best mean over its seeds; the single trial decides where none has one."""
+        """Hand on a finalist by its fresh seeds; the single trial decides where there is none."""
         best, reason = outcome.node, outcome.reason
         if finalists:
-            first = max(finalists, key=lambda each: each.mean if self.metric.higher_is_better else -each.mean)
+            kept = root.best.id if root is not None and plan.policy.keeps_root else None
+            first = handed_on(finalists, kept, higher_is_better=self.metric.higher_is_better)
             best = next(node for node in grown.tree.known if node.id == first.node)
             reason = (
                 f"best mean validation metric over {_counted(len(first.seeds), 'seed')} among "
                 f"{_counted(len(finalists), 'candidate')} ({_counted(len(grown.tree.nodes), 'node')} tried)"
             )
             if best == grown.tree.root:
-                reason = f"the node handed over stays: {reason}"
+                reason = (
+                    f"the node handed over stays: over {_counted(len(first.seeds), 'seed')} no other of "
+                    f"{_counted(len(finalists), 'candidate')} is better by more than {ERRORS:g} standard errors "
+                    f"({_counted(len(grown.tree.nodes), 'node')} tried)"
+                )
         curves = grown.curves()
         own = next((each for each in curves if each.node == best.id), None)
         curve = own or (root.curve if root is not None and root.best.id == best.id else Curve(best.id))
