@@ -78,6 +78,7 @@ from stages.experiment.record.record import (
 from stages.experiment.record.reviews import ENSEMBLE
 from stages.experiment.research.proposal import Proposal, Researcher
 from stages.experiment.research.researcher_factory import ChosenResearcher, choose_researcher, state_of_claim
+from stages.experiment.research.steering import Attentive
 from stages.experiment.search.search import Search, StagePlan, naive_of
 from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
@@ -220,6 +221,7 @@ def run(context: Context) -> str:
     past = Past(context)
     try:
         chosen = choose_researcher(context, spec, data_set, effort.epochs, past)
+        context = replace(context, reporter=Attentive(witness, chosen.steering))
         return Experiment(context, witness, spec, effort, chosen, past, folder, renderer).run()
     except MachineLost as error:
         if context.attempt < LOST_ATTEMPTS_MAX:

@@ -1,4 +1,4 @@
-"""Searches of a stage on invented surfaces: the policy itself, with points for programs and noise for training."""
+"""Searches of a stage on invented surfaces: the policy itself, with points in the place of programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def smooth(chance: random.Random) -> Quality:
 
 
 def rugged(chance: random.Random) -> Quality:
-    """A hill on which each point lies higher or lower by a chance of its own, as high as a step and a half."""
+    """A hill on which each point lies higher or lower by a chance of its own, of a step and a half."""
     hill = smooth(chance)
     own = cache(lambda at: chance.gauss(0, 1) / STEP)
     return lambda at: hill(at) + own(at)
@@ -108,8 +108,8 @@ class Stage:
 def gain(surface: str, noise: float, preset: str, seed: int, how: str) -> float:
     """Return how much better than its root is what a stage hands on, in steps.
 
-    `how` is "shipped", "anywhere" (random points for the same budget), or "best mean" (the finalist with the best
-    mean, whether or not the root is one).
+    `how` is "shipped", "anywhere" (random points for the same budget), or "best mean" (the finalist with the
+    best mean, whether or not the root is one).
     """
     chance = random.Random(f"{surface} {seed}")
     stage = Stage(SURFACES[surface](chance), noise, *LIMITS[preset], chance)

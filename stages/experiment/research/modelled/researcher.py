@@ -14,7 +14,6 @@ from typing import Final
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.recipe import Value
-from events.pipe import Note
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record
 from stages.experiment.record.reviews import Review
@@ -22,7 +21,6 @@ from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import (
     ProgramFilter,
     Written,
-    one_line,
     read_program,
     substance,
 )
@@ -36,7 +34,6 @@ from stages.models.model import Model, ModelError, Question
 from stages.models.structured import ask_for_code
 from stages.ports import Notes, Say
 
-NOTE_MAX: Final = 200  # characters of a note that the log repeats
 INVENTING: Final = 0.9  # temperatures: for what shall differ from all before
 CAREFUL: Final = 0.3  # for what shall be right
 
@@ -80,7 +77,6 @@ class ModelResearcher:
     seed: int
     notes: Notes
     say: Say
-    _heard: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -174,23 +170,12 @@ class ModelResearcher:
         return prompt.question(
             step.text,
             setting=prompt.setting(self.claim, self.idea),
-            notes=prompt.notes_text(self._read_notes()),
+            notes=prompt.notes_text(self.notes.all()),
             tried=prompt.tried_text(tree, self.claim.selection),
             condition=prompt.joined([step.condition]),
             conditions=prompt.joined(sorted(_conditions(tree))),
             **step.shown,
         )
-
-    def _read_notes(self) -> Sequence[Note]:
-        """Return the notes of people so far; each note is logged once."""
-        notes = self.notes.all()
-        for note in notes:
-            if note.number not in self._heard:
-                self._heard.add(note.number)
-                self.say(
-                    f"note {note.number} by {note.by} was read by {self.name}: {one_line(note.text, NOTE_MAX)}"
-                )
-        return notes
 
     def _program_of(self, node: Node) -> dict[str, str]:
         measured = prompt.measured(node, self.claim.selection)
