@@ -143,7 +143,7 @@ class Effort:
 
 
 PRESETS: Final[Mapping[str, Effort]] = {
-    "quick": Effort(limits={"Stage_1": 3, "Stage_2": 5, "Stage_4": 7}, epochs=20, repeats=3, units=10),
+    "quick": Effort(limits={"Stage_1": 3, "Stage_2": 5, "Stage_4": 8}, epochs=20, repeats=3, units=10),
     "standard": Effort(
         limits={"Stage_1": 20, "Stage_2": 12, "Stage_4": 18},
         epochs=30,

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from msgspec import Meta
 
+from events.kinds.experiment import Arm
 from stages.bounds import Amount, Count, Line, Number, Scores, Text, Whole, Word
 
-Arm = Literal["baseline", "intervention"]
 NodeId = Annotated[str, Meta(pattern=r"\AStage_[1-4]/[1-9][0-9]{0,5}\Z")]
 StageName = Annotated[str, Meta(pattern=r"\AStage_[1-4]\Z")]
 Params = Annotated[Mapping[Word, Line | bool | Whole | Number], Meta(max_length=200)]
 
 UNVARIED: Final = (
-    "nothing else varied"  # the condition of the ablation that takes the intervention away alone
+    "nothing else varied"  # the condition of the pair that is the chosen program, with and without
 )
 ROOT: Final = "root"  # stands in `closed` for "no further draft exists"
 
@@ -98,6 +98,11 @@ class Tree:
     def _rank(self, node: Node) -> float:
         assert node.metric is not None
         return -node.metric if self.higher_is_better else node.metric
+
+
+def is_unvaried(tree: Tree, arm: Arm) -> bool:
+    """Return whether the root's own program was tried again as this arm."""
+    return any(node.condition == UNVARIED and node.arm == arm for node in (*tree.nodes, *tree.pending))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -225,7 +225,7 @@ class Steered:
 @pytest.fixture(scope="module")
 def steered(shared_fleet: Any, undisturbed: Experiment, flowers: str, until: Until) -> Steered:
     """An experiment on a table of one's own, with a hint before it began and a pause in its first stage."""
-    nodes = {"Stage_1": 1, "Stage_2": 2, "Stage_3": 1, "Stage_4": 1}
+    nodes = {"Stage_1": 1, "Stage_2": 2, "Stage_4": 1}
     idea = "A wider network increases the number of parameters"
     own = submitted(shared_fleet, idea, dataset=flowers, nodes=nodes)
     client, path = shared_fleet.client, f"/api/runs/{own}"

@@ -55,8 +55,8 @@ Serve = Callable[..., ModelServer]
 KEY: Final = "sk-nobody-but-the-server-may-read-this"
 MODEL: Final = "scholar-1"
 PRICES: Final = f'[usd_per_million_tokens]\n"{MODEL}" = {{ input = 100.0, output = 1000.0 }}\n'
-NODES: Final = {"Stage_1": 2, "Stage_2": 2, "Stage_3": 2, "Stage_4": 2}
-FEW_NODES: Final = {"Stage_1": 1, "Stage_2": 2, "Stage_3": 1, "Stage_4": 1}
+NODES: Final = {"Stage_1": 2, "Stage_2": 2, "Stage_4": 2}
+FEW_NODES: Final = {"Stage_1": 1, "Stage_2": 2, "Stage_4": 1}
 ENDS: Final = ("AWAITING_HUMAN", "COMPLETED", "FAILED", "CANCELED")
 
 

@@ -85,7 +85,7 @@ PARTS: Final = (
         name="nodes",
         title="Search tree",
         rank=60,
-        columns=("stage", "id", "parent", "status", "metric", "metricName", "best", "seconds"),
+        columns=("stage", "id", "parent", "status", "metric", "metricName", "arm", "bestOf", "seconds"),
         read=node_events,
         rows=without_texts,
     ),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from events.kinds.experiment import Arm
 from events.kinds.space.claim import Claim
 from events.kinds.space.interventions import Changes, Intervention, Knob
 from events.kinds.space.recipe import Recipe, Value, described
@@ -22,7 +23,7 @@ from stages.experiment.record.reviews import Review
 from stages.experiment.research.proposal import Proposal
 from stages.experiment.research.steering import Steering
 from stages.experiment.seeds import seed_for
-from stages.experiment.tree import UNVARIED, Arm, Node, Tree
+from stages.experiment.tree import UNVARIED, Node, Tree, is_unvaried
 from stages.experiment.trials.template import program_for
 
 _DRAFTS: Final[tuple[Changes, ...]] = (
@@ -128,7 +129,10 @@ class BuiltIn:
         best = recipe_of(parent)
         for condition, with_it, on in self._ablations(best):
             recipe = on if with_it else on.changed(self.intervention.off)
-            if recipe != best and not _tried(tree, recipe):
+            is_open = not _tried(tree, recipe) or (
+                condition == UNVARIED and not is_unvaried(tree, self._arm(recipe))
+            )
+            if is_open:
                 plan = f"{condition}, {'with' if with_it else 'without'} {self.intervention.title}"
                 return self._proposal(plan, recipe, best, condition, on)
         return None
@@ -188,7 +192,11 @@ class BuiltIn:
         return {name: value for name, value in changes.items() if name not in self.intervention.fields}
 
     def _ablations(self, best: Recipe) -> Iterator[tuple[str, bool, Recipe]]:
-        """Yield the removal of the intervention, then each condition with it and without it, as recipes with it."""
+        """Yield the best recipe again and without the intervention, then each condition so, as recipes with it.
+
+        Again, because the score by which it was chosen is a lucky one.
+        """
+        yield UNVARIED, True, best
         yield UNVARIED, False, best
         for condition in _CONDITIONS:
             varied = condition.applied(best)

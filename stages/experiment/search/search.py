@@ -19,12 +19,14 @@ from typing import Any, Final
 from events.files.open_beneath import place_beneath
 from events.files.paths import RunPath
 from events.kinds.experiment import (
+    ABLATED,
     NodeCodeGenerated,
     NodeCompleted,
     NodeCreated,
     NodeExecuting,
     NodeRestored,
     NodeSelectedBest,
+    best_of,
 )
 from events.kinds.space.metrics import Metric, is_better
 from events.runtime.errors import PipelineError
@@ -229,8 +231,8 @@ class Search:
                 self._show(stage, grown, limit)
         grown.close_round()
         best = grown.tree.best(with_root=plan.policy.keeps_root)
-        if best is not None and best.metric is not None:
-            stage.metric(f"best_{self.metric.name}", best.metric, len(grown.tree.nodes))
+        if best is not None and best.metric is not None and plan.name != ABLATED:
+            stage.metric(f"best_{best.arm}_{self.metric.name}", best.metric, len(grown.tree.nodes))
         return None
 
     def _fill(
@@ -411,6 +413,11 @@ class Search:
         running = [node for node in grown.begun if node.id not in done]
         finished = len(grown.tried)
         activity = f"{finished} of at most {limit} nodes finished"
+        best = replace(grown.tree, nodes=tuple(each.node for each in grown.tried)).best()
+        if best is not None:
+            activity += (
+                f"; {best_of(stage.name, best.arm)} is {best.id}, {self.metric.name} {best.metric:.4g}"
+            )
         if running:
             names = ", ".join(node.id for node in running)
             activity += f"; runs {names}: {running[0].plan}"
@@ -425,6 +432,7 @@ class Search:
                 plan=sprout.plan,
                 parent=sprout.parent,
                 params=dict(sprout.params),
+                arm=sprout.arm,
             )
         )
         self.context.emit(NodeCodeGenerated(stage=sprout.stage, node=sprout.id, code=sprout.code))
@@ -444,6 +452,7 @@ class Search:
                 parent=node.parent,
                 params=dict(node.params),
                 code=node.code,
+                arm=node.arm,
                 **self._outcome(node),
             )
         )
@@ -478,6 +487,7 @@ class Search:
                 mean=first.mean if first else None,
                 standard_error=first.standard_error if first else None,
                 seeds=list(first.seeds) if first else [],
+                arm=record.best.arm,
             )
         )
         for point in record.curve.points:

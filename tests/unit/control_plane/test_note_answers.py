@@ -1,4 +1,4 @@
-"""A note is shown with what became of it: of each thing that it names the last answer, whatever a pod said."""
+"""A note is shown with what became of it: of each thing that it names the last answer that can be read."""
 
 from __future__ import annotations
 

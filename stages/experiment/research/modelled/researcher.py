@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from events.kinds.experiment import Arm
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.recipe import Value
@@ -29,7 +30,7 @@ from stages.experiment.research.modelled.reviewing import ask_reviews
 from stages.experiment.research.modelled.writing import ask_words
 from stages.experiment.research.proposal import Proposal
 from stages.experiment.seeds import seed_for
-from stages.experiment.tree import UNVARIED, Arm, Node, Tree
+from stages.experiment.tree import UNVARIED, Node, Tree, is_unvaried
 from stages.models.model import Model, ModelError, Question
 from stages.models.structured import ask_for_code
 from stages.ports import Notes, Say
@@ -105,8 +106,12 @@ class ModelResearcher:
         return self._asked(step, tree)
 
     def ablate(self, parent: Node, tree: Tree) -> Proposal | None:
-        """Switch the intervention off; then vary one part after another, each with it and without it."""
-        if not any(node.condition == UNVARIED and node.arm == "baseline" for node in tree.known):
+        """Run the best node again and with its switch off; then vary one part after another, each so."""
+        if not is_unvaried(tree, "intervention"):
+            return replace(
+                _switched_off(parent, UNVARIED), plan=f"the program of {parent.id} again", arm="intervention"
+            )
+        if not is_unvaried(tree, "baseline"):
             return _switched_off(parent, UNVARIED)
         lonely = next((node for node in tree.nodes if _is_lonely(node, tree)), None)
         if lonely is not None:

@@ -99,12 +99,14 @@ def test_an_ablation_without_the_intervention_is_the_text_of_its_counterpart() -
     root = tried(desk.researcher.draft(EMPTY))
     best = replace(tried(desk.researcher.improve(root, Tree(True, root)), 2), arm="intervention")
     tree, made = Tree(True, best), []
-    for number in range(3, 6):
+    for number in range(3, 7):
         proposal = desk.researcher.ablate(best, tree)
         assert proposal is not None
         made.append(proposal)
-        tree = tree.grown(replace(tried(proposal, number), arm=proposal.arm))
-    removal, with_it, without = made
+        node = replace(tried(proposal, number), arm=proposal.arm, condition=proposal.condition)
+        tree = tree.grown(node)
+    again, removal, with_it, without = made
+    assert (again.arm, again.code, again.condition) == ("intervention", best.code, removal.condition)
     assert (removal.arm, removal.code) == ("baseline", best.code)
     assert (with_it.arm, without.arm) == ("intervention", "baseline")
     assert with_it.code == without.code

@@ -1,4 +1,4 @@
-"""A note of a person is answered with what becomes of it, each thing that it names, at every time of a run."""
+"""A note of a person is answered with what becomes of each thing that it names, at every time of a run."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_what_cannot_be_tried_is_refused_with_the_reason(
     ("idea", "text", "about"),
     [
         ("A dropout of 0.2 improves accuracy on iris", "dropout 0.4", "dropout 0.4"),
-        ("A cosine learning rate schedule improves accuracy on iris", "use a linear schedule", "schedule linear"),
+        ("A cosine schedule improves accuracy on iris", "use a linear schedule", "schedule linear"),
         ("A cosine learning rate schedule improves accuracy on iris", "strength 3", "strength 3"),
         ("Adam improves accuracy on iris", "lr 0.2", "learning rate 0.2"),
     ],
