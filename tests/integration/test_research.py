@@ -271,10 +271,17 @@ def test_a_paused_search_says_nothing_but_that_its_pod_lives(shared_fleet: Any, 
 def test_a_hint_is_heard_by_the_search(steered: Steered) -> None:
     own = steered.experiment
     assert [each["text"] for each in own.run["notes"]] == ["please try depth 4"]
-    log = own.of("ai.run.log", "message")
-    assert [each for each in log if each.startswith("note 1")] == [
-        "note 1 by user:loopback was read; the built-in researcher tries depth 4"
-    ]
     tuned = [each for each in own.nodes() if each["stage"] == "Stage_2"]
     (advised,) = [each for each in tuned if each["params"]["depth"] == 4]
     assert advised["plan"] == "tune the baseline: depth 4"
+    taken = {
+        "outcome": "taken",
+        "about": "depth 4",
+        "says": f"{advised['id']} tries it",
+        "node": advised["id"],
+    }
+    assert own.run["notes"][0]["answers"] == [taken]
+    assert (
+        f"<li>depth 4: taken, {advised['id']} tries it</li>"
+        in own.fleet.client.get(f"/runs/{own.run_id}").text
+    )

@@ -579,7 +579,9 @@ def test_notes_reach_the_next_question_a_pause_stops_the_asking_and_a_cancel_wai
         assert re.search("<note>\n\\S+: before it began: mind the scale \\S/note>\n</note>", text)
     assert ["try a colder start" in text for text in told] == [False, False, True]
     assert not any("began:" in each.system or "colder" in each.system for each in server.asked)
-    until(lambda: "try a colder start" in str(said(fleet, run_id, "ai.run.log")))
+    until(lambda: [each["number"] for each in said(fleet, run_id, "ai.run.note_answered")] == [1, 2])
+    answers = [each["answers"][0] for each in fleet.run(run_id)["notes"]]
+    assert [each["outcome"] for each in answers] == ["passed_on", "passed_on"]
 
     steer("pause")
     child = child_of(worker)
