@@ -13,6 +13,7 @@ from typing import Final
 
 from events.kinds.space.recipe import Recipe, Value, described, shown
 
+VALUES_MAX: Final = 6  # of one choice in one note
 STRENGTH: Final = "strength"  # stands for the number of the claim's intervention
 
 
@@ -172,7 +173,9 @@ def _in_sentence(sentence: str) -> Iterator[Named]:
         found, left = _taken(choice, left)
         if found is None:
             continue
-        if is_negated and found.values not in ((False,), ("none",)):
+        if found.problem:
+            yield found
+        elif is_negated and found.values not in ((False,), ("none",)):
             yield Named(choice.label, choice.field, problem="say what to try, not what to leave out")
         elif not found.values:
             yield Named(choice.label, choice.field, problem=f"name a value: {choice.extent}")
@@ -186,12 +189,15 @@ def _in_sentence(sentence: str) -> Iterator[Named]:
 def _taken(choice: Choice, sentence: str) -> tuple[Named | None, str]:
     """Return what a sentence says of a choice, and the sentence without it."""
     value = _NUMBER if choice.is_number else "|".join(map(re.escape, choice.names))
-    values = rf"(?P<values>(?:{value})(?:{_JOINT}(?:{value}))*)"
+    values = rf"(?P<values>(?:{value})(?:{_JOINT}(?:{value})){{0,{VALUES_MAX - 1}}})"
     for pattern in (
         rf"\b(?:{choice.words})\b{_LINK}{values}(?![\w.])",
         rf"(?<![\w.]){values}(?: (?:for|as))?(?: the)? ?\b(?:{choice.words})\b",
     ):
         if match := re.search(pattern, sentence):
+            if re.match(rf"{_JOINT}(?:{value})", sentence[match.end() :]):
+                problem = f"name at most {VALUES_MAX} values"
+                return Named(choice.label, choice.field, problem=problem), sentence[: match.start()]
             each = re.findall(value, match["values"])
             left = f"{sentence[: match.start()]} ¦ {sentence[match.end() :]}"
             return Named(choice.label, choice.field, tuple(_value(choice, one) for one in each)), left

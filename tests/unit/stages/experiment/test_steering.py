@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from events.catalog import NoteAnswered, StageProgress, StageStarted
 from events.kinds.experiment import NodeCreated
@@ -128,6 +130,7 @@ REFUSED = [
     ("lr -1", "learning rate -1", "learning rate goes from 1e-06 to 1"),
     ("clip at norm 1000", "gradient clip 1e+03", "gradient clip goes from 0 to 10"),
     ("more dropout!", "dropout", "name a value: dropout goes from 0 to 0.9"),
+    ("width 1, 2, 3, 4, 5, 6, 7", "width", "name at most 6 values"),
     ("width 0,5", "width", "name a value: width goes from 1 to 1024"),
     ("don't use dropout 0.5", "dropout", "say what to try, not what to leave out"),
     ("use optimizer foo", "optimiser", "name a value: optimiser can be adamw, adam"),
@@ -252,6 +255,26 @@ def test_choices_are_read_with_their_values(text: str, choices: dict[str, Any]) 
     found: list[Any] = [each for each in read(text) if not each.problem]
     assert {each.field: each.values for each in found} == choices
     assert len(found) == len(read(text))
+
+
+WORDS = [
+    "dropout", "width", "lr", "0.5", "64", "strength", "seeds", "no", "of", "or", ",", ".", "%", "adam", "batch",
+    "norm", "clip", "1e9", "-3", "momentum", "schedule", "cosine", "tries", "¦", "please",
+]  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(
+    text=st.one_of(st.text(max_size=80), st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)),
+    stage=st.sampled_from(["Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "review"]),
+)
+def test_no_note_is_dropped_without_a_word(text: str, stage: str) -> None:
+    desk = Desk()
+    desk.noted(text, stage)
+    desk.at("Stage_4")
+    assert desk.answers(1)
+    last = {each.about: each.outcome for each in desk.reporter.of(NoteAnswered)}
+    assert "waiting" not in last.values(), "in the end each wish is taken, refused or too late"
 
 
 def test_answers_are_facts_that_travel(desk: Desk) -> None:
