@@ -258,8 +258,8 @@ def test_choices_are_read_with_their_values(text: str, choices: dict[str, Any]) 
 
 
 WORDS = [
-    "dropout", "width", "lr", "0.5", "64", "strength", "seeds", "no", "of", "or", ",", ".", "%", "adam", "batch",
-    "norm", "clip", "1e9", "-3", "momentum", "schedule", "cosine", "tries", "¦", "please",
+    "dropout", "width", "lr", "0.5", "64", "strength", "seeds", "no", "of", "or", ",", ".", "%", "adam",
+    "batch", "norm", "clip", "1e9", "-3", "momentum", "schedule", "cosine", "tries", "¦", "please",
 ]  # fmt: skip
 
 
