@@ -21,6 +21,7 @@ NotMeasuredCode = Literal[
     "NOT_MEASURED: switch has no effect", "NOT_MEASURED: arms differ", "NOT_MEASURED: baseline"
 ]
 Replicated = Literal["asked for", "on another pod", "on the same pod"]
+NoteOutcome = Literal["waiting", "taken", "refused", "too_late", "not_understood", "passed_on"]
 
 
 class RunEnqueued(Fact, frozen=True):
@@ -83,6 +84,19 @@ class RunLog(Fact, frozen=True):
     message: str
     level: Level = "info"
     stage: str | None = None
+
+
+class NoteAnswered(Fact, frozen=True):
+    """What becomes of a person's note `number`, or of what it is `about`, in the words of `says`.
+
+    A later answer about the same takes its place. `node` tries it, of one that is taken.
+    """
+
+    number: Annotated[int, msgspec.Meta(ge=1)]
+    outcome: NoteOutcome
+    says: str
+    about: str = ""
+    node: str | None = None
 
 
 class RunCompleted(Fact, frozen=True):
@@ -220,6 +234,7 @@ TYPES: Final[Mapping[str, type[Fact]]] = {
     "ai.run.stage_metric": StageMetric,
     "ai.run.stage_completed": StageCompleted,
     "ai.run.log": RunLog,
+    "ai.run.note_answered": NoteAnswered,
     "ai.run.completed": RunCompleted,
     "ai.run.failed": RunFailed,
     "ai.run.canceled": RunCanceled,

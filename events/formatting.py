@@ -219,6 +219,11 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
 
 
+def note_answer(outcome: str, about: str, words: str) -> str:
+    """Return what becomes of a note, or of what it is about, in one line."""
+    return f"{f'{about}: ' if about else ''}{outcome.replace('_', ' ')}, {words}"
+
+
 def says(event: LoggedEvent) -> str:
     """Return an event's data in one line."""
     data = event.data
@@ -229,6 +234,9 @@ def says(event: LoggedEvent) -> str:
             return f"{data['stage']} {percent(data['progress'])} {data.get('activity') or ''}"
         case "ai.run.stage_metric":
             return f"{data['stage']}: {data['name']} = {number(data['value'])}"
+        case "ai.run.note_answered":
+            words = note_answer(*(str(data.get(name) or "") for name in ("outcome", "about", "says")))
+            return f"note {data['number']}: {words}"
         case "ai.run.usage":
             tokens = f"{data.get('prompt_tokens') or 0} + {data.get('completion_tokens') or 0} tokens"
             return f"{data['model']}: {tokens}" if data.get("model") else "a stretch of the pod's time"
@@ -266,6 +274,7 @@ FILTERS: Final = {
     "number": number,
     "percent": percent,
     "lines": lines,
+    "note_answer": note_answer,
     "dollars": dollars,
     "count": count,
     "words": words,

@@ -15,7 +15,7 @@ from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.lease_times import RENEW_EVERY_S
 from events.queue.matching import Seeker, WaitingClass, classes
-from events.queue.settlement import End, pod_lost
+from events.queue.settlement import LEFT_TO_OTHERS_S, End, pod_lost
 from events.runtime.clock import Instant, instant
 from events.runtime.errors import LeaseLost, Transient
 from events.text.attempt_id import AttemptId
@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 POLL_S: Final = 1.5  # with the jitter at most two seconds
 POLL_JITTER_S: Final = 0.5
 TROUBLE_POLL_S: Final = 5.0
-BACK_OFF_S: Final = 20.0  # ten polls: whoever else can take the run has seen it by then
 CUT_OFF: Final = "its worker ended without notice, and was started again"
 READY_LIMIT_S: Final = 300.0
 READY_TURN_S: Final = 0.5
@@ -279,7 +278,7 @@ class Worker:
             del self.heard_from[claim.attempt_id]
             self.roster.standing.claim = None
         if attempt.gave_back:
-            self.state.backs_off_until_s = self.ports.clock.monotonic_s() + BACK_OFF_S
+            self.state.backs_off_until_s = self.ports.clock.monotonic_s() + LEFT_TO_OTHERS_S
         log.info("run.left", extra={"run": claim.run_id, "attempt": claim.attempt})
 
     def _give_back(self, claim: Claim, error: Transient) -> None:

@@ -182,6 +182,13 @@ def _scores(value: Mapping[str, Any]) -> str:
     )
 
 
+def _answers(note: Note) -> str | None:
+    """Return what became of a note in one line; None where nothing was said."""
+    from events.formatting import note_answer
+
+    return "; ".join(note_answer(each.outcome, each.about, each.says) for each in note.answers) or None
+
+
 ATTEMPTS: Final = (
     Column("ATTEMPT", field("attempt"), is_right=True, is_whole=True),
     Column("OUTCOME", field("outcome")),
@@ -211,4 +218,5 @@ NOTES: Final = (
     Column("BY", field("by")),
     Column("AT", field("at"), ago, is_whole=True),
     Column("TEXT", field("text")),
+    Column("ANSWER", _answers),
 )

@@ -15,7 +15,7 @@ from events.answers.attempts import Stage
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run, RunRow
 from podfleet.client import endpoints
-from podfleet.client.following import LOG, Changed, Follower, Happened, is_over
+from podfleet.client.following import ANSWERED, LOG, Changed, Follower, Happened, is_over
 from podfleet.client.interrupts import interruptible
 from podfleet.client.synchronous import Client
 from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED
@@ -54,7 +54,7 @@ def _watch(control_plane: Client, run_id: str, *, as_json: bool) -> Run:
     with _screen(follower, run_id, as_json=as_json) as screen:
         for news in follower.news():
             if isinstance(news, Happened):
-                if news.event.type == LOG:
+                if news.event.type in (LOG, ANSWERED):
                     screen.log(news.event)
                 # Stages are told of by events; the run itself changes with each of them, too.
                 continue
@@ -101,7 +101,7 @@ class Silence:
 
 @dataclass(slots=True)
 class Plain:
-    """A line for each change of status, stage and, by tenths, progress."""
+    """A line for each change of status, stage and, by tenths, progress, and for each answer to a note."""
 
     as_json: bool
     _last: tuple[Any, ...] = ()
@@ -125,7 +125,11 @@ class Plain:
             say(" ".join(words(run)))
 
     def log(self, event: LoggedEvent) -> None:
-        """Leave the log to `podfleet runs logs`."""
+        """Print what becomes of a note; the log is left to `podfleet runs logs`."""
+        if event.type == ANSWERED and not self.as_json:
+            from events.formatting import says
+
+            say(clean(f"{event.run_id} {says(event)}"))
 
 
 SHOWN: Final = (
@@ -222,6 +226,7 @@ def drawn(run: Run, log: Sequence[LoggedEvent], now: datetime, *, is_silent: boo
     from rich.console import Group
     from rich.text import Text
 
+    from events.formatting import says
     from podfleet.output import STYLES, with_sign
 
     status = run.status
@@ -244,7 +249,7 @@ def drawn(run: Run, log: Sequence[LoggedEvent], now: datetime, *, is_silent: boo
     if run.error:
         lines.append(Text(clean(f"{run.error.code}: {run.error.message}"), "red"))
     for event in log:
-        words = f"{clock_time(str(event.time))} {clean(event.data.get('message'))}"
+        words = f"{clock_time(str(event.time))} {clean(says(event))}"
         lines.append(Text(words, "dim", no_wrap=True, overflow="ellipsis"))
     if status == "AWAITING_HUMAN":
         lines.append(

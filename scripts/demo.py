@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from events.answers.conclusions import conclusion
+from events.kinds.experiment import ABLATED, best_of
 from events.lifecycle import FINAL
 from events.runtime.clock import Clock, SystemClock, SystemIds
 from events.runtime.errors import PodfleetError
@@ -65,8 +66,10 @@ class Progress:
                 self.done, self.activity = data["progress"], data.get("activity") or ""
             case "ai.node.executing":
                 self.node = data["node"]
-            case "ai.node.selected_best" if data.get("metric") is not None:
-                self.best = f"{data['metric']:.4f} ({data['node']})"
+            case "ai.node.selected_best" if data.get("metric") is not None and data["stage"] != ABLATED:
+                self.best = (
+                    f"{data['metric']:.4f} ({data['node']}, {best_of(data['stage'], data.get('arm'))})"
+                )
             case "ai.node.completed" if data.get("metric") is not None:
                 self.node = f"{data['node']}: {data['metric']:.4f}"
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from events.lifecycle import FINAL, HELD, Status
 from events.queue.abilities import Abilities, lacks
+from events.queue.settlement import LEFT_TO_OTHERS_S
 from events.runtime.clock import timestamp
 
 PODS_SHOWN: Final = 20
@@ -64,7 +66,8 @@ def explain(run: Document, position: QueuePosition, pods: Sequence[LivePod]) -> 
             return [_delayed(run), *_nobody(run, pods), *_deadline(run)]
         case _ if status in HELD:
             return _held(run)
-    return [*_paused(run), *_serving(run, position, pods), *_in_queue(run, position), *_deadline(run)]
+    waiting = [*_serving(run, position, pods), *_given_back(run), *_in_queue(run, position)]
+    return [*_paused(run), *waiting, *_deadline(run)]
 
 
 def why_class_waits(class_key: str, pods: Sequence[LivePod]) -> str:
@@ -156,6 +159,16 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
         return Reason("pods_draining", f"{of_all} told to take nothing new", evidence)
     words = " or ".join(sorted(kinds))
     return Reason("pods_busy", f"{of_all} {words}", evidence)
+
+
+def _given_back(run: Document) -> list[Reason]:
+    settled = run.get("settled") or {}
+    if settled.get("outcome") != "preempted" or not settled.get("message") or not settled.get("at"):
+        return []
+    until = timestamp(settled["at"] + timedelta(seconds=LEFT_TO_OTHERS_S))
+    why = f"attempt {run['attempt']} gave it back ({settled['message']})"
+    message = f"{why}; its pod leaves it to others until {until}"
+    return [Reason("given_back", message, {"attempt": run["attempt"], "othersUntil": until})]
 
 
 def _in_queue(run: Document, position: QueuePosition) -> list[Reason]:

@@ -33,7 +33,7 @@ def rows(name: str, table: str) -> Mapping[str, Sequence[Any]]:
     """
     found = {kind: getattr(module, table, None) for kind, module in modules(name).items()}
     problems = [
-        f"kind {kind!r}: its `{name}.{table}` is no list; uninstall its package or mend it"
+        f"kind {kind!r}: its `{name}.{table}` is no list; uninstall its package or fix it"
         for kind, each in found.items()
         if not isinstance(each, list | tuple)
     ]

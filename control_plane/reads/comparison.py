@@ -71,7 +71,7 @@ def _facts(run: Json) -> Iterator[tuple[str, Any]]:
             yield f"seconds.{stage['name']}", stage.get("durationS")
     for node in run.get("nodes", ()):
         if node.get("best") and isinstance(node.get("metric"), int | float):
-            yield f"best.{node['stage']}", node["metric"]
+            yield f"{node.get('bestOf') or 'best'}.{node['stage']}", node["metric"]
     for each in run.get("validations", ()):
         by = each.get("by") or "validation"
         yield f"{by}.verdict", each.get("verdict")

@@ -16,6 +16,7 @@ from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, plain, shown
 from control_plane.model.result_replication import ELSEWHERE, believed, borne_out
 from control_plane.model.views.document_mapping import from_document
+from control_plane.model.views.notes import answered
 from control_plane.model.views.pods import pod
 from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
 from control_plane.reads import paging
@@ -123,6 +124,7 @@ class _Own:
     artifacts: Sequence[Json] = ()
     of_kind: Mapping[str, PartRows] = field(default_factory=dict)
     usages: Sequence[Json] = ()
+    answers: Sequence[Json] = ()  # to notes
     cut: Sequence[str] = ()  # the names of those that are not whole
 
 
@@ -249,13 +251,14 @@ class Reading:
         measured = await beside_loop(run["kind"], partial(measures_of, run["kind"], spec.get("spec")))
         return from_document(
             Run,
-            # a run without a verdict has no seal, one from before there were pauses and notes lacks both
-            {"paused": False, "notes": [], "sealed": None, **brief_fields(run)},
+            # a run without a verdict has no seal, one from before there were pauses lacks them
+            {"paused": False, "sealed": None, **brief_fields(run)},
             from_stage=plain(spec.get("fromStage")),
             spec=plain(spec.get("spec")),
             measures=measured,
             requires=plain(spec.get("requires")),
             traceparent=spec.get("traceparent"),
+            notes=answered(brief_fields(run).get("notes") or (), own.answers),
             attempts=[attempt(each) for each in attempts],
             stages=[stage(each, run) for each in own.stages],
             validations=[shown(each) for each in believed(own.validations, own.attempts)],
@@ -289,10 +292,12 @@ class Reading:
         )
         loop = self.kind_loops.of(run["kind"]) if of_kind else None
         rows = asyncio.gather(*(rows_of(run["kind"], each, self.run_reads, run_id, loop) for each in of_kind))
-        usages, kept, made = await asyncio.gather(self.run_reads.usage([run_id]), parts, rows)
+        answers = self.run_reads.note_answers(run_id)
+        usages, kept, said, made = await asyncio.gather(self.run_reads.usage([run_id]), parts, answers, rows)
         named = {part.name: each for part, each in zip(of_kind, made, strict=True)}
         # beside the event loop: what a pod said decides how long it takes
-        return await asyncio.to_thread(_kept, kept, usages, named)
+        own = await asyncio.to_thread(_kept, kept, usages, named)
+        return replace(own, answers=said.documents)
 
     async def pace(self, run: Run) -> Pace | None:
         """Return the pace of the run's current stage; None if it has none."""

@@ -41,7 +41,7 @@ def include_kinds(app: FastAPI, site: Site) -> list[APIRouter]:
             app.include_router(made if loop is None else KindRouter(kind, loop, made))
             found.append(made)
         else:
-            problems.append(f"kind {kind!r}: {wrong}; uninstall its package or mend it")
+            problems.append(f"kind {kind!r}: {wrong}; uninstall its package or fix it")
     if problems:
         raise ConfigError(problems)
     return found

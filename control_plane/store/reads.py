@@ -14,7 +14,7 @@ from control_plane.model.presentation import SPENT
 from control_plane.model.result_replication import borne_out, is_doubtful
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, Order, Slice, Wanted, raw, read_bounded, read_page
-from events.catalog import TYPES, RunLog, RunUsage, StageMetric, StageProgress, type_of
+from events.catalog import TYPES, NoteAnswered, RunLog, RunUsage, StageMetric, StageProgress, type_of
 from events.files.checkpoints import PREFIX
 from events.kinds.queues import QUEUES
 from events.lifecycle import Status
@@ -28,6 +28,7 @@ MODELS_TOLD_MAX: Final = 100
 MODEL_CHARS_MAX: Final = 200
 OTHER_MODELS: Final = "other models"
 USAGE_EVENTS_MAX: Final = 100_000
+NOTE_ANSWERS_MAX: Final = 1_000
 PROGRESS_EVENTS_MAX: Final = 60
 METRICS_MAX: Final = 5_000
 PICTURES_MAX: Final = 300
@@ -158,6 +159,11 @@ class RunReads:
         async with answers():
             cursor = self.db.events.find(query, wanted).sort("position", -1).limit(most)
             return await cursor.to_list()
+
+    async def note_answers(self, run_id: str) -> Part:
+        """Return the latest answers to a run's notes, the latest first."""
+        query = {"runId": run_id, "type": type_of(NoteAnswered), **NUMBERED}
+        return await self.part("events", query, None, [("position", -1)], NOTE_ANSWERS_MAX, BESIDE_BYTES_MAX)
 
     async def usage(self, run_ids: Sequence[str]) -> list[Document]:
         """Return what runs have spent together, one document a model; None is the pods' own time."""

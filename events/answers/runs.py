@@ -140,13 +140,23 @@ class JournalEntry(Answer, frozen=True, kw_only=True):
     sets: dict[str, Any] | str = msgspec.field(name="set")
 
 
+class NoteAnswer(Answer, frozen=True, kw_only=True):
+    """What became of a note, or of what it is `about`; `node` tries it, of one that is taken."""
+
+    outcome: str
+    about: str
+    says: str
+    node: str | None
+
+
 class Note(Answer, frozen=True, kw_only=True):
-    """A person's note to the pipeline of a run."""
+    """A person's note to the pipeline of a run, with what became of it."""
 
     number: int
     at: Moment | UnsetType | None = UNSET
     by: str
     text: str
+    answers: list[NoteAnswer] = msgspec.field(default_factory=list)  # an earlier control plane has none
 
 
 class ModelUsage(Answer, frozen=True, kw_only=True):

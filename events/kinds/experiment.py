@@ -28,6 +28,19 @@ BY_MODEL: Final = (
 )
 
 
+# How a program is run: with its switch off, or on.
+Arm = Literal["baseline", "intervention"]
+ABLATED: Final = "Stage_4"  # of which no node goes on
+
+
+def best_of(stage: str, arm: str | None) -> str:
+    """Return as what the best node of a stage is the best one."""
+    without, with_it = ("best baseline", "best with the intervention")
+    if stage == ABLATED:
+        without, with_it = ("best ablation, without the intervention", "best ablation, with the intervention")
+    return {"baseline": without, "intervention": with_it}.get(arm or "", "best")
+
+
 class NodeLimits(
     msgspec.Struct,
     frozen=True,
@@ -35,14 +48,13 @@ class NodeLimits(
     forbid_unknown_fields=True,
     omit_defaults=True,
 ):
-    """The maximum number of nodes of each stage of the search; the preset gives the default.
+    """The maximum number of nodes of a stage of the search; the preset gives the default.
 
-    That of `Stage_3` has no effect any more: the intervention is tried as often as the baseline was.
+    `Stage_3` has none: the intervention is tried as often as the baseline was.
     """
 
     Stage_1: Positive | None = None
     Stage_2: Positive | None = None
-    Stage_3: Positive | None = None
     Stage_4: Positive | None = None
 
 
@@ -110,13 +122,14 @@ class DataWarned(Fact, frozen=True):
 
 
 class NodeCreated(Fact, frozen=True):
-    """A node of the search tree: its plan and its parent."""
+    """A node of the search tree: its plan, its parent, and the arm that it runs as."""
 
     stage: Name
     node: Name
     plan: str
     parent: str | None = None
     params: dict[str, Any] = {}
+    arm: Arm | None = None
 
 
 class NodeCodeGenerated(Fact, frozen=True):
@@ -166,10 +179,11 @@ class NodeRestored(Fact, frozen=True):
     scores: dict[str, float] = {}
     error: str | None = None
     log_tail: str | None = None
+    arm: Arm | None = None
 
 
 class NodeSelectedBest(Fact, frozen=True):
-    """The node that a stage selected, and why; mean and standard error of its re-evaluation."""
+    """The node that a stage selected, its arm, and why; mean and standard error of its re-evaluation."""
 
     stage: Name
     node: Name
@@ -178,6 +192,7 @@ class NodeSelectedBest(Fact, frozen=True):
     mean: float | None = None
     standard_error: float | None = None
     seeds: list[int] = []
+    arm: Arm | None = None
 
 
 class ClaimRegistered(Fact, frozen=True):

@@ -89,6 +89,9 @@ RELEASED = {
     "renewals": Expression("$lease.renewals"),
 }
 
+# So long a pod whose pipeline gave a run back claims nothing: ten polls, in which others see it.
+LEFT_TO_OTHERS_S: Final = 20.0
+
 # So long after an attempt's end may its pod still deliver what was said before it.
 TOKEN_LIFE: Final = timedelta(days=7)
 _ENDS_NOW = {"$mergeObjects": ["$$this", {"endsAt": expression(ServerTime(TOKEN_LIFE.total_seconds()))}]}

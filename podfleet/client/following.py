@@ -28,6 +28,7 @@ AGAIN_FIRST_S: Final = 0.5
 AGAIN_MAX_S: Final = 5.0
 PATIENCE_S: Final = 300.0
 LOG: Final = "ai.run.log"
+ANSWERED: Final = "ai.run.note_answered"
 # The server has no such route, or no room on it: what it tells of can be asked for as well.
 NO_STREAM: Final = frozenset({404, 405, 503})
 

@@ -61,7 +61,7 @@ def submit(
     check(kind, spec)
     control_plane = client()
     if dry_run:
-        _show_check(control_plane.check(kind, spec, **wanted), as_json=as_json)
+        show_check(control_plane.check(kind, spec, **wanted), as_json=as_json)
         return
     run = control_plane.submit(kind, spec, **wanted, idempotency_key=key)
     conclude(control_plane, run, run.id, watch=watch, exit_status=exit_status, as_json=as_json)
@@ -85,7 +85,8 @@ def conclude(
         watching.watch(control_plane, run_id, as_json=as_json, exit_status=exit_status)
 
 
-def _show_check(checked: CheckedRun, *, as_json: bool) -> None:
+def show_check(checked: CheckedRun, *, as_json: bool) -> None:
+    """Print what a submission would queue."""
     if as_json:
         print_json(checked)
         return

@@ -12,7 +12,7 @@ import typer
 from podfleet import parameters
 from podfleet.commands.runs import COLUMNS as RUN_COLUMNS
 from podfleet.commands.runs import SHOWN, Limit
-from podfleet.commands.submit import ExitStatus, Watch, conclude
+from podfleet.commands.submit import ExitStatus, Watch, conclude, show_check
 from podfleet.connection import client
 from podfleet.id_lookup import HYPOTHESIS, HypothesisName, find
 from podfleet.nouns import noun
@@ -69,6 +69,9 @@ def new(
     max_cost_usd: Annotated[float | None, typer.Option(min=0, help="Budget of the ideation.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Budget of the ideation.")] = None,
     parameter: Parameters = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what its run would measure, and create nothing.")
+    ] = False,
     watch: Watch = False,
     exit_status: ExitStatus = False,
     as_json: AsJson = False,
@@ -76,10 +79,17 @@ def new(
     """Create a hypothesis and queue its run, or with --ideation its ideation; print its id."""
     if (idea is None) == (file is None):
         raise typer.BadParameter("give the idea as text, or as a file with -f", param_hint="--idea")
+    if dry_run and ideation:
+        raise typer.BadParameter("an ideation measures nothing", param_hint="--dry-run")
     control_plane = client()
+    said = parameters.spec(file, None) if idea is None else idea
+    if dry_run:
+        spec = {"idea": said, **parameters.spec(None, parameter)}
+        show_check(control_plane.check("experiment", spec), as_json=as_json)
+        return
     made = control_plane.propose(
         title,
-        parameters.spec(file, None) if idea is None else idea,
+        said,
         search_ideas=ideation,
         reflections=reflections,
         max_num_generations=ideas,

@@ -89,6 +89,7 @@ from stages.experiment.record.record import (
 from stages.experiment.record.reviews import ENSEMBLE
 from stages.experiment.research.proposal import Proposal, Researcher
 from stages.experiment.research.researcher_factory import ChosenResearcher, choose_researcher, state_of_claim
+from stages.experiment.research.steering import Attentive
 from stages.experiment.search.search import Search, StagePlan, naive_of
 from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
@@ -154,7 +155,7 @@ class Effort:
 
 
 PRESETS: Final[Mapping[str, Effort]] = {
-    "quick": Effort(limits={"Stage_1": 3, "Stage_2": 5, "Stage_4": 7}, epochs=20, repeats=3, units=10),
+    "quick": Effort(limits={"Stage_1": 3, "Stage_2": 5, "Stage_4": 8}, epochs=20, repeats=3, units=10),
     "standard": Effort(
         limits={"Stage_1": 20, "Stage_2": 12, "Stage_4": 18},
         epochs=30,
@@ -243,6 +244,7 @@ def run(context: Context) -> str:
     past = Past(context)
     try:
         chosen = choose_researcher(context, spec, data_set, effort.epochs, past)
+        context = replace(context, reporter=Attentive(witness, chosen.steering))
         return Experiment(context, witness, spec, effort, chosen, past, folder, renderer).run()
     except MachineLost as error:
         if context.attempt < LOST_ATTEMPTS_MAX:

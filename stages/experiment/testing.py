@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any, Final
 
-from events.kinds.experiment import NodeCompleted, NodeCreated, NodeSelectedBest
+from events.kinds.experiment import Arm, NodeCompleted, NodeCreated, NodeSelectedBest
 from events.kinds.fact import Fact
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
@@ -19,7 +19,7 @@ from stages.experiment.record.numbers import facts_to_say
 from stages.experiment.record.record import Curve, Finalist, Point, Record, Setting, StageRecord, Verdicts
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Pair, Registration, judge
-from stages.experiment.tree import UNVARIED, Arm, Node
+from stages.experiment.tree import UNVARIED, Node
 from stages.literature import Work
 
 HOSTILE: Final = (

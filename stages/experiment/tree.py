@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from msgspec import Meta
 
+from events.kinds.experiment import Arm
 from stages.bounds import Amount, Count, Line, Number, Scores, Text, Whole, Word
 
-Arm = Literal["baseline", "intervention"]
 NodeId = Annotated[str, Meta(pattern=r"\AStage_[1-4]/[1-9][0-9]{0,5}\Z")]
 StageName = Annotated[str, Meta(pattern=r"\AStage_[1-4]\Z")]
 Params = Annotated[Mapping[Word, Line | bool | Whole | Number], Meta(max_length=200)]
 
 UNVARIED: Final = (
-    "nothing else varied"  # the condition of the ablation that takes the intervention away alone
+    "nothing else varied"  # the condition of the pair that is the chosen program, with and without
 )
 ROOT: Final = "root"  # stands in `closed` for "no further draft exists"
 
@@ -88,14 +88,21 @@ class Tree:
         return min(good, key=self._rank, default=None)
 
     def finalists(self, count: int, *, with_root: bool = False) -> tuple[Node, ...]:
-        """Return the best nodes that work, at most `count`, the best first."""
-        nodes = (self.root, *self.nodes) if with_root and self.root else self.nodes
-        good = [node for node in nodes if not node.buggy and node.works]
-        return tuple(sorted(good, key=self._rank)[:count])
+        """Return the best nodes that work, at most `count`, the best first; with the root one place is its own."""
+        good = sorted((node for node in self.nodes if not node.buggy and node.works), key=self._rank)
+        root = self.root if with_root and self.root and self.root.works and not self.root.buggy else None
+        if root is None:
+            return tuple(good[:count])
+        return tuple(sorted((root, *good[: count - 1]), key=self._rank))
 
     def _rank(self, node: Node) -> float:
         assert node.metric is not None
         return -node.metric if self.higher_is_better else node.metric
+
+
+def is_unvaried(tree: Tree, arm: Arm) -> bool:
+    """Return whether the root's own program was tried again as this arm."""
+    return any(node.condition == UNVARIED and node.arm == arm for node in (*tree.nodes, *tree.pending))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +162,8 @@ def choose(tree: Tree, policy: Policy, closed: frozenset[str], chance: float) ->
     """Decide the next step. `closed` holds what has nothing left to propose; `chance` is in [0, 1)."""
     if len(tree.nodes) + len(tree.pending) >= policy.limit:
         return _at_rest(tree, f"all {policy.limit} nodes were tried")
+    if policy.drafts and tree.pending and all(node.buggy for node in tree.nodes):
+        return Wait()  # what fails in the first draft would fail in all
     broken = _repairable(tree, policy, closed)
     if broken is not None and (chance < policy.debug_share or not _others(tree, policy, closed)):
         return Debug(broken)

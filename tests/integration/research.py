@@ -24,7 +24,7 @@ from scipy import optimize, stats
 from events.runtime.clock import SystemClock
 
 IDEA: Final = "Dropout improves accuracy on iris"
-NODES: Final = {"Stage_1": 2, "Stage_2": 2, "Stage_3": 2, "Stage_4": 2}
+NODES: Final = {"Stage_1": 2, "Stage_2": 2, "Stage_4": 2}
 SPEC: Final[Mapping[str, Any]] = {
     "dataset": "iris", "preset": "quick", "seed": 5, "nodes": NODES, "review": "none",
 }  # fmt: skip

@@ -99,6 +99,19 @@ def test_a_pipe_gets_rows_of_tabs_and_a_terminal_a_table(fleet: Any) -> None:
     assert (wrong.returncode, "known: DELAYED, QUEUED" in wrong.stderr) == (2, True)
 
 
+def test_a_hypothesis_says_what_it_would_measure_and_is_not_created(fleet: Any) -> None:
+    new = ("hypotheses", "new", "t", "--dry-run", "--idea")
+    fine = podfleet(fleet.url, *new, "Dropout improves accuracy on iris")
+    assert fine.returncode == 0, fine.stderr
+    assert "With dropout, the accuracy on iris becomes higher." in fine.stdout
+    assert "nothing was queued" in fine.stderr
+    unread = podfleet(fleet.url, *new, "Lookahead with Adam improves accuracy")
+    assert (unread.returncode, "“lookahead”" in unread.stderr) == (2, True), unread.stderr
+    assert within(fleet.url, *new, "Dropout helps", "--ideation").returncode == 2
+    assert fleet.client.get("/api/hypotheses").json()["items"] == []
+    assert fleet.client.get("/api/runs").json()["items"] == []
+
+
 def test_a_dry_run_checks_by_the_same_rules_and_queues_nothing(fleet: Any, tmp_path: Any) -> None:
     file = tmp_path / "spec.yaml"
     file.write_text("idea: Dropout helps\nmax_cost_usd: 1e-1\nnodes:\n  Stage_1: 2\n")

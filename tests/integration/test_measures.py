@@ -140,6 +140,22 @@ async def test_a_form_shows_what_will_be_measured_before_it_queues_anything(
     assert (await stored(deps))["runs"] == 1
 
 
+async def test_the_form_of_another_run_shows_what_will_be_measured_too(
+    deps: Any, asking: httpx.AsyncClient
+) -> None:
+    made = (await asking.post("/api/hypotheses", json={"title": "t", "idea": READ})).json()
+    path = f"/hypotheses/{made['id']}/runs"
+    first = await sent(asking, path, preset="quick")
+    confirmed = confirmation(first)
+    assert "to measure this" in first.text
+    again = await sent(asking, path, confirmed="something else")
+    assert confirmation(again) == confirmed
+    assert (await stored(deps))["runs"] == 1, "that of the hypothesis itself"
+    last = await sent(asking, path, preset="quick", confirmed=confirmed)
+    assert (last.status_code, last.headers["location"].startswith("/runs/")) == (303, True)
+    assert (await stored(deps))["runs"] == 2
+
+
 async def test_a_form_queues_an_idea_for_a_model_after_a_confirmation(
     deps: Any, asking: httpx.AsyncClient
 ) -> None:

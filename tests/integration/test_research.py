@@ -225,7 +225,7 @@ class Steered:
 @pytest.fixture(scope="module")
 def steered(shared_fleet: Any, undisturbed: Experiment, flowers: str, until: Until) -> Steered:
     """An experiment on a table of one's own, with a hint before it began and a pause in its first stage."""
-    nodes = {"Stage_1": 1, "Stage_2": 2, "Stage_3": 1, "Stage_4": 1}
+    nodes = {"Stage_1": 1, "Stage_2": 2, "Stage_4": 1}
     idea = "A wider network increases the number of parameters"
     own = submitted(shared_fleet, idea, dataset=flowers, nodes=nodes)
     client, path = shared_fleet.client, f"/api/runs/{own}"
@@ -271,10 +271,17 @@ def test_a_paused_search_says_nothing_but_that_its_pod_lives(shared_fleet: Any, 
 def test_a_hint_is_heard_by_the_search(steered: Steered) -> None:
     own = steered.experiment
     assert [each["text"] for each in own.run["notes"]] == ["please try depth 4"]
-    log = own.of("ai.run.log", "message")
-    assert [each for each in log if each.startswith("note 1")] == [
-        "note 1 by user:loopback was read; the built-in researcher tries depth 4"
-    ]
     tuned = [each for each in own.nodes() if each["stage"] == "Stage_2"]
     (advised,) = [each for each in tuned if each["params"]["depth"] == 4]
     assert advised["plan"] == "tune the baseline: depth 4"
+    taken = {
+        "outcome": "taken",
+        "about": "depth 4",
+        "says": f"{advised['id']} tries it",
+        "node": advised["id"],
+    }
+    assert own.run["notes"][0]["answers"] == [taken]
+    assert (
+        f"<li>depth 4: taken, {advised['id']} tries it</li>"
+        in own.fleet.client.get(f"/runs/{own.run_id}").text
+    )

@@ -127,7 +127,7 @@ TREE: Final = KindPart(
     name="nodes",
     title="Search tree",
     rank=60,
-    columns=("stage", "id", "parent", "status", "metric", "metricName", "best", "seconds"),
+    columns=("stage", "id", "parent", "status", "metric", "metricName", "arm", "bestOf", "seconds"),
     read=node_events,
     rows=without_texts,
 )

@@ -115,7 +115,12 @@ def _circle(node: Json, x: float, y: float) -> Circle:
     metric = node["metric"]
     number = f"{metric:.3g}" if isinstance(metric, int | float) else ""
     is_best = bool(node["best"])
-    words = [node["id"], node["status"], f"{node['metricName'] or 'metric'} {number}" if number else ""]
+    words = [
+        node["id"],
+        node["bestOf"] or "",
+        node["status"],
+        f"{node['metricName'] or 'metric'} {number}" if number else "",
+    ]
     plan = f": {node['plan'][:PLAN_CHARS_MAX]}" if node["plan"] else ""
     return Circle(
         id=node["id"],

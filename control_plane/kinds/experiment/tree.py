@@ -18,6 +18,7 @@ from events.kinds.experiment import (
     NodeExecuting,
     NodeRestored,
     NodeSelectedBest,
+    best_of,
 )
 
 Changing = NodeCreated | NodeCodeGenerated | NodeExecuting | NodeCompleted | NodeRestored
@@ -90,6 +91,7 @@ class _Selections:
         passed = max((at for at, other in self._latest.get(stage, []) if other != node), default=-1)
         return {
             "best": place > passed,
+            "bestOf": best_of(stage, fact.arm) if place > passed else None,
             "reason": fact.reason,
             "mean": fact.mean,
             "standardError": fact.standard_error,
@@ -101,6 +103,7 @@ def _node(fact: Changing, attempt: int) -> dict[str, Any]:
     return {
         "id": fact.node,
         "stage": fact.stage,
+        "arm": None,
         "attempt": attempt,
         "status": "created",
         "parent": None,
@@ -116,6 +119,7 @@ def _node(fact: Changing, attempt: int) -> dict[str, Any]:
         "seconds": None,
         "error": None,
         "best": False,
+        "bestOf": None,
         "reason": None,
         "code": None,
         "logTail": None,
@@ -138,7 +142,7 @@ def _changes(fact: Changing) -> dict[str, Any]:
 
 
 def _planned(fact: NodeCreated | NodeRestored) -> dict[str, Any]:
-    return {"parent": fact.parent, "plan": fact.plan, "params": fact.params}
+    return {"parent": fact.parent, "plan": fact.plan, "params": fact.params, "arm": fact.arm}
 
 
 def _tried(fact: NodeCompleted | NodeRestored) -> dict[str, Any]:

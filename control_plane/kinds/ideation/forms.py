@@ -59,6 +59,7 @@ class LaunchForm(RunOptions):
     """A run of a hypothesis."""
 
     idea_index: str = ""
+    confirmed: str = ""
 
     def body(self) -> Launch:
         """Return the run to launch. Raises `Unfit`."""

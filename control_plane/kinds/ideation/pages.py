@@ -61,8 +61,12 @@ class HypothesisPages:
         form: LaunchForm | None = None,
         problems: Sequence[str] = (),
         code: int = 422,
+        measures: str = "",
     ) -> HTMLResponse:
-        """Show a hypothesis with its ideas and runs; `code` is the answer's status if `form` is invalid."""
+        """Show a hypothesis with its ideas and runs; `code` is the answer's status if `form` is invalid.
+
+        `measures` is what its run would measure, to be confirmed.
+        """
         since = self.site.live().since
         found = await self.reads.one(hypothesis_id)
         requests = [found.ideation.request_id] if found.ideation else []
@@ -76,11 +80,12 @@ class HypothesisPages:
         return await self.site.show(
             "ideation/hypothesis.html",
             code if problems else 200,
-            live=NOT_LIVE if problems else Live(topics, since),
+            live=NOT_LIVE if problems or measures else Live(topics, since),
             hypothesis=msgspec.structs.replace(found, ideas=ideas, unfinished_ideas=unfinished),
             more_ideas=len(found.ideas) - len(ideas) + len(found.unfinished_ideas) - len(unfinished),
             form=form or LaunchForm(idea_index="" if index is None else str(index)),
             problems=problems,
+            measures=measures,
         )
 
 
@@ -116,10 +121,11 @@ def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
         hypothesis_id: str, principal: MaySubmit, form: Annotated[LaunchForm, Form()]
     ) -> Response:
         try:
-            body = form.body()
-            submitted = await proposer.launch(
-                hypothesis_id, by=principal.name, spec=body.spec, idea_index=body.idea_index
-            )
+            wanted = {**form.body().model_dump(), "by": principal.name}
+            measures = await proposer.launch_measures(hypothesis_id, **wanted)
+            if measures != form.confirmed:
+                return await pages.one(hypothesis_id, form=form, measures=measures)
+            submitted = await proposer.launch(hypothesis_id, **wanted)
         except Unfit as unfit:
             return await pages.one(hypothesis_id, form=form, problems=unfit.problems)
         except (Rejected, Conflict) as error:

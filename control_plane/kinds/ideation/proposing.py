@@ -77,22 +77,31 @@ class Proposer:
         self, hypothesis_id: str, *, by: str, spec: Mapping[str, Any], idea_index: int | None = None
     ) -> Submitted:
         """Queue another run of a hypothesis; `idea_index` makes that idea the hypothesis' choice first."""
+        hypothesis, wanted = await self._wanted(hypothesis_id, by, spec, idea_index)
+        order = check(wanted)  # before the choice: what is refused changes nothing
+        if idea_index is not None and ideas_of(hypothesis).found:
+            await self.store.choose(hypothesis_id, idea_index)
+        return await self.submitter.submit_order(order)
+
+    async def launch_measures(
+        self, hypothesis_id: str, *, by: str, spec: Mapping[str, Any], idea_index: int | None = None
+    ) -> str:
+        """Return what another run of a hypothesis will measure."""
+        _, wanted = await self._wanted(hypothesis_id, by, spec, idea_index)
+        return read(wanted).measures
+
+    async def _wanted(
+        self, hypothesis_id: str, by: str, spec: Mapping[str, Any], idea_index: int | None
+    ) -> tuple[Document, Submission]:
+        """Return a hypothesis, and its run with its chosen idea or that of `idea_index`."""
         hypothesis = await self.store.find(hypothesis_id)
         if hypothesis is None:
             raise NotFound("unknown_hypothesis", f"there is no hypothesis {hypothesis_id}")
         if idea_index is not None and "idea" in spec:
             raise Rejected("two_ideas", "give `idea_index` or an `idea` in the spec, not both")
-        ideas = ideas_of(hypothesis)
-        wanted = Submission(
-            kind=experiment.KIND.name,
-            spec={"idea": ideas.take(idea_index), **spec},
-            by=by,
-            hypothesis_id=hypothesis_id,
-        )
-        order = check(wanted)  # before the choice: what is refused changes nothing
-        if idea_index is not None and ideas.found:
-            await self.store.choose(hypothesis_id, idea_index)
-        return await self.submitter.submit_order(order)
+        spec = {"idea": ideas_of(hypothesis).take(idea_index), **spec}
+        kind = experiment.KIND.name
+        return hypothesis, Submission(kind=kind, spec=spec, by=by, hypothesis_id=hypothesis_id)
 
     async def _work_for(self, wanted: NewHypothesis, hypothesis_id: str) -> Submission:
         if not wanted.enable_ideation:

@@ -40,11 +40,17 @@ def _fields(kind: type[Answer]) -> tuple[tuple[str, str, Any, Callable[[Any], An
         (
             each.name,
             stored_names(kind)[each.name],
-            None if each.default is msgspec.NODEFAULT else each.default,
+            _default(each),
             _reader(each.type),
         )
         for each in msgspec.structs.fields(kind)
     )
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return None if field.default is msgspec.NODEFAULT else field.default
 
 
 def _reader(annotation: Any) -> Callable[[Any], Any]:

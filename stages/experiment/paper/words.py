@@ -260,7 +260,8 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
         texts.append(
             "Re-evaluation. At the end of a stage its best nodes, the finalists, are trained again from {setting.repeats} "
             "seeds of their own, still on validation data. The one with the best mean is chosen, and the next stage starts "
-            "from it; the table of finalists shows mean and standard error."
+            "from it; the second stage keeps the node that it was handed unless that is surpassed by more than two standard "
+            "errors of the difference. The table of finalists shows mean and standard error."
         )
     texts.append(
         "Comparison. The intervention is: {subject}. Both arms are one program, the one that the third stage chose (node "

@@ -30,7 +30,7 @@ class Ablation:
 
 
 def ablations_of(record: Record) -> tuple[Ablation, ...]:
-    """Return every condition in the order it was tried; the chosen node as it is comes first.
+    """Return every condition in the order it was tried; the chosen node as it is, tried anew, comes first.
 
     The same condition tried twice in one arm counts with the later good node.
     """

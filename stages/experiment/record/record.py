@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from events.catalog import Conclusion
+from events.kinds.experiment import Arm
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.effect import Effect
@@ -35,7 +36,7 @@ from stages.experiment.statistics.earlier import Use
 from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, rate_not_excluded
 from stages.experiment.statistics.several import together
 from stages.experiment.statistics.validation import TOO_GOOD, Judgement
-from stages.experiment.tree import Arm, Node, NodeId, StageName
+from stages.experiment.tree import Node, NodeId, StageName
 from stages.literature import Work
 
 ARMS: Final[tuple[Arm, ...]] = ("baseline", "intervention")

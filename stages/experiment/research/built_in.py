@@ -6,11 +6,11 @@ Its proposals are programs like those of a model: a recipe written into the temp
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from events.kinds.experiment import Arm
 from events.kinds.space.claim import Claim
 from events.kinds.space.interventions import Changes, Intervention, Knob
 from events.kinds.space.recipe import Recipe, Value, described
@@ -21,10 +21,10 @@ from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record
 from stages.experiment.record.reviews import Review
 from stages.experiment.research.proposal import Proposal
+from stages.experiment.research.steering import Steering
 from stages.experiment.seeds import seed_for
-from stages.experiment.tree import UNVARIED, Arm, Node, Tree
+from stages.experiment.tree import UNVARIED, Node, Tree, is_unvaried
 from stages.experiment.trials.template import program_for
-from stages.ports import Notes, Say
 
 _DRAFTS: Final[tuple[Changes, ...]] = (
     {},
@@ -34,9 +34,6 @@ _DRAFTS: Final[tuple[Changes, ...]] = (
     {"optimiser": "rmsprop", "lr": 0.001},
     {"depth": 3, "lr": 0.001},
 )
-
-
-_Open = Literal["baseline", "strength", "nothing"]  # what of a program a step may vary as people wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +68,7 @@ _CONDITIONS: Final = (
     _Condition("tanh units", "activation", to="tanh"),
     _Condition("three hidden layers", "depth", to=3),
 )
+BY_SPACE: Final = "the built-in researcher"
 SAME: Final = 0.05  # strengths closer than this share are one
 REPAIR_RATE: Final = 0.1  # a node that diverged is tried again with this share of its learning rate
 
@@ -82,13 +80,11 @@ class BuiltIn:
     understood: Understood
     seed: int
     epochs: int
-    notes: Notes
-    say: Say
-    _heard: set[int] = field(default_factory=set)
+    steering: Steering
 
     @property
     def name(self) -> str:
-        return "the built-in researcher"
+        return BY_SPACE
 
     @property
     def claim(self) -> Claim:
@@ -114,16 +110,16 @@ class BuiltIn:
         return None
 
     def tune(self, parent: Node, tree: Tree) -> Proposal | None:
-        advised = [self._owned(wish) for wish in self._wishes(recipe_of(parent), "baseline")]
-        return self._first(parent, tree, [*advised, *self._shuffled(parent)], "tune the baseline")
+        options = [*self.steering.wishes("baseline"), *self._shuffled(parent)]
+        return self._first(parent, tree, options, "tune the baseline")
 
     def improve(self, parent: Node, tree: Tree) -> Proposal | None:
         intervention = self.intervention
-        advised = [self._strength(wish) for wish in self._wishes(recipe_of(parent), "strength")]
+        advised = self.steering.wishes("strength")
         if tree.root is not None and parent.id == tree.root.id:
             options = [*advised, *intervention.strengths]
             return self._first(parent, tree, options, f"apply {intervention.title}")
-        moves = self._shuffled(parent)
+        moves = [*self.steering.wishes("baseline"), *self._shuffled(parent)]
         if (knob := intervention.knob) is not None:
             tried = [number for node in tree.known if (number := _number(node, knob)) is not None]
             moves = [*moves, *_between(parent, knob, tried)]
@@ -131,10 +127,12 @@ class BuiltIn:
 
     def ablate(self, parent: Node, tree: Tree) -> Proposal | None:
         best = recipe_of(parent)
-        self._wishes(best, "nothing")
         for condition, with_it, on in self._ablations(best):
             recipe = on if with_it else on.changed(self.intervention.off)
-            if recipe != best and not _tried(tree, recipe):
+            is_open = not _tried(tree, recipe) or (
+                condition == UNVARIED and not is_unvaried(tree, self._arm(recipe))
+            )
+            if is_open:
                 plan = f"{condition}, {'with' if with_it else 'without'} {self.intervention.title}"
                 return self._proposal(plan, recipe, best, condition, on)
         return None
@@ -189,48 +187,16 @@ class BuiltIn:
         random.Random(seed_for(self.seed, "tune", parent.id)).shuffle(moves)  # noqa: S311 - an order, no secret
         return moves
 
-    def _wishes(self, start: Recipe, open_to: _Open) -> list[Changes]:
-        """Return which choices each note names; a note is answered in the log once, when it is first read."""
-        wishes: list[Changes] = []
-        for note in self.notes.all():
-            wish = _choices(note.text, start)
-            wishes.append(wish)
-            if note.number not in self._heard:
-                self._heard.add(note.number)
-                answer = self._answer(wish, open_to)
-                self.say(f"note {note.number} by {note.by} was read; {self.name} {answer}")
-        return wishes
-
-    def _answer(self, wish: Changes, open_to: _Open) -> str:
-        """Return what becomes of a wish that is read at a step which can still vary one part, or nothing."""
-        baseline, strength = self._owned(wish), self._strength(wish)
-        parts = []
-        if baseline:
-            late = "comes too late for the baseline to have"
-            parts.append(f"{'tries' if open_to == 'baseline' else late} {described(baseline)}")
-        if strength:
-            when = {
-                "baseline": "keeps for the intervention",
-                "strength": "tries",
-                "nothing": "comes too late for",
-            }
-            parts.append(f"{when[open_to]} {described(strength)}")
-        return " and ".join(parts) or "finds no choice of its space in it"
-
-    def _strength(self, changes: Changes) -> Changes:
-        """Return the strength of the intervention among `changes`, where the claim leaves it open."""
-        knob = self.intervention.knob
-        if knob is None or knob.name not in changes:
-            return {}
-        value = changes[knob.name]
-        return {knob.name: value} if isinstance(value, int | float) and knob.low <= value <= knob.high else {}
-
     def _owned(self, changes: Changes) -> Changes:
         """Return `changes` without the fields that belong to the intervention."""
         return {name: value for name, value in changes.items() if name not in self.intervention.fields}
 
     def _ablations(self, best: Recipe) -> Iterator[tuple[str, bool, Recipe]]:
-        """Yield the removal of the intervention, then each condition with it and without it, as recipes with it."""
+        """Yield the best recipe again and without the intervention, then each condition so, as recipes with it.
+
+        Again, because the score by which it was chosen is a lucky one.
+        """
+        yield UNVARIED, True, best
         yield UNVARIED, False, best
         for condition in _CONDITIONS:
             varied = condition.applied(best)
@@ -256,30 +222,6 @@ def _fits(value: Value, usual: Value) -> bool:
 
 def _tried(tree: Tree, recipe: Recipe) -> bool:
     return any(recipe_of(node) == recipe for node in tree.known)
-
-
-_CHOICES: Final[Mapping[str, str]] = {
-    "width": r"width", "depth": r"depth", "lr": r"learning rate|lr", "batch_size": r"batch(?: size)?",
-    "dropout": r"drop ?out", "weight_decay": r"weight decay", "epochs": r"epochs", "optimiser": r"optimi[sz]er",
-    "schedule": r"schedule", "activation": r"activation",
-}  # fmt: skip
-
-
-def _choices(text: str, start: Recipe) -> dict[str, Value]:
-    """Return the choices that a person's note names with a value, such as `width 128` or `lr = 0.01`."""
-    found: dict[str, Value] = {}
-    params = start.params()
-    for name, words in _CHOICES.items():
-        usual = params[name]
-        value = r"[a-z_]+" if isinstance(usual, str) else r"\d+(?:\.\d+)?(?:e-?\d+)?"
-        match = re.search(rf"\b(?:{words})\b(?: (?:of|to|at|is))?\s*[:=]?\s*({value})\b", text.lower())
-        if match is None:
-            continue
-        if isinstance(usual, str):
-            found[name] = match[1]
-        else:
-            found[name] = round(float(match[1])) if isinstance(usual, int) else float(match[1])
-    return found
 
 
 def _moves(recipe: Recipe) -> list[Changes]:

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from events.kinds.experiment import Arm
 from events.kinds.space.claim import Claim
 from events.kinds.space.recipe import Value
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record
 from stages.experiment.record.reviews import Review
-from stages.experiment.tree import Arm, Node, Tree
+from stages.experiment.tree import Node, Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,12 @@ from events.runtime.errors import NotMeasurable, PipelineError
 from stages.bounds import Unreadable
 from stages.context import Context
 from stages.experiment.record.ledger import ClaimState, EffectState, Past, SearchState
-from stages.experiment.research.built_in import BuiltIn
+from stages.experiment.research.built_in import BY_SPACE, BuiltIn
 from stages.experiment.research.modelled import ModelResearcher, choose
 from stages.experiment.research.modelled.choosing import NOT_MEASURABLE
+from stages.experiment.research.openness import Scope
 from stages.experiment.research.proposal import Researcher
+from stages.experiment.research.steering import Steering
 from stages.models.budget import NOTHING, Budget, Spent
 from stages.models.metered import Metered
 from stages.models.model import Model
@@ -57,10 +59,11 @@ class SpendingTracker:
 
 @dataclass(frozen=True, slots=True)
 class ChosenResearcher:
-    """The researcher, within the run's budget; `check` is called before each step."""
+    """The researcher, within the run's budget; `check` is called before each step, `steering` answers notes."""
 
     researcher: Researcher
     check: Callable[[], None]
+    steering: Steering
     is_costly: bool
 
 
@@ -82,12 +85,16 @@ def choose_researcher(
     spending = SpendingTracker(context, budget)
     if tools.model is None or spec.researcher == "built_in":
         understood = _understood(idea, data_set, wants_model=spec.researcher == "model")
-        built_in = BuiltIn(understood, spec.seed, epochs, context.notes, context.log)
-        return ChosenResearcher(built_in, spending.check, is_costly=False)
+        scope = Scope.of(understood.intervention)
+        steering = Steering(scope, context.notes, context.emit, BY_SPACE)
+        built_in = BuiltIn(understood, spec.seed, epochs, steering)
+        return ChosenResearcher(built_in, spending.check, steering, is_costly=False)
     model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, spending.keep)
     claim = _claim_for(model, context, spec, data_set, past)
     researcher = ModelResearcher(model, claim, idea, spec.seed, context.notes, context.log)
-    return ChosenResearcher(researcher, spending.check, is_costly=True)
+    scope = Scope.of_subject(claim.subject)
+    steering = Steering(scope, context.notes, context.emit, model.name, reads_words=True)
+    return ChosenResearcher(researcher, spending.check, steering, is_costly=True)
 
 
 def _claim_for(

@@ -19,12 +19,14 @@ from typing import Any, Final
 from events.files.open_beneath import place_beneath
 from events.files.paths import RunPath
 from events.kinds.experiment import (
+    ABLATED,
     NodeCodeGenerated,
     NodeCompleted,
     NodeCreated,
     NodeExecuting,
     NodeRestored,
     NodeSelectedBest,
+    best_of,
 )
 from events.kinds.space.metrics import Metric, is_better
 from events.runtime.errors import PipelineError
@@ -34,6 +36,7 @@ from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.record.ledger import ClaimState, SearchState, Tried, state_of
 from stages.experiment.record.record import ARMS, Curve, Finalist, StageRecord
 from stages.experiment.research.proposal import NoProposal, Proposal, Researcher
+from stages.experiment.search.handover import ERRORS, handed_on
 from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
 from stages.experiment.seeds import seed_for
@@ -228,8 +231,8 @@ class Search:
                 self._show(stage, grown, limit)
         grown.close_round()
         best = grown.tree.best(with_root=plan.policy.keeps_root)
-        if best is not None and best.metric is not None:
-            stage.metric(f"best_{self.metric.name}", best.metric, len(grown.tree.nodes))
+        if best is not None and best.metric is not None and plan.name != ABLATED:
+            stage.metric(f"best_{best.arm}_{self.metric.name}", best.metric, len(grown.tree.nodes))
         return None
 
     def _fill(
@@ -371,17 +374,22 @@ class Search:
         finalists: tuple[Finalist, ...],
         ended: str,
     ) -> StageRecord:
-        """Hand on the candidate with the best mean over its seeds; the single trial decides where none has one."""
+        """Hand on a finalist by its fresh seeds; the single trial decides where there is none."""
         best, reason = outcome.node, outcome.reason
         if finalists:
-            first = max(finalists, key=lambda each: each.mean if self.metric.higher_is_better else -each.mean)
+            kept = root.best.id if root is not None and plan.policy.keeps_root else None
+            first = handed_on(finalists, kept, higher_is_better=self.metric.higher_is_better)
             best = next(node for node in grown.tree.known if node.id == first.node)
             reason = (
                 f"best mean validation metric over {_counted(len(first.seeds), 'seed')} among "
                 f"{_counted(len(finalists), 'candidate')} ({_counted(len(grown.tree.nodes), 'node')} tried)"
             )
             if best == grown.tree.root:
-                reason = f"the node handed over stays: {reason}"
+                reason = (
+                    f"the node handed over stays: over {_counted(len(first.seeds), 'seed')} no other of "
+                    f"{_counted(len(finalists), 'candidate')} is better by more than {ERRORS:g} standard errors "
+                    f"({_counted(len(grown.tree.nodes), 'node')} tried)"
+                )
         curves = grown.curves()
         own = next((each for each in curves if each.node == best.id), None)
         curve = own or (root.curve if root is not None and root.best.id == best.id else Curve(best.id))
@@ -405,6 +413,11 @@ class Search:
         running = [node for node in grown.begun if node.id not in done]
         finished = len(grown.tried)
         activity = f"{finished} of at most {limit} nodes finished"
+        best = replace(grown.tree, nodes=tuple(each.node for each in grown.tried)).best()
+        if best is not None:
+            activity += (
+                f"; {best_of(stage.name, best.arm)} is {best.id}, {self.metric.name} {best.metric:.4g}"
+            )
         if running:
             names = ", ".join(node.id for node in running)
             activity += f"; runs {names}: {running[0].plan}"
@@ -419,6 +432,7 @@ class Search:
                 plan=sprout.plan,
                 parent=sprout.parent,
                 params=dict(sprout.params),
+                arm=sprout.arm,
             )
         )
         self.context.emit(NodeCodeGenerated(stage=sprout.stage, node=sprout.id, code=sprout.code))
@@ -438,6 +452,7 @@ class Search:
                 parent=node.parent,
                 params=dict(node.params),
                 code=node.code,
+                arm=node.arm,
                 **self._outcome(node),
             )
         )
@@ -472,6 +487,7 @@ class Search:
                 mean=first.mean if first else None,
                 standard_error=first.standard_error if first else None,
                 seeds=list(first.seeds) if first else [],
+                arm=record.best.arm,
             )
         )
         for point in record.curve.points:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from events.files.tree_removal import remove_tree
+from events.kinds.experiment import Arm
 from events.runtime.errors import GivenBack
 from stages.bounds import NUMBER_MAX
 from stages.experiment.data.loading import Facts, Visible
@@ -34,7 +35,6 @@ from stages.experiment.judging.secret import Secret
 from stages.experiment.record.record import Point
 from stages.experiment.statistics.scores import Floats, class_scores, scores_by_class, value_scores
 from stages.experiment.statistics.validation import Reading
-from stages.experiment.tree import Arm
 from stages.isolation.sandbox import Ended, Job, JobLimits, Sandbox
 
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other

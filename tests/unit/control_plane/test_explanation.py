@@ -103,3 +103,18 @@ def test_pauses_delays_and_limits_are_told() -> None:
 @pytest.mark.parametrize("status", sorted(FINAL))
 def test_what_is_over_waits_for_nothing(status: str) -> None:
     assert codes(status, QueuePosition(3, 0, 9), [pod()])[-1] == "over"
+
+
+def test_a_run_that_its_pipeline_gave_back_says_why_and_until_when_its_pod_leaves_it() -> None:
+    lost = "this pod lost a program 2 times: out of memory"
+    settled = {"outcome": "preempted", "code": None, "message": lost, "at": NOW}
+    (given,) = [
+        each
+        for each in explain(make_run("QUEUED", settled=settled, attempt=2), NEXT, [pod()])
+        if each.code == "given_back"
+    ]
+    assert lost in given.message
+    assert given.evidence == {"attempt": 2, "othersUntil": "2026-03-01T00:00:20.000Z"}
+    for other in (None, {**settled, "outcome": "completed"}, {**settled, "message": None}):
+        assert "given_back" not in codes("QUEUED", settled=other)
+    assert "given_back" not in codes("RUNNING", settled=None)

@@ -317,7 +317,7 @@ async def test_routes_that_cannot_be_had_end_the_start_in_words(own: Any, words:
         made(own)
     assert told.value.message.startswith("kind 'kind0': ")
     assert words in told.value.message
-    assert told.value.message.endswith("; uninstall its package or mend it")
+    assert told.value.message.endswith("; uninstall its package or fix it")
     assert "\n" not in told.value.message
 
 

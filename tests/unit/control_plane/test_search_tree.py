@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from control_plane.kinds.experiment.tree import nodes
 
 
@@ -22,6 +24,27 @@ def test_a_stage_may_hand_on_the_node_that_it_was_given() -> None:
     told = nodes(log)
     assert [(node["id"], node["best"]) for node in told] == [("A/1", True), ("B/1", False)]
     assert told[0]["reason"] == "nothing was better"
+
+
+@pytest.mark.parametrize(
+    ("stage", "arm", "words"),
+    [
+        ("Stage_2", "baseline", "best baseline"),
+        ("Stage_3", "intervention", "best with the intervention"),
+        ("Stage_4", "baseline", "best ablation, without the intervention"),
+        ("Stage_4", "intervention", "best ablation, with the intervention"),
+        ("Stage_1", None, "best"),  # of an earlier version
+    ],
+)
+def test_the_best_node_of_a_stage_is_called_what_it_is_the_best_of(
+    stage: str, arm: str | None, words: str
+) -> None:
+    log = [
+        event("created", 1, stage=stage, node=f"{stage}/1", plan="p", arm=arm),
+        event("created", 2, stage=stage, node=f"{stage}/2", plan="q", arm=arm),
+        event("selected_best", 3, stage=stage, node=f"{stage}/2", arm=arm),
+    ]
+    assert [(node["arm"], node["bestOf"]) for node in nodes(log)] == [(arm, None), (arm, words)]
 
 
 def test_only_the_latest_attempt_of_a_stage_counts() -> None:

@@ -13,13 +13,14 @@ import pytest
 from events.pipe import Ready
 from events.queue.claims import Claim
 from events.queue.matching import Seeker, WaitingClass
+from events.queue.settlement import LEFT_TO_OTHERS_S
 from events.runtime.errors import Transient
 from events.testing import ManualClock, SeededIds, make_outbox
 from pod_worker.attempt.attempt import Ports
 from pod_worker.child.exit_status import Exited, NeverStarted
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.roster import Roster
-from pod_worker.worker import BACK_OFF_S, POLL_S, Pod, Worker
+from pod_worker.worker import POLL_S, Pod, Worker
 
 PROBE = Ready(["probe"], "cpu", is_loading=True)
 WHOLE = Ready(["experiment", "probe"], "cpu")
@@ -160,7 +161,7 @@ class BriefAttempt:
         pass
 
 
-@pytest.mark.parametrize(("gave_back", "wait_s"), [(True, BACK_OFF_S), (False, 0.0)])
+@pytest.mark.parametrize(("gave_back", "wait_s"), [(True, LEFT_TO_OTHERS_S), (False, 0.0)])
 def test_a_run_that_its_pipeline_gave_back_is_left_to_other_pods_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gave_back: bool, wait_s: float
 ) -> None:

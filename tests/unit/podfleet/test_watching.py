@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 
+from events.answers.logs import LoggedEvent
 from events.answers.runs import Run
 from events.testing import make_run
+from podfleet.details import show_run
 from podfleet.watching import Plain
 
 ID = "01M81Z3NV9AKN2911RT1R6AQ6Y"
 QUEUED = "2026-11-22T08:00:00.000Z"
+
+
+def make_logged(event_type: str, data: dict[str, Any]) -> LoggedEvent:
+    return LoggedEvent(
+        run_id=ID, position="1", id="1", source="pod:p", type=event_type, time=QUEUED, attempt=1, sequence=1,
+        revision=None, data=data, traceparent=None, received_at=QUEUED,
+    )  # fmt: skip
 
 
 def run(status: str, **more: Any) -> Run:
@@ -32,3 +41,25 @@ def test_an_end_is_told_once_and_when_the_log_says_all_that_led_there(
     screen.show(run("FAILED", logOpen=False, **moments))
     screen.show(run("FAILED", logOpen=False, **moments))
     assert capsys.readouterr().out.splitlines() == [f"{ID} FAILED after 0.6 s"]
+
+
+def test_what_becomes_of_a_note_is_told_and_other_lines_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = {"number": 2, "outcome": "taken", "about": "width 48", "says": "Stage_2/1 tries it\x1b[2J"}
+    for as_json in (False, True):
+        screen = Plain(as_json=as_json)
+        screen.log(make_logged("ai.run.log", {"message": "a line"}))
+        screen.log(make_logged("ai.run.note_answered", answer))
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{ID} note 2: width 48: taken, Stage_2/1 tries it")
+    assert "\x1b" not in line
+
+
+def test_what_becomes_of_a_note_stands_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    note = {"number": 1, "by": "ada", "text": "dropout 7, width 48"}
+    answers = [
+        {"outcome": "refused", "about": "dropout 7", "says": "it is tried from 0.01 to 0.9", "node": None},
+        {"outcome": "taken", "about": "width 48", "says": "Stage_2/1 tries it", "node": "Stage_2/1"},
+    ]
+    show_run(run("RUNNING", notes=[{**note, "answers": answers}, {**note, "number": 2}]))
+    said = capsys.readouterr().out
+    assert "dropout 7: refused, it is tried from 0.01 to 0.9; width 48: taken, Stage_2/1 tries it" in said

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from events.kinds.experiment import Arm
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.recipe import Value
-from events.pipe import Note
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record
 from stages.experiment.record.reviews import Review
@@ -22,7 +22,6 @@ from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import (
     ProgramFilter,
     Written,
-    one_line,
     read_program,
     substance,
 )
@@ -31,12 +30,11 @@ from stages.experiment.research.modelled.reviewing import ask_reviews
 from stages.experiment.research.modelled.writing import ask_words
 from stages.experiment.research.proposal import Proposal
 from stages.experiment.seeds import seed_for
-from stages.experiment.tree import UNVARIED, Arm, Node, Tree
+from stages.experiment.tree import UNVARIED, Node, Tree, is_unvaried
 from stages.models.model import Model, ModelError, Question
 from stages.models.structured import ask_for_code
 from stages.ports import Notes, Say
 
-NOTE_MAX: Final = 200  # characters of a note that the log repeats
 INVENTING: Final = 0.9  # temperatures: for what shall differ from all before
 CAREFUL: Final = 0.3  # for what shall be right
 
@@ -80,7 +78,6 @@ class ModelResearcher:
     seed: int
     notes: Notes
     say: Say
-    _heard: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -109,8 +106,12 @@ class ModelResearcher:
         return self._asked(step, tree)
 
     def ablate(self, parent: Node, tree: Tree) -> Proposal | None:
-        """Switch the intervention off; then vary one part after another, each with it and without it."""
-        if not any(node.condition == UNVARIED and node.arm == "baseline" for node in tree.known):
+        """Run the best node again and with its switch off; then vary one part after another, each so."""
+        if not is_unvaried(tree, "intervention"):
+            return replace(
+                _switched_off(parent, UNVARIED), plan=f"the program of {parent.id} again", arm="intervention"
+            )
+        if not is_unvaried(tree, "baseline"):
             return _switched_off(parent, UNVARIED)
         lonely = next((node for node in tree.nodes if _is_lonely(node, tree)), None)
         if lonely is not None:
@@ -174,23 +175,12 @@ class ModelResearcher:
         return prompt.question(
             step.text,
             setting=prompt.setting(self.claim, self.idea),
-            notes=prompt.notes_text(self._read_notes()),
+            notes=prompt.notes_text(self.notes.all()),
             tried=prompt.tried_text(tree, self.claim.selection),
             condition=prompt.joined([step.condition]),
             conditions=prompt.joined(sorted(_conditions(tree))),
             **step.shown,
         )
-
-    def _read_notes(self) -> Sequence[Note]:
-        """Return the notes of people so far; each note is logged once."""
-        notes = self.notes.all()
-        for note in notes:
-            if note.number not in self._heard:
-                self._heard.add(note.number)
-                self.say(
-                    f"note {note.number} by {note.by} was read by {self.name}: {one_line(note.text, NOTE_MAX)}"
-                )
-        return notes
 
     def _program_of(self, node: Node) -> dict[str, str]:
         measured = prompt.measured(node, self.claim.selection)

@@ -30,7 +30,7 @@ from control_plane.store.log.events import Arrival, storable
 from control_plane.store.pages import Slice
 from control_plane.store.reads import Part
 from events import formatting
-from events.catalog import RESERVED, TYPES, StageMetric, StageProgress, type_of
+from events.catalog import RESERVED, TYPES, NoteAnswered, StageMetric, StageProgress, type_of
 from events.codec import decode_structured
 from events.envelope import Event, Head, encode
 from events.kinds.fact import Fact
@@ -111,6 +111,9 @@ class Store:
 
     async def usage(self, run_ids: Sequence[str]) -> list[dict[str, Any]]:
         return []
+
+    async def note_answers(self, run_id: str) -> Part:
+        return Part(self.of_types(type_of(NoteAnswered)), False)
 
     async def progress(self, run_id: str) -> list[dict[str, Any]]:
         return self.of_types(type_of(StageProgress))[::-1]

@@ -20,6 +20,7 @@ def node(number: int, stage: int = 1, parent: str | None = None, **more: Any) ->
         "metricName": "accuracy",
         "plan": "try it",
         "best": False,
+        "bestOf": None,
         **more,
     }
 

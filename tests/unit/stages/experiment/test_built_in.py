@@ -1,8 +1,8 @@
-"""The built-in researcher does what a note asks for, as far as it still can, and answers each note."""
+"""The built-in researcher proposes programs of the declared space, and goes on from any node."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -10,26 +10,25 @@ from events.kinds.idea import Idea
 from events.kinds.space.recipe import Value
 from events.kinds.space.understanding import understand
 from stages.experiment.judging.switch import beyond_switch, choices_of
-from stages.experiment.research.built_in import BuiltIn
+from stages.experiment.research.built_in import BY_SPACE, BuiltIn
+from stages.experiment.research.openness import Scope
 from stages.experiment.research.proposal import Proposal
+from stages.experiment.research.steering import Steering
 from stages.experiment.tree import Node, Tree
 from stages.testing import MemoryNotes
 
 
 @dataclass
 class Desk:
-    """A researcher, its note-board and its log."""
+    """A researcher without notes."""
 
     idea: str = "Dropout improves accuracy on iris"
-    notes: MemoryNotes = field(default_factory=MemoryNotes)
-    log: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         understood = understand(Idea(short_hypothesis=self.idea))
-        self.researcher = BuiltIn(understood, 3, 20, self.notes, self.log.append)
-
-    def answers(self) -> list[str]:
-        return [each.partition("the built-in researcher ")[2] for each in self.log]
+        scope = Scope.of(understood.intervention)
+        steering = Steering(scope, MemoryNotes(), lambda _: None, BY_SPACE)
+        self.researcher = BuiltIn(understood, 3, 20, steering)
 
 
 ODD = [
@@ -76,68 +75,6 @@ def baseline(desk: Desk) -> Node:
     return tried(desk.researcher.draft(EMPTY))
 
 
-def test_a_note_on_the_baseline_goes_before_the_researchers_own_moves(desk: Desk, baseline: Node) -> None:
-    desk.notes.write("Please try width 48, and a learning rate of 0.01!", by="ada")
-    proposal = desk.researcher.tune(baseline, EMPTY.grown(baseline))
-    assert proposal is not None
-    assert (proposal.params["width"], proposal.params["lr"]) == (48, 0.01)
-    assert desk.log == ["note 1 by ada was read; the built-in researcher tries width 48, learning rate 0.01"]
-    again = desk.researcher.tune(baseline, EMPTY.grown(baseline, tried(proposal, 2)))
-    assert again is not None
-    assert again.params["width"] != 48, "a wish is tried once"
-    assert len(desk.log) == 1, "and answered once"
-
-
-def test_a_note_on_the_intervention_waits_until_it_is_applied(desk: Desk, baseline: Node) -> None:
-    desk.notes.write("dropout 0.35 is what I would try")
-    tuned = desk.researcher.tune(baseline, EMPTY.grown(baseline))
-    assert tuned is not None
-    assert tuned.params["dropout"] == 0.0
-    applied = desk.researcher.improve(baseline, Tree(True, baseline))
-    assert applied is not None
-    assert applied.params["dropout"] == 0.35
-    assert desk.answers() == ["keeps for the intervention dropout 0.35"]
-    other = desk.researcher.improve(baseline, Tree(True, baseline).grown(tried(applied, 2)))
-    assert other is not None
-    assert other.params["dropout"] != 0.35
-
-
-def test_a_note_during_the_creative_stage_steers_its_refinement(desk: Desk, baseline: Node) -> None:
-    tree = Tree(True, baseline)
-    first = tried(desk.researcher.improve(baseline, tree), 2)
-    desk.notes.write("dropout: 0.42")
-    refined = desk.researcher.improve(first, tree.grown(first))
-    assert refined is not None
-    assert refined.params["dropout"] == 0.42
-    assert desk.answers() == ["tries dropout 0.42"]
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("width 48", "comes too late for the baseline to have width 48"),
-        ("dropout 0.3", "comes too late for dropout 0.3"),
-        ("dropout 7", "finds no choice of its space in it"),
-        ("have a nice day", "finds no choice of its space in it"),
-    ],
-)
-def test_a_note_that_comes_too_late_is_answered(desk: Desk, baseline: Node, text: str, answer: str) -> None:
-    tree = Tree(True, baseline)
-    desk.notes.write(text)
-    proposal = desk.researcher.ablate(baseline, tree)
-    assert desk.answers() == [answer]
-    assert proposal == Desk().researcher.ablate(baseline, tree), "it changes nothing"
-
-
-def test_a_strength_that_the_claim_has_fixed_is_not_moved_by_a_note(baseline: Node) -> None:
-    desk = Desk("A dropout of 0.2 improves accuracy on iris")
-    desk.notes.write("dropout 0.4")
-    applied = desk.researcher.improve(baseline, Tree(True, baseline))
-    assert applied is not None
-    assert applied.params["dropout"] == 0.2
-    assert desk.answers() == ["finds no choice of its space in it"]
-
-
 @pytest.mark.parametrize(
     "idea", ["A convolutional network improves accuracy on digits", "Dropout improves accuracy on iris"]
 )
@@ -162,12 +99,14 @@ def test_an_ablation_without_the_intervention_is_the_text_of_its_counterpart() -
     root = tried(desk.researcher.draft(EMPTY))
     best = replace(tried(desk.researcher.improve(root, Tree(True, root)), 2), arm="intervention")
     tree, made = Tree(True, best), []
-    for number in range(3, 6):
+    for number in range(3, 7):
         proposal = desk.researcher.ablate(best, tree)
         assert proposal is not None
         made.append(proposal)
-        tree = tree.grown(replace(tried(proposal, number), arm=proposal.arm))
-    removal, with_it, without = made
+        node = replace(tried(proposal, number), arm=proposal.arm, condition=proposal.condition)
+        tree = tree.grown(node)
+    again, removal, with_it, without = made
+    assert (again.arm, again.code, again.condition) == ("intervention", best.code, removal.condition)
     assert (removal.arm, removal.code) == ("baseline", best.code)
     assert (with_it.arm, without.arm) == ("intervention", "baseline")
     assert with_it.code == without.code

@@ -43,7 +43,7 @@ from stages.ports import Tools
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
 pytestmark = pytest.mark.usefixtures("small_pictures", "short_trainings")
-TINY = {"Stage_1": 1, "Stage_2": 1, "Stage_3": 2, "Stage_4": 2}
+TINY = {"Stage_1": 1, "Stage_2": 1, "Stage_4": 2}
 ORDER = list(STAGES)
 
 
@@ -143,6 +143,30 @@ def hostile(
 
 def test_the_same_seed_gives_the_same_numbers(whole: Watched, hostile: RecordingReporter) -> None:
     assert numbers_of(whole.reporter) == numbers_of(hostile)
+
+
+def test_the_best_node_is_named_with_its_arm_while_the_search_goes_on_and_at_its_end(whole: Watched) -> None:
+    one = whole.reporter
+    arms = {fact.stage: fact.arm for fact in one.of(NodeSelectedBest) if fact.node.startswith(fact.stage)}
+    assert (arms["Stage_1"], arms["Stage_3"]) == ("baseline", "intervention")
+    said = [(each.stage, each.activity or "") for each in one.of(c.StageProgress)]
+    words = {"Stage_1": "best baseline", "Stage_3": "best with the intervention", "Stage_4": "best ablation"}
+    for stage, best in words.items():
+        told = [activity for where, activity in said if where == stage and "; best" in activity]
+        assert told
+        assert all(f"; {best}" in each and f" is {stage}/" in each for each in told)
+    names = {each.name for each in one.of(c.StageMetric) if each.name.startswith("best_")}
+    assert names == {
+        "best_baseline_accuracy", "best_intervention_accuracy", "best_train_loss", "best_validation_loss"
+    }  # fmt: skip
+
+
+def test_the_chosen_program_is_tried_again_before_its_ablations(whole: Watched) -> None:
+    created = {each.node: each for each in whole.reporter.of(NodeCreated)}
+    again, without = created["Stage_4/1"], created["Stage_4/2"]
+    assert (again.arm, without.arm) == ("intervention", "baseline")
+    assert again.parent == without.parent
+    assert again.params == created[again.parent or ""].params
 
 
 def test_the_paper_says_the_numbers(whole: Watched) -> None:

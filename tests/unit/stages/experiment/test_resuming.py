@@ -29,7 +29,7 @@ pytestmark = [
 SPEC = {
     "idea": "Dropout improves accuracy on iris",
     "preset": "quick",
-    "nodes": {"Stage_1": 2, "Stage_2": 2, "Stage_3": 2, "Stage_4": 2},
+    "nodes": {"Stage_1": 2, "Stage_2": 2, "Stage_4": 2},
 }
 ORDER = STAGES
 STAGES_OF_SEARCH = ORDER[:4]

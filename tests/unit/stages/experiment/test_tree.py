@@ -96,13 +96,42 @@ def test_a_stage_that_may_add_nothing_hands_on_what_it_was_handed(nodes: tuple[N
 
 def test_a_round_counts_what_is_under_way_and_waits_for_what_it_needs() -> None:
     policy = Policy(limit=5, drafts=3, ends_when_working=True)
-    tree = Tree(higher_is_better=True)
-    for number in range(3):
+    tree = Tree(higher_is_better=True, nodes=(node(0, 0.5),))
+    for number in range(1, 3):
         assert isinstance(choose(tree, policy, frozenset(), 0.9), Draft)
         tree = tree.begun(node(number, None))
     assert isinstance(choose(tree, policy, frozenset(), 0.9), Wait), "whether one works is not known yet"
-    tree = tree.grown(*(node(number, 0.5) for number in range(3)))
+    tree = tree.grown(*(node(number, 0.5) for number in range(1, 3)))
     assert isinstance(choose(tree, policy, frozenset(), 0.9), Stop)
+
+
+@pytest.mark.parametrize("policy", [Policy(limit=9, drafts=3), Policy(limit=9, drafts=9, is_optional=True)])
+def test_one_draft_goes_ahead_and_the_others_wait_until_a_node_has_lived(policy: Policy) -> None:
+    tree = Tree(higher_is_better=True, root=node(9, 0.5))
+    assert isinstance(choose(tree, policy, frozenset(), 0.9), Draft)
+    tree = tree.begun(node(1, None))
+    assert isinstance(choose(tree, policy, frozenset(), 0.9), Wait)
+    tree = tree.grown(node(1, None))
+    assert isinstance(choose(tree, policy, frozenset(), 0.1), Debug)
+    tree = tree.begun(node(2, None, parent="S/1"))
+    assert isinstance(choose(tree, policy, frozenset(), 0.9), Wait), "the repair goes alone too"
+    tree = tree.grown(node(2, 0.5, parent="S/1"))
+    for number in (3, 4):
+        assert isinstance(choose(tree, policy, frozenset(), 0.9), Draft)
+        tree = tree.begun(node(number, None, parent="S/9"))
+
+
+def test_neighbours_of_a_node_that_lives_are_tried_side_by_side() -> None:
+    policy = Policy(limit=9, drafts=0, keeps_root=True, is_optional=True)
+    tree = Tree(higher_is_better=True, root=node(9, 0.5)).begun(node(1, None, parent="S/9"))
+    assert isinstance(choose(tree, policy, frozenset(), 0.9), Improve)
+
+
+def test_the_node_handed_over_is_always_among_the_finalists_of_a_stage_that_may_keep_it() -> None:
+    lucky = tuple(node(number, 0.9) for number in range(4))
+    tree = Tree(higher_is_better=True, root=node(9, 0.5), nodes=lucky)
+    assert [each.id for each in tree.finalists(3, with_root=True)] == ["S/0", "S/1", "S/9"]
+    assert [each.id for each in tree.finalists(3)] == ["S/0", "S/1", "S/2"]
 
 
 def test_a_node_that_is_being_repaired_is_not_repaired_again() -> None:
