@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from events.kinds.space.data_sets import RESERVE_MIN, RESERVE_SHARE, reserve_size
-from stages.experiment.data.columns import Names, Numbers, Table, shown
+from stages.experiment.data.columns import Column, Names, Numbers, Table, Unusable, shown
 from stages.experiment.data.divisions import classes_of
 from stages.experiment.data.splits import Rows, split
 from stages.experiment.seeds import SEED_BITS, seed_for
@@ -61,7 +61,8 @@ def without_reserve(table: Table, reserve: Reserve) -> Table:
     kept = np.setdiff1d(np.arange(len(table)), reserve.rows)
     features = tuple(replace(each, column=_kept(each.column, kept)) for each in table.features)
     target = replace(table.target, values=table.target.values[kept])
-    return replace(noted, features=features, target=target)
+    columns = tuple(_kept(each, kept) for each in table.columns)
+    return replace(noted, features=features, target=target, columns=columns)
 
 
 def split_judged_by(groups: NDArray[Any], reserve: Rows, *, seed: int) -> dict[str, Rows]:
@@ -78,7 +79,12 @@ def split_judged_by(groups: NDArray[Any], reserve: Rows, *, seed: int) -> dict[s
     }
 
 
-def _kept(column: Numbers | Names, rows: Rows) -> Numbers | Names:
+C = TypeVar("C", Numbers, Names, Unusable, Numbers | Names, Column)
+
+
+def _kept(column: C, rows: Rows) -> C:
+    if isinstance(column, Numbers):
+        return replace(column, values=column.values[rows])
     if isinstance(column, Names):
         return replace(column, codes=column.codes[rows])
-    return replace(column, values=column.values[rows])
+    return replace(column, codes=None if column.codes is None else column.codes[rows])
