@@ -52,7 +52,7 @@ from tests.servers import S3Server, own_database
 
 Until = Callable[..., None]
 
-SPIED_NODES: Final = {"Stage_1": 1, "Stage_2": 2, "Stage_4": 2}
+SPIED_NODES: Final = {"Stage_1": 1, "Stage_2": 2, "Stage_4": 3}
 NAMES: Final = (
     "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "RUNPOD_API_KEY",
     "OPENAI_ADMIN_KEY", "NVIDIA_API_KEY", "HF_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY",

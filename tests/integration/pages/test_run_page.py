@@ -53,7 +53,9 @@ def test_stages_and_nodes_are_pictures_and_a_node_leads_to_its_row(page: Page, h
     )
     expect(page.locator("svg .bar.b-RUNNING")).to_have_count(1)
     expect(page.locator("svg .node")).to_have_count(2)
-    assert page.locator("svg .node.best title").text_content() == "Stage_1/1, good, metric 0.9: the first"
+    assert (
+        page.locator("svg .node.best title").text_content() == "Stage_1/1, best, good, metric 0.9: the first"
+    )
     page.locator("svg.tree a circle").nth(1).click()
     page.locator("tr:target").wait_for()
     expect(page).to_have_url(re.compile("#n-Stage_1/2$"))
@@ -132,7 +134,7 @@ def test_a_stored_key_that_leads_elsewhere_is_told_in_words(
     answer = hand.client.post(path, headers=bearer(resumed.run_token))
     assert (answer.status_code, answer.json()) == (
         200,
-        {"checkpoints": [], "replicationAsked": False, "told": {}},
+        {"checkpoints": [], "replicationAsked": False, "told": {"verdicts": {}, "isWhole": True}},
     )
 
 
