@@ -267,7 +267,7 @@ def test_a_model_carries_an_idea_from_the_queue_to_a_reviewed_paper(spied: Spied
     ):
         assert shown in paper.replace("\n", " ").replace("\N{ZERO WIDTH SPACE}", "")
     tree = json.loads(artifact(fleet, run, "tree.json"))
-    assert [len(stage["nodes"]) for stage in tree] == [1, 2, 3, 2]
+    assert [len(stage["nodes"]) for stage in tree] == [1, 2, 3, 3]
     assert {node["code"] for node in tree[0]["nodes"]} == {
         each["code"]
         for each in said(fleet, run_id, "ai.node.code_generated")

@@ -37,6 +37,7 @@ from events.envelope import Event
 from events.kinds.experiment import (
     ClaimJudged,
     ClaimRegistered,
+    DataWarned,
     NodeCodeGenerated,
     NodeCompleted,
     NodeCreated,
@@ -99,6 +100,8 @@ ONLY_SHOWN: Final[list[Fact]] = [
     c.StatusChanged(cause="claim", to="SCHEDULED"),
     c.RunUsage(seconds=1.0),
     c.EventRefused(refused_type="ai.run.log", code="too_large", message=""),
+    c.NoteAnswered(number=1, outcome="taken", says="it is tried"),
+    DataWarned(says="a column looks like an owner"),
     NodeCreated(stage="train", node="1", plan=""),
     NodeCodeGenerated(stage="train", node="1"),
     NodeExecuting(stage="train", node="1"),
