@@ -281,7 +281,7 @@ class Fleet(RuleBasedStateMachine):
     @precondition(lambda self: some_are_busy(self) and some_are_free(self))
     def fall_silent_until_another_claims(self) -> None:
         """Let the busy ones sleep until a run of theirs waits again; they do not know it when they wake."""
-        self.let_time_pass(61.0, watched=True)
+        self.let_time_pass(2 * TTL_S + 3 * TICK_S, watched=True)
         self.let_time_pass(30.0, watched=True)
         self._bring_forward()
         self.sweep()
