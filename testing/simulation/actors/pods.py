@@ -124,6 +124,7 @@ class Incarnation:
     worker: Worker
     clock: NodeClock
     stop: Event = field(default_factory=Event)
+    is_up: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -143,12 +144,12 @@ class Owning:
         return self.child.attempt
 
     def is_over(self) -> bool:
-        return self.child.is_over()
+        return self.child.is_over() or not self.incarnation.is_up
 
     def is_live(self) -> bool:
         """Say whether the child runs and its parent trusts the lease."""
         heartbeat = self.incarnation.worker.heard_from.get(AttemptId(self.run_id, self.attempt))
-        if heartbeat is None or not self.child.is_running():
+        if heartbeat is None or self.is_over() or not self.child.is_running():
             return False
         return judge(heartbeat.pulse.lease, at=instant(self.incarnation.clock)) == "trusted"
 
@@ -227,6 +228,7 @@ class Pod:
         self.kernel.kill(self.node)
         self.kernel.kill(self.child_node)
         self.now.outbox.close()
+        self.now.is_up = False  # the next start is no life of this one's child
         self.now = None
 
     def lose_disk(self) -> None:
