@@ -97,7 +97,7 @@ from stages.experiment.seeds import unit_seeds
 from stages.experiment.statistics.earlier import Rows, Use, earlier_of, fact_of, identity_of
 from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.foresight import Foresight, foreseen
-from stages.experiment.statistics.guards import Arms, guarded
+from stages.experiment.statistics.guards import TIME, Arms, guarded
 from stages.experiment.statistics.region import region_of
 from stages.experiment.statistics.several import corrected, p_of_all, together
 from stages.experiment.statistics.validation import (
@@ -110,6 +110,7 @@ from stages.experiment.statistics.validation import (
     undecided,
 )
 from stages.experiment.tree import Node, Policy, Tree
+from stages.experiment.trials.load import load_words
 from stages.experiment.trials.trial import Bench, MachineLost, write_data
 from stages.experiment.trials.units import Units
 from stages.experiment.verdict import Verdict, weigh
@@ -194,9 +195,19 @@ class Round:
 
     @property
     def wanted(self) -> list[tuple[int, int]]:
-        """Return what is not measured by now, both arms of a unit beside each other."""
-        wanted = ((arm, seed) for seed in self.seeds for arm in range(len(self.arms)))
+        """Return what is not measured by now: both arms of a unit beside each other, in turns the first."""
+        wanted = (
+            (arm, seed)
+            for place, seed in enumerate(self.seeds)
+            for arm in ((0, 1) if place % 2 == 0 else (1, 0))
+        )
         return [each for each in wanted if each not in self.results]
+
+    @property
+    def pool(self) -> WorkerPool:
+        """Return how many programs run at once: one alone where the claim is about time."""
+        pool = self.setup.pool
+        return replace(pool, slots=1) if any(each.metric == TIME for each in self.plans) else pool
 
     def take(self, measured: Sequence[Measured]) -> None:
         """Take the results of an earlier attempt that are of these units."""
@@ -557,7 +568,9 @@ class Experiment:
         """
         results = measured.results
         total = len(measured.arms) * len(measured.seeds)
-        with TaskGroup[Outcome](measured.setup.pool) as tasks:
+        if measured.pool != measured.setup.pool:
+            self.context.log(f"one program runs at a time, as the claim is about time; {load_words()}")
+        with TaskGroup[Outcome](measured.pool) as tasks:
             for arm, seed in measured.wanted:
                 tasks.start(f"{arm}-{seed}", self._measurement(measured, arm, seed))
             say = f"running both arms in {len(measured.seeds)} units, judged by test data"
@@ -573,6 +586,8 @@ class Experiment:
                     )
                 keep()
                 stage.progress(len(results) / total, say)
+        if measured.pool != measured.setup.pool:
+            self.context.log(f"both arms are timed; {load_words()}")
 
     def _measurement(self, measured: Round, arm: int, seed: int) -> Callable[[int | None], Outcome]:
         node, setup = measured.arms[arm], measured.setup

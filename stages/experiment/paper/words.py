@@ -23,6 +23,7 @@ from stages.experiment.record.numbers import (
 from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record, StageRecord, Verdicts
 from stages.experiment.statistics.estimate import CONFIDENCE, POWER
+from stages.experiment.statistics.guards import TIME
 from stages.experiment.statistics.region import Region
 from stages.experiment.statistics.validation import FEWER, Judgement
 
@@ -271,8 +272,19 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
         "corrected as Nadeau and Bengio propose; its interval is Student’s, widened for skewness by a modified t in the "
         "manner of Johnson and Hall, at a level of {level} for each side, which simulations have calibrated. A unit in which "
         "a program fails counts with the worst score, and one that the machine lost is run again."
+        f"{_timing(record)}"
     )
     return texts
+
+
+def _timing(record: Record) -> str:
+    """Return how time is measured, where the claim is about it."""
+    if not any(each.metric == TIME for each in record.claim.effects):
+        return ""
+    return (
+        " The claim is about time: one program ran at a time, and the arms took turns to be the first of a unit. "
+        "Other work on the machine is not excluded; the log of the run has its load."
+    )
 
 
 def _stage_words(record: Record, stage: StageRecord, numbers: Numbers) -> str:

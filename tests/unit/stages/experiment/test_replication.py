@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -423,3 +424,42 @@ def test_a_replication_is_judged_by_rows_that_no_first_measurement_opens(
     (paper,) = [each.path for each in reporter.files if each.name == "paper/paper.tex"]
     assert "of the reserve" in " ".join(paper.read_text().split())
     assert any("180 of the 1200 rows are a reserve" in each.message for each in first.of(c.RunLog))
+
+
+@dataclass
+class Timed(Trainer):
+    """Trainings of which it is seen how many run at once, and in which order."""
+
+    order: list[tuple[int, str]] = field(default_factory=list)
+    running: int = 0
+    most: int = 0
+
+    def run(self, bench: Bench, code: str, **how: Any) -> Trials:
+        is_measured = how["folder"].parent.name == "validation"
+        self.running += is_measured
+        self.most = max(self.most, self.running)
+        if is_measured:
+            self.order.append((how["seeds"][0], how["arm"]))
+            threading.Event().wait(0.01)  # longer than it takes to begin another
+        found = Trainer.run(self, bench, code, **how)
+        self.running -= is_measured
+        return found
+
+
+@pytest.mark.parametrize(("idea", "is_alone"), [("training time", True), ("error", False)])
+def test_a_claim_about_time_is_measured_by_one_program_at_a_time_the_arms_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idea: str, is_alone: bool
+) -> None:
+    monkeypatch.setitem(SPEC, "idea", f"Dropout reduces the {idea} on iris")
+    trainer = Timed(validation=NOTHING)
+    reporter = Scene(tmp_path, monkeypatch).attempt("alpha", trainer)
+    assert (trainer.most == 1) == is_alone
+    said = " ".join(each.message for each in reporter.of(c.RunLog))
+    assert ("one program runs at a time" in said) == is_alone
+    assert ("the load average is" in said) == is_alone
+    (paper,) = [each.path for each in reporter.files if each.name == "paper/paper.tex"]
+    assert ("took turns to be the first" in " ".join(paper.read_text().split())) == is_alone
+    if is_alone:
+        firsts = [arm for _, arm in trainer.order[::2]]
+        assert firsts[:4] == ["baseline", "intervention", "baseline", "intervention"]
+        assert [seed for seed, _ in trainer.order[::2]] == [seed for seed, _ in trainer.order[1::2]]
