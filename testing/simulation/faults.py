@@ -276,6 +276,8 @@ def _store_clock(nature: Nature) -> None:
 
 def _pod_clock(nature: Nature) -> None:
     pod = nature.some_pod()
+    if pod.child_node.is_frozen:  # nobody sets the clock of a machine that is paused
+        return
     nature.strikes("pod: clock jumps", pod.node)
     pod.node.wall_ahead_s += POD_JUMP_MAX_S * (2 * nature.world.kernel.chance.random() - 1)
 

@@ -478,7 +478,7 @@ def test_a_result_of_a_seed_that_no_unit_has_is_not_taken() -> None:
     first = pipeline.Round(nothing, (nothing, nothing), (3, 4), "validation", (nothing,), (1, 1))
     first.take([Measured(0, 3, Reading(None)), Measured(1, 5, Reading(None))])
     assert first.results == {(0, 3): Measured(0, 3, Reading(None))}
-    assert first.wanted == [(1, 3), (0, 4), (1, 4)]
+    assert first.wanted == [(1, 3), (1, 4), (0, 4)]
 
 
 @pytest.mark.parametrize("purpose", ["validation", PURPOSE])
