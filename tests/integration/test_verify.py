@@ -129,10 +129,13 @@ def at_work(fleet: Fleet, database: Db, until: Any) -> dict[str, str]:
     return runs
 
 
+MOVING: Final = {"pods", "pod_telemetry", "byte_counts", "lease_watches"}
+
+
 def snapshot(db: Db) -> dict[str, str]:
-    """Return a digest of everything stored, by collection, but what heartbeats and renewals move."""
+    """Return a digest of everything stored, by collection, but what heartbeats, renewals and looks move."""
     digests = {}
-    for name in sorted(set(db.list_collection_names()) - {"pods", "pod_telemetry", "byte_counts"}):
+    for name in sorted(set(db.list_collection_names()) - MOVING):
         digest = hashlib.sha256()
         for document in db[name].find({"type": {"$ne": "ai.run.heartbeat"}}).sort("_id"):
             for moving in ("lease", "lastHeartbeat", "lastEventSeq", "currentStage"):
