@@ -59,7 +59,7 @@ from stages.experiment.judging.references import references_on
 from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
 from stages.experiment.judging.secret import Secret
 from stages.experiment.judging.secret_source import secret_of
-from stages.experiment.judging.switch import beyond_switch, difference_of
+from stages.experiment.judging.switch import beyond_switch, difference_of, text_of
 from stages.experiment.paper.recorder import Recorder
 from stages.experiment.paper.renderer import Renderer, find_renderer, is_pdf
 from stages.experiment.paper.tracing import trace
@@ -591,6 +591,8 @@ class Experiment:
 
     def _measurement(self, measured: Round, arm: int, seed: int) -> Callable[[int | None], Outcome]:
         node, setup = measured.arms[arm], measured.setup
+        # Each arm is a program of its own, and both are told the same: nothing hidden can tell them apart.
+        text = text_of(node.code, is_on=arm == 1)
 
         def measure(gpu: int | None) -> Outcome:
             self.chosen.check()
@@ -598,7 +600,12 @@ class Experiment:
                 bench = replace(setup.bench, facts=unit.facts, data=unit.data)
                 folder = self.folder / measured.purpose / f"{arm}-{seed}"
                 tried = bench.run(
-                    node.code, seeds=(seed,), judges=unit.judges, folder=folder, arm=node.arm, gpu=gpu
+                    text or node.code,
+                    seeds=(seed,),
+                    judges=unit.judges,
+                    folder=folder,
+                    arm="intervention",
+                    gpu=gpu,
                 )
                 trial = tried.trials[0]
                 references = (

@@ -21,7 +21,7 @@ from stages.experiment.judging.preconditions import BASELINE as BELOW
 from stages.experiment.judging.preconditions import NO_EFFECT, NotMeasured, Observed, not_measured
 from stages.experiment.judging.references import references_on
 from stages.experiment.judging.secret import Secret
-from stages.experiment.judging.switch import beyond_switch
+from stages.experiment.judging.switch import beyond_switch, text_of
 from stages.experiment.record.ledger import Measured
 from stages.experiment.record.record import ARMS
 from stages.experiment.statistics.guards import WORSE, Arms, guarded
@@ -47,6 +47,7 @@ from tests.integration.programs.cheats import (
     CHARMED,
     CHEATS,
     FORKS,
+    HIDDEN,
     HONEST,
     IGNORES,
     LASTS,
@@ -56,6 +57,7 @@ from tests.integration.programs.cheats import (
     SABOTAGES,
     SLOW,
     TRADES,
+    hiding,
     slow,
 )
 from tests.integration.programs.leavings import PROGRAM, SAID
@@ -136,7 +138,9 @@ class TrialSetup:
             with self.units.opened(seed) as unit:
                 bench = replace(self.bench, facts=unit.facts, data=unit.data)
                 folder = self.folder / str(self.count) / str(seed)
-                (trial,) = bench.run(code, seeds=(seed,), judges=unit.judges, folder=folder, arm=arm).trials
+                text = text_of(code, is_on=arm == ARMS[1]) or code
+                how = {"judges": unit.judges, "folder": folder, "arm": ARMS[1]}  # as the pipeline does
+                (trial,) = bench.run(text, seeds=(seed,), **how).trials
                 references = (
                     references_on(unit.facts.task, QUALITY[unit.facts.task], unit.known, unit.judges)
                     if refers
@@ -332,3 +336,17 @@ def test_a_program_that_knows_of_its_switch_gains_nothing_by_it(
     assert nothing is not None
     assert nothing.code == said
     assert (judgement.conclusion == "supported") == (code == SABOTAGES), "by its numbers alone"
+
+
+@pytest.mark.slow("twelve trainings in processes and on splits of their own")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "way",
+    [
+        *list(HIDDEN)[:2],
+        *(pytest.param(each, marks=pytest.mark.long("the other ways")) for each in list(HIDDEN)[2:]),
+    ],
+)
+def test_a_program_that_reads_its_switch_in_secret_finds_none(trial_setup: TrialSetup, way: str) -> None:
+    judgement, _ = trial_setup.switched(hiding(HIDDEN[way]))
+    assert judgement.conclusion == "inconclusive", judgement

@@ -48,6 +48,15 @@ def arms_of(code: str) -> Arms | None:
         return None
 
 
+def text_of(code: str, *, is_on: bool) -> str | None:
+    """Return an arm as a program of its own, which has no switch to read; None where it cannot be written."""
+    arms = arms_of(code)
+    try:
+        return None if arms is None else ast.unparse(arms.on if is_on else arms.off)
+    except (ValueError, RecursionError):  # some literals have no text that Python reads
+        return None
+
+
 def _parsed(code: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
@@ -106,6 +115,8 @@ def beyond_switch(code: str, fields: Collection[str] | None = None) -> tuple[str
     arms = arms_of(code)
     if arms is None or ast.dump(arms.off) == ast.dump(arms.on):
         return ("the program does not read the switch",)
+    if text_of(code, is_on=False) is None or text_of(code, is_on=True) is None:
+        return ("the arms cannot be written as programs of their own",)
     off, on = (choices_of(code, is_on=is_on) for is_on in (False, True))
     changed = [name for name in on if off.get(name) != on[name]]
     lines = [

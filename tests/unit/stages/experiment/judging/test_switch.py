@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from stages.experiment.judging.switch import (
     choices_of,
     difference_of,
     reads_switch,
+    text_of,
 )
 from stages.experiment.trials.template import program_for
 
@@ -152,3 +154,28 @@ def test_a_number_that_is_written_as_text_is_a_number(one: str) -> None:
     assert beyond_switch(code) == (f"epochs = int('40') / epochs = int({one})",)
     words = program("kind = 'relu' if task.intervention else 'gelu'", "fitted(features, kind)")
     assert beyond_switch(words) == ()
+
+
+PLAIN = """
+RECIPE = {"dropout": 0.0}
+def run(task):
+    if task.intervention:
+        rate = 0.2
+    else:
+        rate = 0.0
+    return f"{rate!r} {RECIPE['dropout']}"
+"""
+
+
+def test_an_arm_is_a_program_of_its_own_that_reads_no_switch() -> None:
+    off, on = (text_of(PLAIN, is_on=is_on) for is_on in (False, True))
+    assert off is not None
+    assert on is not None
+    said = []
+    for text in (off, on):
+        assert "task.intervention" not in text
+        names: dict[str, Any] = {}
+        exec(text, names)
+        said.append(names["run"](None))
+    assert said == ["0.0 0.0", "0.2 0.0"]
+    assert text_of("def run(task:", is_on=True) is None
