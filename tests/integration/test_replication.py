@@ -27,33 +27,40 @@ PROGRAM: Final = """# {number}
 import numpy as np
 
 PLAN = "a fit by least squares"
-PARAMS = {{"columns": {columns}}}
-COLUMNS = PARAMS["columns"]
+PARAMS = {{"ridge": 0.0}}
+
+def coarse(answers):
+    return np.round(2 * answers) / 2
+
+def exact(answers):
+    return answers
 
 def run(task):
     chance = np.random.default_rng(task.seed)
-    rows = np.c_[task.train.features[:, :COLUMNS], np.ones(len(task.train))]
-    judged = np.c_[task.judge.features[:, :COLUMNS], np.ones(len(task.judge))]
+    told = {told}
+    rows = np.c_[task.train.features, np.ones(len(task.train))]
+    judged = np.c_[task.judge.features, np.ones(len(task.judge))]
     weights = np.linalg.lstsq(rows, task.train.targets, rcond=None)[0]
     task.point(1, 1.0, 1.0)
     task.trained(0.01)
     task.size(weights.size)
-    return judged @ weights + 0.001 * chance.standard_normal(len(judged))
+    return told(judged @ weights) + 0.001 * chance.standard_normal(len(judged))
 """
 
 
 def answers(asked: Asked) -> Reply:
-    """Claim that all columns fit better than one of them, on rows that lie on a plane."""
+    """Claim that all decimals fit better than half steps, on rows that lie on a plane."""
     match step_of(asked):
         case "choose":
-            quotes = {"intervention": "Every column", "direction": "lowers", "metric": "the RMSE"}
+            quotes = {"intervention": "Every decimal", "direction": "lowers", "metric": "the RMSE"}
             bound = [{"field": field, "words": words} for field, words in quotes.items()]
-            return said(choice(metric="rmse", subject="every column", bound=bound))
+            return said(choice(metric="rmse", subject="every decimal", bound=bound))
         case "write" | "section" | "review":
             return good(asked)
         case step:
-            columns = 3 if step in ("apply", "refine", "vary") else 1
-            return fenced(PROGRAM.format(number=asked.number, columns=columns))
+            is_applied = step in ("apply", "refine", "vary")
+            told = "exact if task.intervention else coarse" if is_applied else "coarse"
+            return fenced(PROGRAM.format(number=asked.number, told=told))
 
 
 def plane(folder: Path) -> Path:
@@ -174,7 +181,7 @@ def test_a_claim_that_is_too_good_is_replicated_by_another_pod_and_passes(fleet:
     file = plane(fleet.home)
     with ModelServer(answers) as server:
         spec = {
-            "idea": "Every column lowers the RMSE",
+            "idea": "Every decimal lowers the RMSE",
             "dataset": f"{file}#target",
             "nodes": dict.fromkeys(("Stage_1", "Stage_2", "Stage_4"), 1),
         }

@@ -407,7 +407,7 @@ def test_hostile_programs_are_buggy_or_harmless_and_learn_no_secret(
 
     server = serve(script)
     worker = start_pod(fleet, server, is_forked=False)  # a program that gets out finds its environment
-    run_id = submit(fleet, program_limit_s=20)
+    run_id = submit(fleet, program_limit_s=20, nodes={**NODES, "Stage_4": 3})
     run = fleet.wait_for(run_id, *ENDS, limit_s=300)
     assert (run["status"], run["error"], run["attempt"]) == ("COMPLETED", None, 1)
     nodes = {each["node"]: each for each in said(fleet, run_id, "ai.node.completed")}
@@ -417,7 +417,7 @@ def test_hostile_programs_are_buggy_or_harmless_and_learn_no_secret(
         "Stage_2/1": "more than 64 processes",
         "Stage_2/2": "longer than 20 s",
         "Stage_3/2": "printed more than",
-        "Stage_4/2": "memory",
+        "Stage_4/3": "memory",
     }
     assert set(errors) == set(wanted), errors
     for name, words in wanted.items():
@@ -473,7 +473,7 @@ def test_a_limit_of_tokens_counts_over_all_attempts_and_keeps_what_there_is(
 
     server = serve(script)
     first = start_pod(fleet, server, name="first")
-    run_id = submit(fleet, max_tokens=3_200, nodes={**NODES, "Stage_1": 3})
+    run_id = submit(fleet, max_tokens=3_600, nodes={**NODES, "Stage_1": 3})
     until(lambda: len(server.asked) == 3, 120)  # the claim and a program are there, a third answer is late
     first.send_signal(signal.SIGTERM)
     assert first.wait(60) == 0
@@ -489,9 +489,9 @@ def test_a_limit_of_tokens_counts_over_all_attempts_and_keeps_what_there_is(
     assert unheard in (0, late_tokens(server)), (
         "it depends on whether the server noticed that nobody was there"
     )
-    (spent,) = map(int, re.findall(r"(\d+) of 3200 tokens \(max_tokens\)", run["error"]["message"]))
+    (spent,) = map(int, re.findall(r"(\d+) of 3600 tokens \(max_tokens\)", run["error"]["message"]))
     assert spent > sum(whole), "what may be billed counts by the length of its question"
-    assert spent >= 3_200 > spent - whole[-1], "one answer may go beyond the limit; no question is asked then"
+    assert spent >= 3_600 > spent - whole[-1], "one answer may go beyond the limit; no question is asked then"
     names = {each["name"] for each in run["artifacts"]}
     assert {"tree.json", "checkpoints/Stage_1/manifest.json", "checkpoints/spending/manifest.json"} <= names
     (stage,) = json.loads(artifact(fleet, run, "tree.json"))
