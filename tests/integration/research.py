@@ -24,7 +24,13 @@ from scipy import optimize, stats
 from events.runtime.clock import SystemClock
 
 IDEA: Final = "Dropout improves accuracy on iris"
-NODES: Final = {"Stage_1": 2, "Stage_2": 2, "Stage_4": 2}
+NODES: Final = {"Stage_1": 2, "Stage_2": 2, "Stage_4": 3}
+TRIED: Final = {
+    "Stage_1": 2,
+    "Stage_2": 2,
+    "Stage_3": 4,
+    "Stage_4": 3,
+}  # by these limits, where all goes well
 SPEC: Final[Mapping[str, Any]] = {
     "dataset": "iris", "preset": "quick", "seed": 5, "nodes": NODES, "review": "none",
 }  # fmt: skip
@@ -33,6 +39,11 @@ WHOLE_S: Final = 1_500.0  # a limit of patience: beside much else a run of a min
 LOOK_EVERY_S: Final = 0.5  # a look costs the control plane, and so the run, its time
 
 Json = dict[str, Any]
+
+
+def names_of(tried: Mapping[str, int]) -> list[str]:
+    """Return the names of so many nodes of each stage."""
+    return [f"{stage}/{number}" for stage, count in tried.items() for number in range(1, count + 1)]
 
 
 @dataclass(frozen=True)
@@ -273,7 +284,7 @@ def must_be_computed_from_single_measurements(experiment: Experiment) -> None:
     }
     assert numbers["nodes.tried"] == len(tried)
     assert numbers["nodes.buggy"] == sum(each["buggy"] for each in tried.values())
-    for stage in NODES:
+    for stage in TRIED:
         own = [each for each in tried.values() if each["stage"] == stage]
         assert numbers[f"{stage.lower()}.nodes"] == len(own)
         assert numbers[f"{stage.lower()}.buggy"] == sum(each["buggy"] for each in own)

@@ -13,12 +13,13 @@ import pytest
 from sklearn.datasets import load_iris
 
 from tests.integration.research import (
-    NODES,
     SPEC,
     STAGES,
+    TRIED,
     Experiment,
     must_be_computed_from_single_measurements,
     must_state_what_was_said,
+    names_of,
 )
 from tests.integration.test_fleet import child_of
 from tests.integration.test_steering import is_stopped, must_agree_with_its_log
@@ -63,7 +64,7 @@ def test_a_hypothesis_becomes_a_run_that_waits_for_a_person(undisturbed: Experim
 
 def test_every_node_is_shown_whole(undisturbed: Experiment) -> None:
     nodes = undisturbed.nodes()
-    assert [each["id"] for each in nodes] == [f"{stage}/{number}" for stage in NODES for number in (1, 2)]
+    assert [each["id"] for each in nodes] == names_of(TRIED)
     written = {
         each["data"]["node"]: each["data"]["code"] for each in undisturbed.events("ai.node.code_generated")
     }
@@ -78,12 +79,12 @@ def test_every_node_is_shown_whole(undisturbed: Experiment) -> None:
     best = [each for each in nodes if each["best"]]
     # Where no node of a stage is better, the node that was handed over to it stays the best.
     stays = ["handed over stays" in each["reason"] for each in best]
-    assert len(best) + sum(stays) == len(NODES)
+    assert len(best) + sum(stays) == len(TRIED)
     for node in best:
         assert "mean" in node["reason"]
         assert len(node["seeds"]) == 3
     kept = undisturbed.json("tree.json")
-    assert [each["stage"] for each in kept] == list(NODES)
+    assert [each["stage"] for each in kept] == list(TRIED)
     assert {each["id"]: each["code"] for stage in kept for each in stage["nodes"]} == written
 
 
@@ -93,7 +94,7 @@ def test_every_artifact_of_a_run_can_be_had(undisturbed: Experiment) -> None:
     figures = {each.removesuffix(".png") for each in names if re.match(r"plots/.*\.png$", each)}
     kinds = {"comparison", "finalists", "learning_curves", "nodes", "search_tree", "ablation"}
     assert {f"plots/{each}" for each in kinds} <= figures
-    assert {f"plots/stages/{stage}" for stage in NODES} <= figures
+    assert {f"plots/stages/{stage}" for stage in TRIED} <= figures
     for figure in figures:
         assert {f"{figure}.{kind}" for kind in ("csv", "svg", "pdf", "png")} <= names
     assert undisturbed.content("paper/paper.pdf").startswith(b"%PDF-")
@@ -102,7 +103,7 @@ def test_every_artifact_of_a_run_can_be_had(undisturbed: Experiment) -> None:
     metrics = {each["id"]: each["metric"] for each in undisturbed.nodes()}
     assert {each["node"]: float(each["metric"]) for each in drawn} == pytest.approx(metrics)
     results = undisturbed.json("paper/results.json")
-    assert [each["name"] for each in results["stages"]] == list(NODES)
+    assert [each["name"] for each in results["stages"]] == list(TRIED)
     assert results["setting"]["run_id"] == str(undisturbed)
 
 
@@ -167,7 +168,7 @@ def test_a_part_of_a_finished_run_is_made_again_without_its_experiments(
 
 def verdict_of(experiment: Experiment) -> Any:
     (auto,) = [each for each in experiment.run["validations"] if each["by"] == "auto"]
-    return auto["verdict"], auto["summary"], auto["scores"]["baseline"], auto["scores"]["intervention"]
+    return auto["verdict"], auto["scores"]["baseline"], auto["scores"]["intervention"]
 
 
 # --- what cannot begin, ends before anything is spent ----------------------------------------

@@ -19,11 +19,13 @@ from tests.integration.research import (
     NODES,
     SPEC,
     STAGES,
+    TRIED,
     Experiment,
     measured,
     must_be_computed_from_single_measurements,
     must_have_done_nothing_twice,
     must_state_what_was_said,
+    names_of,
 )
 from tests.integration.test_fleet import child_of
 from tests.integration.test_leaving import rescue
@@ -42,7 +44,7 @@ PAPER = ("paper/paper.pdf", "paper/paper.tex", "paper/numbers.json", "paper/resu
 
 def is_inside(run: Experiment, stage: str, pod: str) -> bool:
     """Return whether the pod's attempt is in the middle of a stage, as its events or its own disk show."""
-    if stage in NODES:
+    if stage in TRIED:
         return any(each["data"]["stage"] == stage for each in run.events("ai.node.completed"))
     if stage in ("validation", "plots"):
         progress = [each["data"] for each in run.events("ai.run.stage_progress")]
@@ -108,7 +110,7 @@ def test_a_run_disturbed_in_every_stage_ends_as_if_nothing_had_been(
     assert pods == [*(f"lost-in-{stage}" for stage in stages), "last"]
     must_have_done_nothing_twice(run)
     tried = run.of("ai.node.completed", "node") + run.of("ai.node.restored", "node")
-    assert set(tried) == {f"{stage}/{number}" for stage in NODES for number in (1, 2)}
+    assert set(tried) == set(names_of(TRIED))
     assert set(run.of("ai.run.stage_started", "stage")) <= set(STAGES)
     told = run.of("ai.run.log", "message")
     assert any("resuming after it, from the checkpoint of attempt" in each for each in told)
