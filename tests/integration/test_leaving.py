@@ -145,13 +145,16 @@ def test_a_worker_that_was_stopped_past_its_lease_asks_first_and_writes_nothing(
 
 
 async def rescue(database_url: str, run_id: str) -> None:
-    """Be the replica that sees the lease stand still."""
+    """Look after the leases until the run is taken back, by us or by the fleet's own control plane."""
     client = store.connect(database_url)
     try:
         db = store.database(client, database_url)
-        rescuer = Rescuer(Runs(db), LeaseWatches(db), SystemIds(), ttl_s=3.0, gap_max_s=5.0)
-        for _ in range(200):
-            if await rescuer.run_once():
+        runs = Runs(db)
+        rescuer = Rescuer(runs, LeaseWatches(db), SystemIds(), ttl_s=3.0, gap_max_s=60.0)
+        for _ in range(600):
+            await rescuer.run_once()
+            found = await runs.find(run_id)
+            if found is not None and found.run.lease is None:
                 return
             await asyncio.sleep(0.1)
         raise AssertionError("nobody was rescued")
