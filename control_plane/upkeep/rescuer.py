@@ -35,8 +35,10 @@ class Rescuer:
         return sum([await self._queue(collection) for collection in QUEUES])
 
     async def _queue(self, collection: str) -> int:
-        before, now = await self.watches.read(collection)
         over = await self.runs.leases_over(collection)
+        if not over:  # and what was over before is renewed, or has ended: nothing is written for it
+            return 0
+        before, now = await self.watches.read(collection)
         watch = look(before, over, now=now, gap_max_s=self.gap_max_s)
         if not await self.watches.keep(collection, before, watch):
             return 0  # another replica has looked, and judges

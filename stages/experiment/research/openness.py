@@ -100,8 +100,7 @@ def _refusal(named: Named, name: str, value: Value, scope: Scope, stage: str) ->
             return Refusal(
                 "refused", about, f"the claim says {scope.title}, and nothing else is measured for it"
             )
-        is_number = isinstance(value, int | float)
-        if not is_number or not scope.knob.low <= value <= scope.knob.high:  # type: ignore[operator]
+        if not isinstance(value, int | float) or not scope.knob.low <= value <= scope.knob.high:
             low, high = scope.knob.low, scope.knob.high
             return Refusal("refused", about, f"it is tried from {low:g} to {high:g}")
     if named.field != STRENGTH and not fits(choice, value):

@@ -30,7 +30,6 @@ from events.queue.claims import Claim
 from events.queue.matching import Seeker
 from events.runtime.clock import Clock, Ids, SystemClock, SystemIds
 from events.runtime.errors import LeaseLost, Transient
-from events.testing import ManualClock
 from events.text.attempt_id import AttemptId
 from events.text.key_text import letters, read_run_token
 from pod_worker.queue.mongo import MongoQueue, connect
@@ -243,7 +242,6 @@ class Scene:
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=Unhurried)
     # begins now, since MongoDB removes documents that expire at a time long past
-    patience: ManualClock = field(default_factory=lambda: ManualClock(SystemClock().now()))
     hands: list[Hand] = field(default_factory=list)
     _client: Any = None
 
@@ -274,7 +272,7 @@ class Scene:
             runs = cast(Runs, Interposed(runs, *before[1:]))
         elif before is not None:
             documents = cast(Documents, Interposed(documents, *before[1:]))
-        return build(self.db, self.parts, waits, self.patience, self.ids, runs=runs, documents=documents)
+        return build(self.db, self.parts, waits, self.clock, self.ids, runs=runs, documents=documents)
 
     def hand(self, name: str, *, ttl_s: float = LONG_S) -> Hand:
         """Return a worker whose leases last `ttl_s`."""

@@ -95,7 +95,7 @@ class Collection:
 
 
 def store(**collections: Collection) -> Repairs:
-    return Repairs(collections)  # type: ignore[arg-type]
+    return Repairs(collections)  # type: ignore[arg-type] # collections that stand in for a database
 
 
 def holding(*documents: Mapping[str, Any]) -> Collection:
@@ -152,7 +152,7 @@ async def test_a_document_under_our_id_that_is_said_to_be_of_another_run_gives_w
     assert stages.documents == {"s": STAGE}
     for then in ({**foreign, "seq": 9}, None):
         moving = holding(foreign)
-        moving.meanwhile = lambda into=moving.documents, then=then: (  # type: ignore[misc]
+        moving.meanwhile = lambda into=moving.documents, then=then: (  # type: ignore[misc] # of defaults
             into.pop("s") if then is None else into.update(s=then)
         )
         assert not await store(stages=moving).insert("stages", STAGE)

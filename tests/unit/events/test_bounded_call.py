@@ -23,7 +23,7 @@ PLACES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Kind], Callab
     "measures": (lambda call: {"measures": call}, lambda kind: kind.measures),
     "lines": (lambda call: {"lines": {"x": call}}, lambda kind: kind.lines["x"]),
     "drawn": (lambda call: {"drawn": {"x": call}}, lambda kind: kind.drawn["x"]),
-    "projections": (lambda call: {"projections": {int: call}}, lambda kind: kind.projections[int]),  # type: ignore[index]
+    "projections": (lambda call: {"projections": {int: call}}, lambda kind: kind.projections[int]),  # type: ignore[index] # int stands in for a fact
 }
 
 
