@@ -26,6 +26,8 @@ from control_plane.log.projector import Projector
 from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.model.cancellation import cancel_decision
+from control_plane.model.lease_watch import look
+from control_plane.model.run import HeldLease
 from control_plane.runs.claiming import Claimer
 from control_plane.store import database as store
 from control_plane.store import schema
@@ -403,6 +405,19 @@ def test_a_dead_owner_is_rescued_and_a_renewing_one_is_not(emptied_url: str) -> 
         answer = await core.send(line(run_id, 1, c.RunStarted()))
         assert answer.fenced == [f"{run_id}/1"]
         await core.must_equal_its_log(run_id)
+
+    in_core(emptied_url, scenario)
+
+
+def test_of_two_replicas_that_look_at_once_one_keeps_the_watch(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        watches = LeaseWatches(core.db)
+        for _ in range(2):  # the first look ever, and the next one
+            before, now = await watches.read("runs")
+            watch = look(before, [HeldLease("r", 1, 3)], now=now, gap_max_s=100.0)
+            assert await watches.keep("runs", before, watch)
+            assert not await watches.keep("runs", before, watch)
+            assert (await watches.read("runs"))[0] == watch
 
     in_core(emptied_url, scenario)
 
