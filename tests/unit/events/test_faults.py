@@ -1,0 +1,22 @@
+"""The table of blame, against the codes that the product uses."""
+
+from __future__ import annotations
+
+import pytest
+
+from events.formatting import NEXT_STEPS
+from events.queue.faults import FAULTS, OWN, Fault, blame_of
+
+
+def test_every_code_that_is_not_the_runs_has_a_next_step() -> None:
+    assert FAULTS.keys() <= NEXT_STEPS.keys()
+
+
+@pytest.mark.parametrize("code", ["ALL_NODES_BUGGY", "BUDGET_EXCEEDED", "no such code", "", None])
+def test_what_no_table_names_is_the_runs_own(code: str | None) -> None:
+    assert blame_of(code) == OWN
+
+
+def test_a_wrong_key_is_the_pods_and_a_server_that_is_away_is_outside() -> None:
+    assert blame_of("MODEL_UNAUTHORISED").fault is Fault.POD
+    assert blame_of("MODEL_UNREACHABLE").fault is Fault.OUTSIDE
