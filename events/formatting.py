@@ -57,6 +57,10 @@ SIGNS: Final = {
     "CANCELED": "–",
 }
 
+FAULT_WORDS: Final = {
+    "pod": "It was the fault of its pod: nothing is charged to the run, and another pod may take it.",
+    "outside": "It was the fault of something outside: nothing is charged to the run, which is tried again.",
+}
 NEXT_STEPS: Final = {
     "OUT_OF_MEMORY": "Use a smaller model or batch, or ask for a pod with more memory (requires.gpu_gib).",
     "TIMEOUT": "Raise time_limit_s, or lower the number of nodes.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -55,6 +56,14 @@ class Cause(StrEnum):
     NOTE = "note"
 
 
+class Fault(StrEnum):
+    """Whose fault a failure was."""
+
+    RUN = "run"
+    POD = "pod"
+    OUTSIDE = "outside"
+
+
 S = Status
 LIVE: Final = (S.SCHEDULED, S.RUNNING, S.AUTO_VALIDATING)
 HELD: Final = frozenset({*LIVE, S.CANCELING})
@@ -80,10 +89,10 @@ _LEADING: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
         **_from_live(S.COMPLETED, S.AWAITING_HUMAN),
         S.CANCELING: (S.CANCELED,),
     },
-    Cause.END_FAILED: {**_from_live(S.DELAYED, S.FAILED), S.CANCELING: (S.CANCELED,)},
+    Cause.END_FAILED: {**_from_live(S.DELAYED, S.QUEUED, S.FAILED), S.CANCELING: (S.CANCELED,)},
     Cause.END_PREEMPTED: {**_from_live(S.QUEUED, S.FAILED), S.CANCELING: (S.CANCELED,)},
     Cause.END_CANCELED: {**_from_live(S.QUEUED, S.FAILED), S.CANCELING: (S.CANCELED,)},
-    Cause.RESCUE: {**_from_live(S.DELAYED, S.FAILED), S.CANCELING: (S.CANCELED,)},
+    Cause.RESCUE: {**_from_live(S.QUEUED, S.DELAYED, S.FAILED), S.CANCELING: (S.CANCELED,)},
     Cause.CANCEL: {
         **_from_live(S.CANCELING),
         S.QUEUED: (S.CANCELED,),
@@ -124,7 +133,7 @@ END_CAUSES: Final[Mapping[Outcome, Cause]] = {
     "canceled": Cause.END_CANCELED,
 }
 
-INFRA_FAILURES_MAX: Final = 5
+AT_ONCE_MAX: Final = 2  # so many faults of pods at one place are tried elsewhere without a wait
 PREEMPTIONS_MAX: Final = 100
 BACK_OFF_FIRST_S: Final = 2.0
 BACK_OFF_MAX_S: Final = 300.0
@@ -143,21 +152,57 @@ class Illegal:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """What was charged so far, each kind against its own budget."""
+    """What failed so far: `app` and `preempted` have budgets; faults of pods and of the outside have none."""
 
     app: int = 0
     infra: int = 0
     preempted: int = 0
+    outside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PastFault:
+    """A failure of a run that was not its own: on which pod (`name/boot`), and at which place of the run.
+
+    `until` is when that pod may take the run again, None where nothing keeps it from that.
+    """
+
+    pod: str
+    code: str | None
+    fault: Fault
+    place: str | None
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whose fault a failure is by all evidence; `times` counts it and its like at this place.
+
+    `left_s` is how long the run is left to other pods, None where this pod may take it.
+    """
+
+    fault: Fault
+    times: int = 1
+    left_s: float | None = None
+
+
+OF_RUN: Final = Judgement(Fault.RUN)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The part of a run on which its end depends."""
+    """The part of a run on which its end depends.
+
+    `pod` holds it, `place` is where it stands, `past` are its earlier failures that were not its own.
+    """
 
     status: Status
     failures: Failures
     max_attempts: int
     review: bool
+    pod: str = ""
+    place: str | None = None
+    past: tuple[PastFault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +226,13 @@ def advance(status: Status, cause: Cause) -> Status:
     return status if isinstance(target, Illegal) else target
 
 
-def end(run: Standing, outcome: Outcome, *, retryable: bool, jitter: float) -> Ending | Illegal:
-    """Decide what an attempt's end means for its run; `jitter` in [0, 1) spreads the retries."""
+def end(
+    run: Standing, outcome: Outcome, *, retryable: bool, jitter: float, judgement: Judgement = OF_RUN
+) -> Ending | Illegal:
+    """Decide what an attempt's end means for its run; `jitter` in [0, 1) spreads the retries.
+
+    `judgement` says whose fault a failure is.
+    """
     cause = END_CAUSES[outcome]
     if isinstance(usual := next_status(run.status, cause), Illegal):
         return usual
@@ -192,26 +242,38 @@ def end(run: Standing, outcome: Outcome, *, retryable: bool, jitter: float) -> E
         case "completed":
             return Ending(S.AWAITING_HUMAN if run.review else S.COMPLETED, run.failures)
         case "failed":
-            failures = replace(run.failures, app=run.failures.app + 1)
-            if retryable and failures.app < run.max_attempts:
-                return Ending(S.DELAYED, failures, retry_wait_s(failures.app, jitter))
-            return Ending(S.FAILED, failures)
+            return _failed(run, judgement, retryable=retryable, jitter=jitter)
         case "preempted" | "canceled":
             failures = replace(run.failures, preempted=run.failures.preempted + 1)
             spent = failures.preempted > PREEMPTIONS_MAX
             return Ending(S.FAILED if spent else S.QUEUED, failures)
 
 
-def rescue(run: Standing, *, jitter: float) -> Ending | Illegal:
-    """Decide what becomes of a run whose owner let the lease run out."""
+def rescue(run: Standing, judgement: Judgement, *, jitter: float) -> Ending | Illegal:
+    """Decide what becomes of a run whose pod lost it."""
     if isinstance(usual := next_status(run.status, Cause.RESCUE), Illegal):
         return usual
     if run.status is S.CANCELING:
         return Ending(S.CANCELED, run.failures)
-    failures = replace(run.failures, infra=run.failures.infra + 1)
-    if failures.infra > INFRA_FAILURES_MAX:
-        return Ending(S.FAILED, failures)
-    return Ending(S.DELAYED, failures, retry_wait_s(failures.infra, jitter))
+    return _failed(run, judgement, retryable=True, jitter=jitter)
+
+
+def _failed(run: Standing, judgement: Judgement, *, retryable: bool, jitter: float) -> Ending:
+    times = judgement.times
+    match judgement.fault:
+        case Fault.RUN:
+            failures = replace(run.failures, app=run.failures.app + 1)
+            if retryable and failures.app < run.max_attempts:
+                return Ending(S.DELAYED, failures, retry_wait_s(failures.app, jitter))
+            return Ending(S.FAILED, failures)
+        case Fault.POD:
+            failures = replace(run.failures, infra=run.failures.infra + 1)
+            if times <= AT_ONCE_MAX:
+                return Ending(S.QUEUED, failures)
+            return Ending(S.DELAYED, failures, retry_wait_s(times - AT_ONCE_MAX, jitter))
+        case Fault.OUTSIDE:
+            failures = replace(run.failures, outside=run.failures.outside + 1)
+            return Ending(S.DELAYED, failures, retry_wait_s(times, jitter))
 
 
 def retry_wait_s(failure: int, jitter: float) -> float:

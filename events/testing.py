@@ -49,7 +49,7 @@ def make_run(**more: Any) -> Run:
     usual = {
         "id": RUN_ID, "kind": "any", "title": "a run", "status": "QUEUED", "revision": 1, "attempt": 0,
         "maxAttempts": 3, "priority": 0, "classKey": "any/any/any", "labels": {}, "spec": {},
-        "failures": {"app": 0, "infra": 0, "preempted": 0}, "lastEventSeq": 0, "logOpen": False,
+        "failures": {"app": 0, "infra": 0, "preempted": 0, "outside": 0}, "lastEventSeq": 0, "logOpen": False,
         "paused": False, "createdAt": timestamp(EPOCH), "queuedAt": timestamp(EPOCH),
         "usage": {**nothing, "models": [], "isPartial": False},
     }  # fmt: skip

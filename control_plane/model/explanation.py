@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from events.lifecycle import FINAL, HELD, Status
+from events.lifecycle import FINAL, HELD, Fault, Status
 from events.queue.abilities import Abilities, lacks
+from events.queue.claims import past_faults
+from events.queue.faults import blame_of, boot_of
 from events.queue.settlement import LEFT_TO_OTHERS_S
 from events.runtime.clock import timestamp
 
 PODS_SHOWN: Final = 20
+FAULT_WORDS: Final[Mapping[str | None, str]] = {
+    "pod": ", a fault of its pod, which is charged to nothing",
+    "outside": ", a fault outside, which is charged to nothing",
+}
 IDLE: Final = frozenset({"idle", "starting"})
 
 Document = Mapping[str, Any]
@@ -41,6 +47,14 @@ class QueuePosition:
 
 
 @dataclass(frozen=True, slots=True)
+class PodFault:
+    """By which code a pod failed a run, and until when it leaves the run to others."""
+
+    code: str | None
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
     """A reason: a stable code, a sentence, and its evidence."""
 
@@ -49,8 +63,10 @@ class Reason:
     evidence: Mapping[str, Any]
 
 
-def explain(run: Document, position: QueuePosition, pods: Sequence[LivePod]) -> list[Reason]:
-    """Return why the stored run has its status, the weightiest first."""
+def explain(
+    run: Document, position: QueuePosition, pods: Sequence[LivePod], *, now: datetime
+) -> list[Reason]:
+    """Return why the stored run has its status at `now`, the weightiest first."""
     status = Status(run["status"])
     if status in FINAL:
         return _over(run, status)
@@ -66,7 +82,10 @@ def explain(run: Document, position: QueuePosition, pods: Sequence[LivePod]) -> 
             return [_delayed(run), *_nobody(run, pods), *_deadline(run)]
         case _ if status in HELD:
             return _held(run)
-    waiting = [*_serving(run, position, pods), *_given_back(run), *_in_queue(run, position)]
+    left = _left(run, now)
+    others = [pod for pod in pods if boot_of(pod.id) not in left]
+    serving = [] if pods and not others else _serving(run, position, others)
+    waiting = [*serving, *_left_to_others(left, others), *_given_back(run), *_in_queue(run, position)]
     return [*_paused(run), *waiting, *_deadline(run)]
 
 
@@ -87,6 +106,8 @@ def _over(run: Document, status: Status) -> list[Reason]:
         return [Reason("limit_reached", message, {**evidence, "queueLimitS": run["queueLimitS"]}), ended]
     if failures["app"] >= run["maxAttempts"]:
         message = f"its limit is reached: {failures['app']} of {run['maxAttempts']} attempts failed"
+        if blame_of(error["code"]).fault is not Fault.RUN:
+            message += f"; {error['code']} followed it wherever it ran, so it is charged to the run"
         return [Reason("limit_reached", message, evidence), ended]
     return [Reason("failed", f"it failed with {error['code']}, which no retry mends", evidence), ended]
 
@@ -109,7 +130,8 @@ def _delayed(run: Document) -> Reason:
     if error is None:
         return Reason("delayed", f"it shall not start before {until}", {"notBefore": until})
     charged = sum(run["failures"].values())
-    message = f"it is tried again at {until}, after {error['code']}; {charged} failed so far"
+    whose = FAULT_WORDS.get(error.get("fault"), "")
+    message = f"it is tried again at {until}, after {error['code']}{whose}; {charged} failed so far"
     evidence = {
         "notBefore": until,
         "code": error["code"],
@@ -159,6 +181,31 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
         return Reason("pods_draining", f"{of_all} told to take nothing new", evidence)
     words = " or ".join(sorted(kinds))
     return Reason("pods_busy", f"{of_all} {words}", evidence)
+
+
+def _left_to_others(left: Mapping[str, PodFault], others: Sequence[LivePod]) -> list[Reason]:
+    """Return which pods failed the run by their own fault, and when they may take it again."""
+    if not left:
+        return []
+    shown = [
+        {"id": pod, "code": each.code, "until": timestamp(each.until)}
+        for pod, each in sorted(left.items(), key=lambda each: each[1].until)
+    ][:PODS_SHOWN]
+    first, more = shown[0], len(left) - 1
+    message = f"{first['id']} failed it by {first['code']}, its own fault"
+    message += f", and leaves it to others until {first['until']}"
+    if more:
+        message += "; so does one more pod" if more == 1 else f"; so do {more} more pods"
+    return [Reason("left_to_others", message, {"pods": shown, "otherPods": len(others)})]
+
+
+def _left(run: Document, now: datetime) -> dict[str, PodFault]:
+    """Return the pods that leave the run to others at `now`, with their last fault."""
+    return {
+        each.pod: PodFault(each.code, each.until)
+        for each in past_faults(run.get("faults"))
+        if each.until is not None and each.until > now
+    }
 
 
 def _given_back(run: Document) -> list[Reason]:

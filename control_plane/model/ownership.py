@@ -25,7 +25,7 @@ CLAIMABLE: Final[Writers] = {
     ),
     **_by("submit, requeue", "queueDeadline"),
     **_by("decision, phase", "status"),
-    **_by("decision", "revision", "journal", "failures", "error", "notBefore", "finishedAt"),
+    **_by("decision", "revision", "journal", "failures", "faults", "error", "notBefore", "finishedAt"),
     **_by("claim", "attempt", "claimedBy", "claimedAt"),
     **_by("claim, renew", "lease"),
     **_by("claim, decision", "tokens"),
@@ -48,7 +48,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     },
     "attempts": {
         **_by("decision, application", "runId", "attempt"),
-        **_by("decision", "pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision"),
+        **_by("decision", "pod", "claimedAt", "outcome", "code", "message", "fault", "endedAt", "revision"),
         **_by("decision, catch-up", "watchedUntil"),
         **_by("application", "currentStage", "startedAt", "validation", "error", "endSeq", "lastEventSeq"),
     },

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from events.lifecycle import HELD, Failures, Standing, Status
+from events.lifecycle import HELD, Failures, PastFault, Standing, Status
+from events.queue.faults import boot_of, place_of
 from events.queue.lease_times import LEASE_TTL_S
 from events.text.attempt_id import AttemptId
 
@@ -128,6 +129,7 @@ class Run:
     hypothesis_id: str | None
     paused: bool
     notes_count: int
+    faults: tuple[PastFault, ...] = ()
     tokens: tuple[AttemptToken, ...] = ()
     sealed: Seal | None = None
 
@@ -139,7 +141,17 @@ class Run:
     @property
     def standing(self) -> Standing:
         """The part on which an end depends."""
-        return Standing(self.status, self.failures, self.max_attempts, self.review)
+        stage = self.current_stage
+        place = None if stage is None else place_of(stage.name, stage.progress)
+        return Standing(
+            status=self.status,
+            failures=self.failures,
+            max_attempts=self.max_attempts,
+            review=self.review,
+            pod=boot_of(self.claimed_by or ""),
+            place=place,
+            past=self.faults,
+        )
 
     @property
     def is_held(self) -> bool:

@@ -30,7 +30,7 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
         pods = await live_pods(reading)
     reasons = [
         Reason(code=each.code, message=each.message, evidence=plain(each.evidence))
-        for each in explain(run, position, pods)
+        for each in explain(run, position, pods, now=reading.clock.now())
     ]
     return Explanation(status=run["status"], reasons=reasons)
 

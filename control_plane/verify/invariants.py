@@ -20,11 +20,12 @@ from control_plane.store.verify.evidence import Evidence, readable
 from control_plane.verify.refusals import wrongly_refused
 from control_plane.verify.replay import Replayed
 from events.envelope import content_hash
-from events.lifecycle import FINAL, HELD, INITIAL, TRANSITIONS, Cause, Status
+from events.lifecycle import FINAL, HELD, INITIAL, TRANSITIONS, Cause, Fault, Status
 from events.queue.lease_times import LEASE_TTL_S
 
 JOURNAL_GRACE: Final = timedelta(minutes=1)
 GAP_GRACE: Final = timedelta(minutes=2)
+BUDGETS: Final = {Fault.RUN: "app", Fault.POD: "infra", Fault.OUTSIDE: "outside"}
 LEASE_GRACE: Final = timedelta(seconds=3 * LEASE_TTL_S)
 
 
@@ -223,19 +224,25 @@ def lease_leaked(case: Case) -> Iterator[str]:
 
 def wrong_budget(case: Case) -> Iterator[str]:
     """Each failure is charged once, to the budget of its cause."""
-    charged: Counter[str] = Counter({"app": 0, "infra": 0, "preempted": 0})
-    for entry in case.evidence.decisions:
-        if entry.came_from != Status.CANCELING:
-            match entry.cause:
-                case Cause.END_FAILED:
-                    charged["app"] += 1
-                case Cause.RESCUE:
-                    charged["infra"] += 1
-                case Cause.END_PREEMPTED | Cause.END_CANCELED:
-                    charged["preempted"] += 1
-    stored = dict(case.evidence.run["failures"])
-    if stored != dict(charged):
-        yield f"the log charges {dict(charged)}, stored is {stored}"
+    charged: Counter[str] = Counter(
+        budget
+        for entry in case.evidence.decisions
+        if entry.came_from != Status.CANCELING and (budget := _budget(entry)) is not None
+    )
+    stored = case.evidence.run["failures"]
+    if {budget: count for budget, count in stored.items() if count} != charged:
+        yield f"the log charges {dict(charged)}, stored is {dict(stored)}"
+
+
+def _budget(entry: Entry) -> str | None:
+    """Return what a decision is charged to, None for nothing; older ends do not say whose fault they were."""
+    match entry.cause:
+        case Cause.END_FAILED | Cause.RESCUE:
+            usual = Fault.RUN if entry.cause == Cause.END_FAILED else Fault.POD
+            return BUDGETS.get((entry.sets.get("error") or {}).get("fault") or usual)
+        case Cause.END_PREEMPTED | Cause.END_CANCELED:
+            return "preempted"
+    return None
 
 
 def field_without_writer(case: Case) -> Iterator[str]:

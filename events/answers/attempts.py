@@ -18,13 +18,17 @@ class CurrentStage(Answer, frozen=True, kw_only=True):
 
 
 class Failure(Answer, frozen=True, kw_only=True):
-    """Why something ended: a code for programs, words for people, in which stage and attempt it was."""
+    """Why something ended: a code for programs, words for people, in which stage and attempt it was.
+
+    `fault` says whose it was: of the run, of its pod, or of something outside (`run`, `pod`, `outside`).
+    """
 
     code: str | None
     message: str | None
     stage: str | UnsetType | None = UNSET
     retryable: bool | UnsetType | None = UNSET
     attempt: int | UnsetType | None = UNSET
+    fault: str | UnsetType | None = UNSET
     traceback: str | UnsetType | None = UNSET
 
 
@@ -56,6 +60,7 @@ class Attempt(Answer, frozen=True, kw_only=True):
 
     `claimed_at` and what follows are the control plane's words, `started_at` and what follows the pod's.
     `end_seq` is the position of the last event in its log, `last_event_seq` how far that was applied.
+    `fault` says whose fault a failure was: `run`, `pod` or `outside`.
     """
 
     id: str
@@ -66,6 +71,7 @@ class Attempt(Answer, frozen=True, kw_only=True):
     outcome: str | UnsetType | None = UNSET
     code: str | UnsetType | None = UNSET
     message: str | UnsetType | None = UNSET
+    fault: str | UnsetType | None = UNSET
     ended_at: Moment | UnsetType | None = UNSET
     revision: int | UnsetType | None = UNSET
     watched_until: Moment | UnsetType | None = UNSET

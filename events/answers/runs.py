@@ -73,11 +73,28 @@ class LogGap(Answer, frozen=True, kw_only=True):
 
 
 class Charged(Answer, frozen=True, kw_only=True):
-    """How many attempts failed, by what they are charged to."""
+    """How many attempts failed: by the run itself, by pods, by a pod that left, by something outside.
+
+    Only `app` and `preempted` end a run.
+    """
 
     app: int
     infra: int
     preempted: int
+    outside: int = 0
+
+
+class PastFault(Answer, frozen=True, kw_only=True):
+    """A failure that was not the run's own (`fault` is pod or outside), on which pod, at which `place` of it.
+
+    That pod leaves the run to others until `until`.
+    """
+
+    pod: str
+    code: str | None
+    fault: str
+    place: str | None
+    until: Moment | None
 
 
 class RunRow(Answer, frozen=True, kw_only=True):
@@ -118,6 +135,7 @@ class RunRow(Answer, frozen=True, kw_only=True):
     last_event_seq: Count
     log_open: bool
     log_incomplete: LogGap | None
+    faults: list[PastFault] = msgspec.field(default_factory=list)  # runs from before they were kept have none
     review: str | UnsetType | None = UNSET
     queue_limit_s: int | UnsetType | None = UNSET
     queue_deadline: Moment | UnsetType | None = UNSET

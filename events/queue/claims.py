@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from events.lifecycle import HELD, Cause, Failures, Standing, Status
+from events.lifecycle import HELD, Cause, Failures, Fault, PastFault, Standing, Status
 from events.pipe import Note
 from events.queue import journal
+from events.queue.faults import boot_of, place_of
 from events.queue.journal import Decision, Expression, ServerTime
 from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import WaitingClass
@@ -95,9 +96,18 @@ def classes_of(collection: str, heads: Iterable[Document]) -> list[WaitingClass]
     )
 
 
-def waiting_in(wanted: WaitingClass) -> Document:
-    """Return the filter whose first match, by `CLAIM_ORDER`, is the head of a class."""
-    return {"status": Status.QUEUED.value, "classKey": wanted.class_key}
+def waiting_in(wanted: WaitingClass, pod: str) -> Document:
+    """Return the filter whose first match, by `CLAIM_ORDER`, is the run of a class that a pod takes next.
+
+    That is the head, without the runs that this pod has failed and leaves to others for a while.
+    """
+    return {"status": Status.QUEUED.value, "classKey": wanted.class_key, "$expr": _may_take(pod)}
+
+
+def _may_take(pod: str) -> Document:
+    is_here = {"$eq": ["$$this.pod", {"$literal": boot_of(pod)}]}
+    left = {"$and": [is_here, {"$gt": ["$$this.until", "$$NOW"]}]}
+    return {"$eq": [{"$size": {"$filter": {"input": {"$ifNull": ["$faults", []]}, "cond": left}}}, 0]}
 
 
 def claimed_with(token: str) -> Document:
@@ -201,16 +211,29 @@ def settling(
     attempt = run["attempt"]
     by = f"{run['claimedBy'] or 'worker'}#a{attempt}"
     return journal.update(
-        settle_decision(_standing(run), attempt, how, last, by=by, jitter=jitter, root=root)
+        settle_decision(standing_of(run), attempt, how, last, by=by, jitter=jitter, root=root)
     )
 
 
-def _standing(run: Mapping[str, Any]) -> Standing:
+def standing_of(run: Mapping[str, Any]) -> Standing:
+    """Return the part of a stored run on which its end depends."""
+    stage = run["currentStage"] or {}
     return Standing(
         status=Status(run["status"]),
         failures=Failures(**run["failures"]),
         max_attempts=run["maxAttempts"],
         review=run["review"] == "human",
+        pod=boot_of(run["claimedBy"] or ""),
+        place=place_of(stage.get("name"), stage.get("progress")),
+        past=past_faults(run.get("faults")),
+    )
+
+
+def past_faults(stored: Iterable[Mapping[str, Any]] | None) -> tuple[PastFault, ...]:
+    """Return the failures of a stored run that were not its own; older runs keep none."""
+    return tuple(
+        PastFault(each["pod"], each["code"], Fault(each["fault"]), each["place"], each["until"])
+        for each in stored or ()
     )
 
 

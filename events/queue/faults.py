@@ -5,19 +5,12 @@ Law: no fault of a pod or of the outside is charged to a run. A code that no tab
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Literal
 
-
-class Fault(StrEnum):
-    """Whose fault a failure was."""
-
-    RUN = "run"
-    POD = "pod"
-    OUTSIDE = "outside"
-
+from events.lifecycle import Fault, Judgement, PastFault
+from events.runtime.backoff import back_off_s
 
 # What a pod tests of itself; `model` and `storage` are outside of it.
 Check = Literal["model", "storage", "tools", "disk", "gpu", "memory", "clock", "sandbox"]
@@ -54,6 +47,47 @@ FAULTS: Final[Mapping[str, Blame]] = {
 }
 
 
+# At one place of a run: what more pods than these fail, or what fails more often, is the run's own fault.
+PODS_MAX: Final = 5
+TIMES_MAX: Final = 12
+KEPT_MAX: Final = 32
+# So long a run is left to other pods than the one that failed it; each further fault there doubles it.
+LEFT_FIRST_S: Final = 60.0
+LEFT_MAX_S: Final = 600.0
+
+
 def blame_of(code: str | None) -> Blame:
     """Return whose fault the code of a failure is."""
     return FAULTS.get(code or "", OWN)
+
+
+def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFault]) -> Judgement:
+    """Judge a failure by its code, and by the earlier ones at the same place of the run.
+
+    What follows the run from pod to pod, or never ends, is the run's own, whatever its code says.
+    """
+    blame = blame_of(code)
+    if blame.fault is Fault.RUN:
+        return Judgement(Fault.RUN)
+    alike = [each for each in past if each.fault is blame.fault and each.place == place]
+    times = len(alike) + 1
+    pods = {each.pod for each in alike} | {pod}
+    follows = blame.fault is Fault.POD and len(pods) > PODS_MAX
+    if follows or times > TIMES_MAX:
+        return Judgement(Fault.RUN, times)
+    if blame.fault is Fault.OUTSIDE or blame.check is None:
+        return Judgement(blame.fault, times)
+    here = sum(each.pod == pod for each in past) + 1
+    return Judgement(blame.fault, times, back_off_s(here, first_s=LEFT_FIRST_S, max_s=LEFT_MAX_S))
+
+
+def boot_of(claimed_by: str) -> str:
+    """Return the pod and its start, `name/boot`, of the worker that claimed a run."""
+    return "/".join(claimed_by.split("/")[:2])
+
+
+def place_of(stage: str | None, progress: float | None) -> str | None:
+    """Return where a run stands, by its stage and the tenth of it that is done."""
+    if stage is None:
+        return None
+    return stage if progress is None else f"{stage} {int(10 * progress)}/10"

@@ -88,7 +88,7 @@ def creation(fields: Mapping[str, Any], *, by: str) -> list[dict[str, Any]]:
     `fields` holds what the submitter decides, its status (QUEUED or DELAYED) among it.
     """
     given = {name: expression(value) for name, value in fields.items()}
-    failures = {"$literal": {"app": 0, "infra": 0, "preempted": 0}}
+    failures = {"$literal": {"app": 0, "infra": 0, "preempted": 0, "outside": 0}}
     entry = {
         "n": 1,
         "cause": {"$literal": Cause.SUBMIT.value},
@@ -115,6 +115,7 @@ def creation(fields: Mapping[str, Any], *, by: str) -> list[dict[str, Any]]:
                 "logOpen": False,
                 "paused": False,
                 "notes": [],
+                "faults": [],
                 "failures": failures,
                 "createdAt": "$$NOW",
                 "journal": [entry],

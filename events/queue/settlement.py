@@ -12,18 +12,22 @@ from typing import Any, Final
 from events.lifecycle import (
     END_CAUSES,
     FINAL,
+    OF_RUN,
     Cause,
     Ending,
+    Fault,
     Illegal,
+    Judgement,
     Outcome,
     Standing,
     Status,
     end,
     rescue,
 )
+from events.queue.faults import KEPT_MAX, judge
 from events.queue.journal import Decision, Expression, ServerTime, expression
 
-POD_LOST: Final = "POD_LOST"
+POD_LOST: Final = "POD_LOST"  # a code that `faults.FAULTS` knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,12 @@ def end_decision(run: Standing, attempt: int, how: End, *, by: str, jitter: floa
 
     A worker that was started again says with the code `POD_LOST` that its pod lost the attempt.
     """
+    judgement = judge(how.code, run.pod, run.place, run.past) if how.outcome == "failed" else OF_RUN
     is_lost = (how.outcome, how.code) == ("failed", POD_LOST)
     ending = (
-        rescue(run, jitter=jitter)
+        rescue(run, judgement, jitter=jitter)
         if is_lost
-        else end(run, how.outcome, retryable=how.retryable, jitter=jitter)
+        else end(run, how.outcome, retryable=how.retryable, jitter=jitter, judgement=judgement)
     )
     if isinstance(ending, Illegal):
         return ending
@@ -54,13 +59,13 @@ def end_decision(run: Standing, attempt: int, how: End, *, by: str, jitter: floa
         cause=Cause.RESCUE if is_lost else END_CAUSES[how.outcome],
         to=ending.to,
         by=by,
-        sets=_fields(ending, attempt, how),
+        sets=_fields(run, ending, attempt, how, judgement),
         silent={"lease": RELEASED, "tokens": ENDING},
     )
 
 
 def pod_lost(message: str) -> End:
-    """Return the end of an attempt whose pod was lost: it is charged to the budget for infrastructure."""
+    """Return the end of an attempt whose pod was lost."""
     return End("failed", POD_LOST, message, retryable=True)
 
 
@@ -68,7 +73,8 @@ def rescue_decision(
     run: Standing, attempt: int, *, by: str, jitter: float, message: str | None = None
 ) -> Decision | Illegal:
     """Return the decision that takes a run from its owner; `message` says why, unless its lease ran out."""
-    ending = rescue(run, jitter=jitter)
+    judgement = judge(POD_LOST, run.pod, run.place, run.past)
+    ending = rescue(run, judgement, jitter=jitter)
     if isinstance(ending, Illegal):
         return ending
     how = pod_lost(message or f"attempt {attempt} stopped renewing its lease; its pod is gone or cut off")
@@ -76,7 +82,7 @@ def rescue_decision(
         cause=Cause.RESCUE,
         to=ending.to,
         by=by,
-        sets=_fields(ending, attempt, how),
+        sets=_fields(run, ending, attempt, how, judgement),
         # Nobody knows the last sequence of a lost attempt, so nobody waits for it.
         silent={"lease": None, "logOpen": False, "tokens": ENDING},
     )
@@ -105,7 +111,7 @@ ENDING: Final = Expression(
 )
 
 
-def _fields(ending: Ending, attempt: int, how: End) -> dict[str, Any]:
+def _fields(run: Standing, ending: Ending, attempt: int, how: End, judgement: Judgement) -> dict[str, Any]:
     fields: dict[str, Any] = {"failures": asdict(ending.failures)}
     if how.outcome == "failed" and ending.to is not Status.CANCELED:
         fields["error"] = {
@@ -114,7 +120,10 @@ def _fields(ending: Ending, attempt: int, how: End) -> dict[str, Any]:
             "stage": how.stage,
             "retryable": how.retryable,
             "attempt": attempt,
+            "fault": judgement.fault.value,
         }
+        if judgement.fault is not Fault.RUN:
+            fields["faults"] = _with(run, how.code, judgement)
     if ending.to in FINAL:
         fields["finishedAt"] = ServerTime()
     if ending.to in (Status.QUEUED, Status.DELAYED):
@@ -122,6 +131,20 @@ def _fields(ending: Ending, attempt: int, how: End) -> dict[str, Any]:
     if ending.delay_s is not None:
         fields["notBefore"] = ServerTime(ending.delay_s)
     return fields
+
+
+def _with(run: Standing, code: str | None, judgement: Judgement) -> Expression:
+    """Return the failures of a run that were not its own, with one more."""
+    earlier = [{**asdict(each), "fault": each.fault.value} for each in run.past[-(KEPT_MAX - 1) :]]
+    left = judgement.left_s
+    fault = {
+        "pod": run.pod,
+        "code": code,
+        "fault": judgement.fault.value,
+        "place": run.place,
+        "until": None if left is None else ServerTime(left),
+    }
+    return Expression({"$concatArrays": [{"$literal": earlier}, [expression(fault)]]})
 
 
 def _deadline(delay_s: float) -> Expression:

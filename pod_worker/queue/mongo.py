@@ -142,7 +142,7 @@ class MongoQueue:
         """Take the head of a class: one document, at most two index keys looked at."""
         with _calls():
             document = self.db[wanted.collection].find_one_and_update(
-                claims.waiting_in(wanted),
+                claims.waiting_in(wanted, pod),
                 claims.taking(token, pod, self.ttl_s),
                 sort=claims.CLAIM_ORDER,
                 return_document=ReturnDocument.AFTER,

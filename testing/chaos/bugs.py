@@ -19,9 +19,8 @@ from control_plane.store.log.events import STRETCH_MAX, Events, decode
 from control_plane.store.queue.runs import Advance, Found, Runs
 from events.delivery.sender import Ingest
 from events.envelope import Event
-from events.lifecycle import Failures, Standing, Status
 from events.queue import journal
-from events.queue.claims import Claim
+from events.queue.claims import Claim, standing_of
 from events.queue.settlement import End, settle_decision
 from events.runtime.errors import LeaseLost, Transient
 from events.testing import DroppingIngest
@@ -40,14 +39,10 @@ class UnfencedQueue(MongoQueue):
                 raise LeaseLost(claim.attempt_id)
             if run["settled"] is not None:
                 return
-            standing = Standing(
-                Status(run["status"]),
-                Failures(**run["failures"]),
-                run["maxAttempts"],
-                run["review"] == "human",
-            )
             by = f"{run['claimedBy'] or 'worker'}#a{claim.attempt}"
-            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter, root=root)
+            decision = settle_decision(
+                standing_of(run), claim.attempt, how, last, by=by, jitter=jitter, root=root
+            )
             moved = runs.update_one(
                 {"_id": claim.run_id, "revision": run["revision"]}, journal.update(decision)
             )

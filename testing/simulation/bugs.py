@@ -22,9 +22,8 @@ from events.codec import Decoded
 from events.delivery.event_encoder import Row
 from events.delivery.outbox import Attempt
 from events.envelope import Event
-from events.lifecycle import Failures, Standing, Status
 from events.queue import journal
-from events.queue.claims import Claim
+from events.queue.claims import Claim, standing_of
 from events.queue.settlement import End, settle_decision
 from events.runtime.errors import Transient
 from events.testing import DroppingIngest
@@ -55,14 +54,10 @@ class UnfencedQueue(MongoQueue):
             assert run is not None
             if run["settled"] is not None:
                 return
-            standing = Standing(
-                Status(run["status"]),
-                Failures(**run["failures"]),
-                run["maxAttempts"],
-                run["review"] == "human",
-            )
             by = f"worker#a{claim.attempt}"
-            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter, root=root)
+            decision = settle_decision(
+                standing_of(run), claim.attempt, how, last, by=by, jitter=jitter, root=root
+            )
             query = {"_id": claim.run_id, "revision": run["revision"]}
             if runs.update_one(query, journal.update(decision)).matched_count:
                 return

@@ -11,7 +11,7 @@ from control_plane.model.byte_limits import OVER_BUDGET
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Verifier
 from events.catalog import EventRefused, type_of
-from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Status
+from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Fault, Status
 from events.text.attempt_id import AttemptId
 from testing.simulation.event_loop import driven
 from testing.simulation.ledger import Ledger
@@ -20,8 +20,9 @@ from testing.simulation.store.replica_set import Document, ReplicaSet
 
 REFUSED: Final = type_of(EventRefused)
 CHARGES: Final[Mapping[str, frozenset[str]]] = {
-    "app": frozenset({Cause.END_FAILED}),
-    "infra": frozenset({Cause.RESCUE}),
+    "app": frozenset({Cause.END_FAILED, Cause.RESCUE}),
+    "infra": frozenset({Cause.END_FAILED, Cause.RESCUE}),
+    "outside": frozenset({Cause.END_FAILED}),
     "preempted": frozenset({Cause.END_PREEMPTED, Cause.END_CANCELED}),
 }
 # What the lines of strangers meet; further codes are met only by who holds the attempt.
@@ -58,7 +59,8 @@ class InvariantChecker:
             if charged not in (0, 1) or (charged and not any(entry["cause"] in causes for entry in fresh)):
                 yield f"{charged} is charged to {budget} by {[entry['cause'] for entry in fresh]}"
         for entry in fresh:
-            is_charged = entry["cause"] == Cause.END_FAILED and entry["to"] != Status.CANCELED
+            error = entry["set"].get("error") or {}
+            is_charged = entry["cause"] == Cause.END_FAILED and error.get("fault") == Fault.RUN
             if is_charged and (after["_id"], entry["attempt"]) not in self.ledger.failed:
                 yield f"attempt {entry['attempt']} is charged with a failure that its child did not have"
 

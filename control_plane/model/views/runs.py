@@ -20,7 +20,18 @@ MODELS_SHOWN: Final = 50
 INTERRUPTED: Final = "INTERRUPTED"
 # Of an attempt whose end is decided, and not written beside its run yet.
 UNSAID_OF_ATTEMPT: Final[Document] = dict.fromkeys(
-    ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "startedAt", "currentStage", "error")
+    (
+        "pod",
+        "claimedAt",
+        "outcome",
+        "code",
+        "message",
+        "fault",
+        "endedAt",
+        "startedAt",
+        "currentStage",
+        "error",
+    )
 )
 
 

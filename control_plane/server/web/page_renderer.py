@@ -113,6 +113,7 @@ def templates() -> Templates:
         "between": formatting.between,
         "line_chars_max": formatting.LINE_SHOWN_CHARS,
         "next_steps": formatting.NEXT_STEPS,
+        "fault_words": formatting.FAULT_WORDS,
         "note_chars_max": NOTE_CHARS_MAX,
         "reviewer_chars_max": REVIEWER_CHARS_MAX,
     }

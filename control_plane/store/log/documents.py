@@ -165,6 +165,7 @@ def attempt_fields(run_id: str, entry: Entry) -> tuple[int, Mapping[str, Any]]:
             "outcome": outcome,
             "code": error.get("code"),
             "message": error.get("message"),
+            "fault": error.get("fault"),
             "endedAt": entry.at,
             "watchedUntil": _watched_until(entry),
         }

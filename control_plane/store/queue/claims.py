@@ -44,7 +44,7 @@ class Claims:
         async with answers():
             try:
                 document = await self.db[wanted.collection].find_one_and_update(
-                    claims.waiting_in(wanted),
+                    claims.waiting_in(wanted, pod),
                     claims.taking(token, pod, self.ttl_s, key_id=key_id),
                     sort=claims.CLAIM_ORDER,
                     return_document=ReturnDocument.AFTER,

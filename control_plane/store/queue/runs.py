@@ -15,6 +15,7 @@ from control_plane.store.database import Database, Document, answers
 from events.kinds.queues import QUEUES
 from events.lifecycle import Failures, Status
 from events.queue import journal
+from events.queue.claims import past_faults
 from events.queue.lease_times import LEASE_TTL_S
 from events.runtime.errors import Transient
 
@@ -253,6 +254,7 @@ def decode(document: Mapping[str, Any]) -> Run:
         # Runs from before there were pauses, notes and tokens lack them.
         paused=bool(document.get("paused")),
         notes_count=len(document.get("notes") or ()),
+        faults=past_faults(document.get("faults")),
         tokens=tuple(
             AttemptToken(each["attempt"], each["hash"], each["keyId"], each["endsAt"])
             for each in document.get("tokens") or ()

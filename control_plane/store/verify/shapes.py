@@ -54,6 +54,7 @@ class _Verdict(msgspec.Struct):
 class _Error(msgspec.Struct):
     code: str | None = None
     message: str | None = None
+    fault: str | None = None
 
 
 class _Sets(msgspec.Struct, kw_only=True):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from control_plane.model.explanation import LivePod, QueuePosition, explain, why_class_waits
+from control_plane.model.explanation import LivePod, QueuePosition, Reason, explain, why_class_waits
 from events.lifecycle import FINAL, Status
 from events.queue.abilities import Abilities
 
@@ -27,6 +28,10 @@ def make_run(status: str, **fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def told(run: dict[str, Any], position: QueuePosition, pods: Sequence[LivePod]) -> list[Reason]:
+    return explain(run, position, pods, now=NOW)
+
+
 def pod(
     name: str = "p/1", state: str = "idle", *, gib: float = 24, region: str | None = "eu-de", **more: Any
 ) -> LivePod:
@@ -34,13 +39,13 @@ def pod(
 
 
 def codes(status: str, position: QueuePosition = NEXT, pods: Any = (), **fields: Any) -> list[str]:
-    return [reason.code for reason in explain(make_run(status, **fields), position, pods)]
+    return [reason.code for reason in told(make_run(status, **fields), position, pods)]
 
 
 def test_every_status_has_a_reason() -> None:
     for status in Status:
         fields = {"notBefore": NOW} if status == Status.DELAYED else {}
-        assert explain(make_run(status, **fields), NEXT, [])[0].message
+        assert told(make_run(status, **fields), NEXT, [])[0].message
 
 
 @pytest.mark.parametrize(
@@ -63,7 +68,7 @@ def test_every_status_has_a_reason() -> None:
     ],
 )
 def test_a_queued_run_tells_of_the_pods(pods: list[LivePod], code: str, says: str) -> None:
-    first, *_ = explain(make_run("QUEUED"), NEXT, pods)
+    first, *_ = told(make_run("QUEUED"), NEXT, pods)
     assert first.code == code
     assert says in first.message
     assert first.evidence["livePods"] == len(pods)
@@ -76,14 +81,14 @@ def test_a_card_that_reports_a_little_less_than_its_name_serves_its_tier() -> No
 
 
 def test_the_line_says_how_many_are_ahead_and_why() -> None:
-    reasons = explain(make_run("QUEUED"), QueuePosition(12, 5, 10_000), [pod()])
+    reasons = told(make_run("QUEUED"), QueuePosition(12, 5, 10_000), [pod()])
     assert [reason.code for reason in reasons] == [
         "position",
         "queue_limit",
     ]
     assert reasons[0].message == "12 runs of its class are ahead of it, 5 by a higher priority than its 0"
     assert (reasons[0].evidence["position"], reasons[0].evidence["isExact"]) == (13, True)
-    bounded = explain(make_run("QUEUED"), QueuePosition(10_000, 0, 10_000), [])[1]
+    bounded = told(make_run("QUEUED"), QueuePosition(10_000, 0, 10_000), [])[1]
     assert bounded.message.startswith("at least 10,000 runs")
     assert bounded.evidence["isExact"] is False
 
@@ -92,7 +97,7 @@ def test_pauses_delays_and_limits_are_told() -> None:
     assert codes("QUEUED", paused=True)[0] == "paused"
     assert codes("RUNNING", paused=True) == ["paused", "claimed"]
     assert codes("DELAYED", notBefore=NOW) == ["delayed", "no_live_pod", "queue_limit"]
-    again, *_ = explain(make_run("DELAYED", notBefore=NOW, error=ERROR), NEXT, [pod()])
+    again, *_ = told(make_run("DELAYED", notBefore=NOW, error=ERROR), NEXT, [pod()])
     assert "after KILLED" in again.message
     spent = {"app": 3, "infra": 0, "preempted": 0}
     assert codes("FAILED", error=ERROR, failures=spent) == ["limit_reached", "over"]
@@ -110,7 +115,7 @@ def test_a_run_that_its_pipeline_gave_back_says_why_and_until_when_its_pod_leave
     settled = {"outcome": "preempted", "code": None, "message": lost, "at": NOW}
     (given,) = [
         each
-        for each in explain(make_run("QUEUED", settled=settled, attempt=2), NEXT, [pod()])
+        for each in told(make_run("QUEUED", settled=settled, attempt=2), NEXT, [pod()])
         if each.code == "given_back"
     ]
     assert lost in given.message
@@ -118,3 +123,48 @@ def test_a_run_that_its_pipeline_gave_back_says_why_and_until_when_its_pod_leave
     for other in (None, {**settled, "outcome": "completed"}, {**settled, "message": None}):
         assert "given_back" not in codes("QUEUED", settled=other)
     assert "given_back" not in codes("RUNNING", settled=None)
+
+
+def fault(name: str, seconds: float | None, code: str = "DISK_FULL") -> dict[str, Any]:
+    until = None if seconds is None else NOW + timedelta(seconds=seconds)
+    return {"pod": name, "code": code, "fault": "pod", "place": None, "until": until}
+
+
+def test_a_run_that_its_one_pod_failed_is_not_about_to_be_claimed() -> None:
+    run = make_run("QUEUED", faults=[fault("p/1", 60), fault("q/1", -60), fault("q/2", None)])
+    first, second, *_ = told(run, NEXT, [pod()])
+    assert (first.code, second.code) == ("left_to_others", "position")
+    assert first.message == (
+        "p/1 failed it by DISK_FULL, its own fault, and leaves it to others until 2026-03-01T00:01:00.000Z"
+    )
+    expected = {"id": "p/1", "code": "DISK_FULL", "until": "2026-03-01T00:01:00.000Z"}
+    assert first.evidence == {"pods": [expected], "otherPods": 0}
+
+
+def test_another_pod_takes_what_one_has_failed() -> None:
+    run = make_run("QUEUED", faults=[fault("p/1", 60)])
+    assert [each.code for each in told(run, NEXT, [pod(), pod("q/1")])][:2] == ["pod_idle", "left_to_others"]
+    assert told(run, NEXT, [pod(), pod("q/1")])[0].message.startswith("q/1 serves it")
+
+
+def test_one_pod_that_failed_a_run_twice_is_named_once_and_all_are_counted() -> None:
+    run = make_run("QUEUED", faults=[fault("p/1", 60), fault("p/1", 120), fault("q/1", 300)])
+    reason = next(each for each in told(run, NEXT, []) if each.code == "left_to_others")
+    assert "00:02:00.000Z; so does one more pod" in reason.message
+
+
+@pytest.mark.parametrize(
+    ("whose", "says"),
+    [("run", "after KILLED; 2"), ("pod", "a fault of its pod, which"), ("outside", "a fault outside, which")],
+)
+def test_a_delay_says_whose_fault_it_was(whose: str, says: str) -> None:
+    run = make_run("DELAYED", notBefore=NOW, error={**ERROR, "fault": whose})
+    run["failures"] = {"app": 1, "infra": 1, "preempted": 0}
+    assert says in told(run, NEXT, [])[0].message
+
+
+@pytest.mark.parametrize(("code", "is_said"), [("KILLED", True), ("BROKEN", False)])
+def test_a_fault_that_followed_a_run_to_its_limit_is_told_so(code: str, is_said: bool) -> None:
+    spent = {"app": 3, "infra": 5, "preempted": 0}
+    run = make_run("FAILED", error={**ERROR, "code": code}, failures=spent)
+    assert ("followed it wherever it ran" in told(run, NEXT, [])[0].message) is is_said

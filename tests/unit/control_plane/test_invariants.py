@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Any, Final
@@ -38,7 +39,7 @@ LONG_AGO: Final = NOW - timedelta(hours=1)
 TICK: Final = timedelta(milliseconds=1)  # of a stored moment
 POD: Final = "pod/1"
 HEALTHY_STATUS: Final = "COMPLETED"
-NOTHING_CHARGED: Final = {"app": 0, "infra": 0, "preempted": 0}
+NOTHING_CHARGED: Final = {"app": 0, "infra": 0, "preempted": 0, "outside": 0}
 
 
 def make_entry(
@@ -620,11 +621,12 @@ def test_a_run_that_nobody_holds_has_no_lease_that_runs(status: Status) -> None:
 
 
 BUDGETS: Final = {
-    "end: failed": "app",
+    "end: failed": "app",  # from before there was blame
     "rescue": "infra",
     "end: preempted": "preempted",
     "end: canceled": "preempted",
 }
+FAULTS: Final = {"run": "app", "pod": "infra", "outside": "outside"}
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -632,12 +634,25 @@ BUDGETS: Final = {
 def test_each_failure_is_charged_once_to_the_budget_of_its_cause(cause: Cause, times: int) -> None:
     decisions = [make_entry(n, cause.value, "RUNNING", "DELAYED") for n in range(times)]
     decisions.append(make_entry(9, cause.value, "CANCELING", "CANCELED"))  # nobody pays for a cancel
-    charged = {name: times if BUDGETS.get(cause) == name else 0 for name in NOTHING_CHARGED}
+    must_charge(BUDGETS.get(cause), times, decisions)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("cause", ["end: failed", "rescue"])
+def test_a_failure_is_charged_to_whose_fault_it_was(cause: str, fault: str) -> None:
+    blamed = replace(make_entry(1, cause, "RUNNING", "QUEUED"), sets={"error": {"fault": fault}})
+    must_charge(FAULTS[fault], 1, [blamed])
+
+
+def must_charge(budget: str | None, times: int, decisions: list[Entry]) -> None:
+    """Hold what `decisions` charge against a run that stores it, and one that stores more."""
+    charged = {name: times if budget == name else 0 for name in NOTHING_CHARGED}
     wrong = {**charged, "app": charged["app"] + 1}
     right = make_evidence(run=make_run(failures=charged), decisions=decisions, events=[])
     assert found("wrong-budget", right, Replayed()) == []
     other = make_evidence(run=make_run(failures=wrong), decisions=decisions, events=[])
-    assert found("wrong-budget", other, Replayed()) == [f"the log charges {charged}, stored is {wrong}"]
+    told = {name: count for name, count in charged.items() if count}
+    assert found("wrong-budget", other, Replayed()) == [f"the log charges {told}, stored is {wrong}"]
 
 
 @pytest.mark.parametrize(

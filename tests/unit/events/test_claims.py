@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.lifecycle import Cause, Failures, Standing, Status
+from events.lifecycle import Cause, Failures, Fault, PastFault, Standing, Status
 from events.pipe import Note
 from events.queue.claims import (
     CLAIM_ORDER,
@@ -72,6 +72,8 @@ def make_stored(**fields: Any) -> dict[str, Any]:
         "hypothesisId": "h-1",
         "paused": False,
         "notes": [],
+        "currentStage": {"name": "fit", "progress": 0.39, "activity": None},
+        "faults": [{"pod": "pod/0", "code": "KILLED", "fault": "pod", "place": None, "until": EPOCH}],
         **fields,
     }
 
@@ -128,7 +130,13 @@ def test_a_class_is_known_by_its_queue_its_key_and_the_priority_of_its_head() ->
 
 def test_the_filters_name_the_term_and_its_proof() -> None:
     own = {"_id": RUN_ID, "attempt": 2, "lease.tokenHash": HASH}
-    assert waiting_in(WaitingClass("runs", CLASS, 5)) == {"status": "QUEUED", "classKey": CLASS}
+    here = {"$and": [{"$eq": ["$$this.pod", {"$literal": "pod/1"}]}, {"$gt": ["$$this.until", "$$NOW"]}]}
+    left = {"$filter": {"input": {"$ifNull": ["$faults", []]}, "cond": here}}
+    assert waiting_in(WaitingClass("runs", CLASS, 5), "pod/1/slot") == {
+        "status": "QUEUED",
+        "classKey": CLASS,
+        "$expr": {"$eq": [{"$size": left}, 0]},
+    }
     assert owned(RUN_ID, 2, TOKEN) == own
     assert in_order(held(RUN_ID, 2, TOKEN)) == {**own, "status": {"$in": HELD}}
     assert in_order(claimed_with(TOKEN)) == {"lease.tokenHash": HASH, "status": {"$in": HELD}}
@@ -342,7 +350,10 @@ BROKEN: Final = End("failed", "BROKEN", "it broke", "fit", retryable=True)
 @pytest.mark.parametrize("status", list(Status))
 @pytest.mark.parametrize("how", [End("completed"), BROKEN, End("preempted")], ids=lambda how: how.outcome)
 def test_an_owner_settles_as_its_run_stands(status: Status, how: End) -> None:
-    standing = Standing(status, Failures(app=1, infra=2, preempted=3), max_attempts=4, review=False)
+    standing = Standing(
+        status, Failures(1, 2, 3), max_attempts=4, review=False, pod="pod/1", place="fit 3/10",
+        past=(PastFault("pod/0", "KILLED", Fault.POD, None, EPOCH),),
+    )  # fmt: skip
     expected = settle_decision(standing, 2, how, 9, by="pod/1#a2", jitter=0.25)
     assert settling(make_stored(status=status.value), how, 9, jitter=0.25) == update(expected)
 
@@ -377,13 +388,36 @@ def submit(runs: Any, run_id: str, *, priority: int = 0, waited_s: int = 0, clas
     runs.update_one({"_id": run_id}, creation(fields, by="me"), upsert=True)
 
 
-def take(runs: Any, class_key: str = CLASS, *, token: str = TOKEN) -> Any:
+def take(runs: Any, class_key: str = CLASS, *, token: str = TOKEN, pod: str = POD) -> Any:
     return runs.find_one_and_update(
-        waiting_in(WaitingClass("runs", class_key, 0)),
-        taking(token, POD, TTL_S),
+        waiting_in(WaitingClass("runs", class_key, 0), pod),
+        taking(token, pod, TTL_S),
         sort=CLAIM_ORDER,
         return_document=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("pod", "until", "is_taken"),
+    [
+        ("pod/1", timedelta(seconds=1), False),
+        ("pod/1/slot", timedelta(seconds=1), False),
+        ("pod/1", timedelta(0), True),  # its time is over
+        ("pod/1", None, True),  # a fault that keeps it from nothing
+        ("pod/2", timedelta(seconds=1), True),  # started again
+        ("other/1", timedelta(seconds=1), True),
+        ("$faults.pod", timedelta(seconds=1), True),  # a name is no expression
+    ],
+)
+def test_a_run_is_left_to_others_by_the_pod_that_failed_it(
+    runs: Any, pod: str, until: timedelta | None, is_taken: bool
+) -> None:
+    submit(runs, "failed-here", priority=1)
+    submit(runs, "next")
+    fault = {"pod": "pod/1", "code": "DISK_FULL", "fault": "pod", "place": None}
+    fault["until"] = None if until is None else EPOCH + until
+    runs.update_one({"_id": "failed-here"}, {"$set": {"faults": [fault]}})
+    assert take(runs, pod=pod)["_id"] == ("failed-here" if is_taken else "next")
 
 
 def test_claims_take_the_runs_of_a_class_in_its_order(runs: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from events.formatting import NEXT_STEPS
-from events.queue.faults import FAULTS, OWN, Fault, blame_of
+from events.lifecycle import Fault
+from events.queue.faults import FAULTS, OWN, blame_of
 
 
 def test_every_code_that_is_not_the_runs_has_a_next_step() -> None:

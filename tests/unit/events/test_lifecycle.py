@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.lifecycle import (
+    AT_ONCE_MAX,
     AT_REST,
     BACK_OFF_FIRST_S,
     BACK_OFF_MAX_S,
     END_CAUSES,
     FINAL,
     HELD,
-    INFRA_FAILURES_MAX,
     INITIAL,
     LIVE,
     PREEMPTIONS_MAX,
@@ -25,7 +25,9 @@ from events.lifecycle import (
     Cause,
     Ending,
     Failures,
+    Fault,
     Illegal,
+    Judgement,
     Outcome,
     Standing,
     Status,
@@ -50,9 +52,9 @@ MOVES: Final = {
         "CANCELING": "CANCELED",
     },
     "end: failed": {
-        "SCHEDULED": "DELAYED FAILED",
-        "RUNNING": "DELAYED FAILED",
-        "AUTO_VALIDATING": "DELAYED FAILED",
+        "SCHEDULED": "DELAYED QUEUED FAILED",
+        "RUNNING": "DELAYED QUEUED FAILED",
+        "AUTO_VALIDATING": "DELAYED QUEUED FAILED",
         "CANCELING": "CANCELED",
     },
     "end: preempted": {
@@ -68,9 +70,9 @@ MOVES: Final = {
         "CANCELING": "CANCELED",
     },
     "rescue": {
-        "SCHEDULED": "DELAYED FAILED",
-        "RUNNING": "DELAYED FAILED",
-        "AUTO_VALIDATING": "DELAYED FAILED",
+        "SCHEDULED": "QUEUED DELAYED FAILED",
+        "RUNNING": "QUEUED DELAYED FAILED",
+        "AUTO_VALIDATING": "QUEUED DELAYED FAILED",
         "CANCELING": "CANCELED",
     },
     "cancel": {
@@ -104,13 +106,16 @@ statuses = st.sampled_from(list(Status))
 failures = st.builds(
     Failures,
     app=st.integers(0, 10),
-    infra=st.integers(0, INFRA_FAILURES_MAX + 1),
+    infra=st.integers(0, 10),
     preempted=st.integers(0, PREEMPTIONS_MAX + 1),
+    outside=st.integers(0, 10),
 )
 standings = st.builds(
     Standing, status=statuses, failures=failures, max_attempts=st.integers(1, 10), review=st.booleans()
 )
 chances = st.floats(0, 1, exclude_max=True)
+judgements = st.builds(Judgement, fault=st.sampled_from(Fault), times=st.integers(1, 12))
+LOST: Final = Judgement(Fault.POD)
 
 
 def standing(
@@ -161,7 +166,7 @@ def test_every_outcome_has_a_cause_of_its_own() -> None:
 
 
 def test_the_budgets_and_waits_are_these() -> None:
-    assert (INFRA_FAILURES_MAX, PREEMPTIONS_MAX) == (5, 100)
+    assert (AT_ONCE_MAX, PREEMPTIONS_MAX) == (2, 100)
     assert (BACK_OFF_FIRST_S, BACK_OFF_MAX_S) == (2.0, 300.0)
 
 
@@ -172,7 +177,7 @@ def test_what_cannot_be_says_so_in_a_sentence() -> None:
 
 
 def test_what_was_not_charged_is_nothing_and_what_does_not_wait_has_no_delay() -> None:
-    assert Failures() == Failures(0, 0, 0)
+    assert Failures() == Failures(0, 0, 0, 0)
     assert Ending(Status.FAILED, Failures()) == Ending(Status.FAILED, Failures(0, 0, 0), None)
 
 
@@ -231,11 +236,17 @@ def test_a_phase_moves_a_live_run_forward_only(status: Status, cause: Cause) -> 
         assert after is status
 
 
-@given(run=standings, outcome=st.sampled_from(OUTCOMES), retryable=st.booleans(), jitter=chances)
+@given(
+    run=standings,
+    outcome=st.sampled_from(OUTCOMES),
+    retryable=st.booleans(),
+    jitter=chances,
+    judgement=judgements,
+)
 def test_an_end_stays_in_its_row_and_charges_its_own_budget(
-    run: Standing, outcome: Outcome, retryable: bool, jitter: float
+    run: Standing, outcome: Outcome, retryable: bool, jitter: float, judgement: Judgement
 ) -> None:
-    ending = end(run, outcome, retryable=retryable, jitter=jitter)
+    ending = end(run, outcome, retryable=retryable, jitter=jitter, judgement=judgement)
     row = TRANSITIONS[END_CAUSES[outcome]].get(run.status)
     if row is None:
         assert isinstance(ending, Illegal)
@@ -245,17 +256,22 @@ def test_an_end_stays_in_its_row_and_charges_its_own_budget(
     charged = tuple(
         now - then for now, then in zip(astuple(ending.failures), astuple(run.failures), strict=True)
     )
-    expected = {"completed": (0, 0, 0), "failed": (1, 0, 0)}.get(outcome, (0, 0, 1))
-    assert charged == ((0, 0, 0) if run.status is Status.CANCELING else expected)
-    if outcome == "failed" and ending.to is Status.DELAYED:
+    failed = {Fault.RUN: (1, 0, 0, 0), Fault.POD: (0, 1, 0, 0), Fault.OUTSIDE: (0, 0, 0, 1)}[judgement.fault]
+    expected = {"completed": (0, 0, 0, 0), "failed": failed}.get(outcome, (0, 0, 1, 0))
+    assert charged == ((0, 0, 0, 0) if run.status is Status.CANCELING else expected)
+    if outcome == "failed" and judgement.fault is not Fault.RUN:
+        assert ending.to is not Status.FAILED
+    elif outcome == "failed" and ending.to is Status.DELAYED:
         assert retryable
         assert ending.failures.app < run.max_attempts
     assert (ending.delay_s is not None) == (ending.to is Status.DELAYED)
 
 
-@given(run=standings, jitter=chances)
-def test_a_rescue_charges_the_infrastructure_and_ends_with_its_budget(run: Standing, jitter: float) -> None:
-    ending = rescue(run, jitter=jitter)
+@given(run=standings, times=st.integers(1, 12), jitter=chances)
+def test_a_rescue_charges_nothing_to_the_run_and_never_ends_it(
+    run: Standing, times: int, jitter: float
+) -> None:
+    ending = rescue(run, Judgement(Fault.POD, times), jitter=jitter)
     if run.status not in HELD:
         assert isinstance(ending, Illegal)
         return
@@ -264,10 +280,9 @@ def test_a_rescue_charges_the_infrastructure_and_ends_with_its_budget(run: Stand
     assert ending.failures.preempted == run.failures.preempted
     if run.status is Status.CANCELING:
         assert (ending.to, ending.failures) == (Status.CANCELED, run.failures)
-    elif run.failures.infra >= INFRA_FAILURES_MAX:
-        assert ending.to is Status.FAILED
     else:
-        assert ending.to is Status.DELAYED
+        assert ending.failures.infra == run.failures.infra + 1
+        assert ending.to is (Status.QUEUED if times <= AT_ONCE_MAX else Status.DELAYED)
 
 
 @given(run=standings, outcome=st.sampled_from(OUTCOMES), retryable=st.booleans(), jitter=chances)
@@ -344,31 +359,44 @@ def test_a_run_that_is_being_canceled_ends_canceled_and_is_charged_nothing(
     run = standing(Status.CANCELING, app=3, infra=5, preempted=100, review=True)
     canceled = Ending(Status.CANCELED, Failures(3, 5, 100), None)
     assert end(run, outcome, retryable=retryable, jitter=0.5) == canceled
-    assert rescue(run, jitter=0.5) == canceled
+    assert rescue(run, LOST, jitter=0.5) == canceled
 
 
 @pytest.mark.parametrize("status", sorted(set(Status) - HELD))
 def test_what_nobody_holds_has_no_end(status: Status) -> None:
     for outcome, cause in END_CAUSES.items():
         assert end(standing(status), outcome, retryable=True, jitter=0.5) == Illegal(status, cause)
-    assert rescue(standing(status), jitter=0.5) == Illegal(status, Cause.RESCUE)
+    assert rescue(standing(status), LOST, jitter=0.5) == Illegal(status, Cause.RESCUE)
 
 
 @pytest.mark.parametrize("status", LIVE)
 @pytest.mark.parametrize(
-    ("before", "expected"),
+    ("judgement", "expected"),
     [
-        (0, Ending(Status.DELAYED, Failures(3, 1, 100), 1.5)),
-        (1, Ending(Status.DELAYED, Failures(3, 2, 100), 3.0)),
-        (4, Ending(Status.DELAYED, Failures(3, 5, 100), 24.0)),
-        (5, Ending(Status.FAILED, Failures(3, 6, 100), None)),
-        (6, Ending(Status.FAILED, Failures(3, 7, 100), None)),
+        (Judgement(Fault.POD, 1), Ending(Status.QUEUED, Failures(2, 8, 100))),
+        (Judgement(Fault.POD, 2), Ending(Status.QUEUED, Failures(2, 8, 100))),
+        (Judgement(Fault.POD, 3), Ending(Status.DELAYED, Failures(2, 8, 100), 1.5)),
+        (Judgement(Fault.POD, 7), Ending(Status.DELAYED, Failures(2, 8, 100), 24.0)),
+        (Judgement(Fault.RUN, 6), Ending(Status.FAILED, Failures(3, 7, 100))),
     ],
 )
-def test_a_rescue_of_a_live_run_waits_longer_each_time_until_it_is_the_last(
-    status: Status, before: int, expected: Ending
+def test_what_pods_lose_goes_elsewhere_at_once_twice_and_then_later_each_time(
+    status: Status, judgement: Judgement, expected: Ending
 ) -> None:
-    assert rescue(standing(status, app=3, infra=before, preempted=100), jitter=0.5) == expected
+    run = standing(status, app=2, infra=7, preempted=100)
+    assert rescue(run, judgement, jitter=0.5) == expected
+    assert end(run, "failed", retryable=True, jitter=0.5, judgement=judgement) == expected
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+@pytest.mark.parametrize(("times", "wait_s"), [(1, 1.5), (2, 3.0), (12, 225.0)])
+def test_what_fails_outside_waits_longer_each_time_and_is_charged_nothing(
+    times: int, wait_s: float, retryable: bool
+) -> None:
+    judgement = Judgement(Fault.OUTSIDE, times)
+    assert end(standing(app=2), "failed", retryable=retryable, jitter=0.5, judgement=judgement) == Ending(
+        Status.DELAYED, Failures(app=2, outside=1), wait_s
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,21 @@ from events.lifecycle import (
     END_CAUSES,
     FINAL,
     HELD,
-    INFRA_FAILURES_MAX,
     LIVE,
     PREEMPTIONS_MAX,
     Cause,
     Ending,
     Failures,
+    Fault,
     Illegal,
+    Judgement,
+    PastFault,
     Standing,
     Status,
     end,
     rescue,
 )
+from events.queue.faults import KEPT_MAX, PODS_MAX, TIMES_MAX, judge
 from events.queue.journal import Decision, Expression, ServerTime, creation, update
 from events.queue.settlement import (
     ENDING,
@@ -47,7 +50,9 @@ ATTEMPT: Final = 3
 BY: Final = "pod/1#a3"
 JITTER: Final = 0.5  # three quarters of the ceiling
 WEEK_MS: Final = 604_800_000
-CHARGED: Final = {"app": 1, "infra": 1, "preempted": 1}
+CHARGED: Final = {"app": 1, "infra": 1, "preempted": 1, "outside": 0}
+POD: Final = "pod-7/ab"
+LOST: Final = Judgement(Fault.POD)
 BROKEN: Final = End("failed", "BROKEN", "it broke", "fit", retryable=True)
 GIVEN_UP: Final = replace(BROKEN, retryable=False)
 COMPLETED: Final = End("completed")
@@ -95,7 +100,7 @@ outcomes = st.sampled_from(list(END_CAUSES))
 hows = st.builds(
     End,
     outcome=outcomes,
-    code=st.sampled_from([None, "BROKEN"]),
+    code=st.sampled_from([None, "BROKEN", "KILLED", "DISK_FULL", "MODEL_UNREACHABLE"]),
     message=st.sampled_from([None, "it broke"]),
     stage=st.sampled_from([None, "fit"]),
     retryable=st.booleans(),
@@ -106,7 +111,7 @@ standings = st.builds(
     failures=st.builds(
         Failures,
         app=st.integers(0, 10),
-        infra=st.integers(0, INFRA_FAILURES_MAX + 1),
+        infra=st.integers(0, 10),
         preempted=st.integers(PREEMPTIONS_MAX - 2, PREEMPTIONS_MAX + 1),
     ),
     max_attempts=st.integers(1, 10),
@@ -123,9 +128,10 @@ def make_standing(
     preempted: int = 1,
     max_attempts: int = 3,
     review: bool = False,
+    past: tuple[PastFault, ...] = (),
 ) -> Standing:
-    """Return a run that was charged once to each of its budgets."""
-    return Standing(status, Failures(app, infra, preempted), max_attempts, review)
+    """Return a run that was charged once to each of its budgets, on the pod `POD`."""
+    return Standing(status, Failures(app, infra, preempted), max_attempts, review, POD, "fit 3/10", past)
 
 
 def deadline(since: Any) -> Expression:
@@ -138,7 +144,7 @@ def in_ms(amount: int) -> dict[str, Any]:
     return {"$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": amount}}
 
 
-def error(how: End) -> dict[str, Any]:
+def error(how: End, fault: str = "run") -> dict[str, Any]:
     """Return the error that a run keeps of a failure."""
     return {
         "code": how.code,
@@ -146,7 +152,17 @@ def error(how: End) -> dict[str, Any]:
         "stage": how.stage,
         "retryable": how.retryable,
         "attempt": ATTEMPT,
+        "fault": fault,
     }
+
+
+def faults(code: str, *, fault: str = "pod", until: Any = None, earlier: Any = ()) -> Expression:
+    """Return what a run keeps of a failure that was not its own."""
+    here = {"pod": POD, "code": code, "fault": fault, "place": "fit 3/10", "until": until}
+    literal = {name: {"$literal": value} for name, value in here.items()}
+    if until is not None:
+        literal["until"] = until
+    return Expression({"$concatArrays": [{"$literal": list(earlier)}, [{"$mergeObjects": [literal]}]]})
 
 
 def waiting(since: Any = "$$NOW") -> dict[str, Any]:
@@ -270,10 +286,12 @@ def test_a_run_that_nobody_holds_does_not_end(status: Status, how: End) -> None:
 def test_an_end_goes_where_the_table_says_and_sets_the_fields_of_that_place(
     run: Standing, how: End, jitter: float
 ) -> None:
+    judgement = judge(how.code, run.pod, run.place, run.past)
     must_follow(
         end_decision(run, ATTEMPT, how, by=BY, jitter=jitter),
-        end(run, how.outcome, retryable=how.retryable, jitter=jitter),
+        end(run, how.outcome, retryable=how.retryable, jitter=jitter, judgement=judgement),
         how,
+        judgement.fault,
     )
 
 
@@ -281,7 +299,7 @@ def test_an_end_goes_where_the_table_says_and_sets_the_fields_of_that_place(
 def test_a_worker_that_lost_an_attempt_gives_it_back_as_a_rescue_would(run: Standing, jitter: float) -> None:
     how = pod_lost("it was started again")
     decision = end_decision(run, ATTEMPT, how, by=BY, jitter=jitter)
-    must_follow(decision, rescue(run, jitter=jitter), how)
+    must_follow(decision, rescue(run, LOST, jitter=jitter), how, Fault.POD)
     assert isinstance(decision, Illegal) or decision.cause is Cause.RESCUE
 
 
@@ -289,9 +307,8 @@ def test_a_worker_that_lost_an_attempt_gives_it_back_as_a_rescue_would(run: Stan
 def test_a_rescue_goes_where_the_table_says_and_sets_the_fields_of_that_place(
     run: Standing, jitter: float
 ) -> None:
-    must_follow(
-        rescue_decision(run, ATTEMPT, by=BY, jitter=jitter), rescue(run, jitter=jitter), lost(ATTEMPT)
-    )
+    decision = rescue_decision(run, ATTEMPT, by=BY, jitter=jitter)
+    must_follow(decision, rescue(run, LOST, jitter=jitter), lost(ATTEMPT), Fault.POD)
 
 
 def lost(attempt: int) -> End:
@@ -300,7 +317,7 @@ def lost(attempt: int) -> End:
     return End("failed", "POD_LOST", why, None, retryable=True)
 
 
-def must_follow(decision: Decision | Illegal, ending: Ending | Illegal, how: End) -> None:
+def must_follow(decision: Decision | Illegal, ending: Ending | Illegal, how: End, fault: Fault) -> None:
     """Hold a decision against the place to which the table leads."""
     if isinstance(ending, Illegal) or isinstance(decision, Illegal):
         assert decision == ending
@@ -308,9 +325,13 @@ def must_follow(decision: Decision | Illegal, ending: Ending | Illegal, how: End
     waits = ending.to in (Status.QUEUED, Status.DELAYED)
     since = "$$NOW" if ending.delay_s is None else in_ms(int(ending.delay_s * 1_000))
     assert decision.to is ending.to
+    has_error = how.outcome == "failed" and ending.to is not Status.CANCELED
+    kept = decision.sets.get("faults")
+    assert (kept is not None) == (has_error and fault is not Fault.RUN)
     assert decision.sets == {
         "failures": asdict(ending.failures),
-        **({"error": error(how)} if how.outcome == "failed" and ending.to is not Status.CANCELED else {}),
+        **({"error": error(how, fault)} if has_error else {}),
+        **({"faults": kept} if kept is not None else {}),
         **({"finishedAt": ServerTime()} if ending.to in FINAL else {}),
         **(waiting(since) if waits else {}),
         **({"notBefore": ServerTime(ending.delay_s)} if ending.delay_s is not None else {}),
@@ -318,10 +339,10 @@ def must_follow(decision: Decision | Illegal, ending: Ending | Illegal, how: End
 
 
 @pytest.mark.parametrize("status", LIVE)
-def test_a_rescued_run_is_tried_again_after_a_while_and_nobody_waits_for_its_log(status: Status) -> None:
+def test_a_rescued_run_is_tried_again_at_once_and_nobody_waits_for_its_log(status: Status) -> None:
     assert rescue_decision(make_standing(status), ATTEMPT, by="rescuer", jitter=JITTER) == Decision(
         cause=Cause.RESCUE,
-        to=Status.DELAYED,
+        to=Status.QUEUED,
         by="rescuer",
         sets={
             "failures": {**CHARGED, "infra": 2},
@@ -331,32 +352,84 @@ def test_a_rescued_run_is_tried_again_after_a_while_and_nobody_waits_for_its_log
                 "stage": None,
                 "retryable": True,
                 "attempt": ATTEMPT,
+                "fault": "pod",
             },
-            **waiting(in_ms(3_000)),
-            "notBefore": ServerTime(3.0),
+            "faults": faults("POD_LOST"),
+            **waiting(),
         },
         silent=SILENT_AT_RESCUE,
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "to"), [(INFRA_FAILURES_MAX - 1, Status.DELAYED), (INFRA_FAILURES_MAX, Status.FAILED)]
-)
-def test_a_run_that_lost_too_many_pods_has_failed(before: int, to: Status) -> None:
-    found = rescue_decision(make_standing(infra=before), ATTEMPT, by="rescuer", jitter=JITTER)
+def past(pod: str, code: str, *, fault: Fault = Fault.POD, place: str | None = "fit 3/10") -> PastFault:
+    return PastFault(pod, code, fault, place, None)
+
+
+FIVE_PODS: Final = tuple(past(f"pod-{n}/x", "POD_LOST") for n in range(PODS_MAX))
+
+
+def test_what_six_pods_lose_at_one_place_is_charged_to_the_run() -> None:
+    found = rescue_decision(make_standing(past=FIVE_PODS), ATTEMPT, by="rescuer", jitter=JITTER)
     assert isinstance(found, Decision)
-    after = (
-        {"finishedAt": ServerTime()}
-        if to is Status.FAILED
-        else {**waiting(in_ms(24_000)), "notBefore": ServerTime(24.0)}
-    )
-    assert found == Decision(
-        cause=Cause.RESCUE,
-        to=to,
-        by="rescuer",
-        sets={"failures": {**CHARGED, "infra": before + 1}, "error": error(lost(ATTEMPT)), **after},
-        silent=SILENT_AT_RESCUE,
-    )
+    assert found.sets["failures"] == {**CHARGED, "app": 2}
+    assert found.sets["error"] == error(lost(ATTEMPT), "run")
+    assert found.to is Status.DELAYED
+    last = rescue_decision(make_standing(past=FIVE_PODS, app=2), ATTEMPT, by="rescuer", jitter=JITTER)
+    assert isinstance(last, Decision)
+    assert last.to is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        FIVE_PODS[1:],  # fewer pods
+        tuple(replace(each, place="fit 4/10") for each in FIVE_PODS),  # it got further
+        tuple(replace(each, pod=POD) for each in FIVE_PODS),  # always on this pod
+        tuple(replace(each, fault=Fault.OUTSIDE) for each in FIVE_PODS),
+    ],
+)
+def test_what_does_not_follow_the_run_from_pod_to_pod_is_charged_to_no_run(
+    before: tuple[PastFault, ...],
+) -> None:
+    found = rescue_decision(make_standing(past=before), ATTEMPT, by="rescuer", jitter=JITTER)
+    assert isinstance(found, Decision)
+    assert found.sets["failures"] == {**CHARGED, "infra": 2}
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"), [("KILLED", Fault.POD), ("MODEL_UNREACHABLE", Fault.OUTSIDE)], ids=["pod", "outside"]
+)
+def test_what_never_ends_is_charged_to_the_run(code: str, fault: Fault) -> None:
+    how = End("failed", code, "again", None)
+    budget = {Fault.POD: "infra", Fault.OUTSIDE: "outside"}[fault]
+    often = tuple(past(POD, code, fault=fault) for _ in range(TIMES_MAX))
+    for before, charged in (
+        (often[1:], {**CHARGED, budget: CHARGED[budget] + 1}),
+        (often, {**CHARGED, "app": 2}),
+    ):
+        found = decided(make_standing(past=before), how)
+        assert isinstance(found, Decision)
+        assert found.sets["failures"] == charged
+
+
+@pytest.mark.parametrize(("here", "left_ms"), [(0, 60_000), (1, 120_000), (2, 240_000), (6, 600_000)])
+def test_a_pod_that_failed_a_run_by_its_own_fault_leaves_it_to_others_for_longer_each_time(
+    here: int, left_ms: int
+) -> None:
+    before = tuple(past(POD, "DISK_FULL", place=f"{n}") for n in range(here))
+    found = decided(make_standing(past=before), End("failed", "DISK_FULL", "no room"))
+    assert isinstance(found, Decision)
+    earlier = [{**asdict(each), "fault": "pod"} for each in before]
+    assert found.sets["faults"] == faults("DISK_FULL", until=in_ms(left_ms), earlier=earlier)
+
+
+def test_no_more_than_the_last_faults_are_kept() -> None:
+    before = tuple(past(POD, "KILLED", place=f"{n}") for n in range(KEPT_MAX + 3))
+    found = decided(make_standing(past=before), End("failed", "KILLED", "killed"))
+    assert isinstance(found, Decision)
+    earlier = [{**asdict(each), "fault": "pod"} for each in before[4:]]
+    assert found.sets["faults"] == faults("KILLED", earlier=earlier)
+    assert len(earlier) == KEPT_MAX - 1
 
 
 def test_a_rescue_completes_a_cancel() -> None:
@@ -371,7 +444,8 @@ def test_a_rescue_completes_a_cancel() -> None:
 
 
 def test_jitter_spreads_what_is_tried_again() -> None:
-    run = make_standing(app=8, infra=0, max_attempts=99)
+    lost_twice = tuple(past(f"pod-{n}/x", "POD_LOST") for n in range(2))
+    run = make_standing(app=8, infra=0, max_attempts=99, past=lost_twice)
     for jitter, share in ((0.0, 0.5), (0.5, 0.75)):
         failed = end_decision(run, 1, BROKEN, by=BY, jitter=jitter)
         taken = rescue_decision(run, 1, by=BY, jitter=jitter)

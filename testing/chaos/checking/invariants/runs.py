@@ -14,10 +14,10 @@ FINALS: Final = frozenset(status.value for status in FINAL)
 LIVES: Final = frozenset(status.value for status in LIVE)
 HELDS: Final = frozenset(status.value for status in HELD)
 ENDINGS: Final = frozenset({"end: completed", "end: failed", "end: preempted", "end: canceled", "rescue"})
-# which budget an ending of a live run is charged to
+# What an ending of a live run is charged to; a failure by whose fault it was.
+FAULTS: Final[Mapping[str, str]] = {"run": "app", "pod": "infra", "outside": "outside"}
+FAILURES: Final = frozenset({"end: failed", "rescue"})
 BUDGETS: Final[Mapping[str, str]] = {
-    "end: failed": "app",
-    "rescue": "infra",
     "end: preempted": "preempted",
     "end: canceled": "preempted",
 }
@@ -105,7 +105,7 @@ def budgets(evidence: Evidence) -> Iterator[Violation]:
     }
     for run_id, run in evidence.runs.items():
         entries = evidence.decisions.get(run_id, ())
-        charges = Counter(BUDGETS[entry.cause] for entry in entries if _charges(entry))
+        charges = Counter(_budget(entry) for entry in entries if entry.came_from in LIVES)
         for budget, charged in run["failures"].items():
             if charged != charges[budget]:
                 told_of = f"{charged} charged as {budget}, the log tells of {charges[budget]}"
@@ -120,5 +120,7 @@ def budgets(evidence: Evidence) -> Iterator[Violation]:
                 yield Violation(CHARGED, run_id, message)
 
 
-def _charges(entry: Entry) -> bool:
-    return entry.cause in BUDGETS and entry.came_from in LIVES
+def _budget(entry: Entry) -> str | None:
+    if entry.cause in FAILURES:
+        return FAULTS[entry.sets["error"]["fault"]]
+    return BUDGETS.get(entry.cause)
