@@ -18,16 +18,20 @@ Check = Literal["model", "storage", "tools", "disk", "gpu", "memory", "clock", "
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Whose fault a code is, and which check of the pod shows whether it is over."""
+    """Whose fault a code is, and which check of the pod shows whether it is over.
+
+    What happens more than `times_max` times at one place of a run is the run's own fault.
+    """
 
     fault: Fault
     check: Check | None = None
+    times_max: int = 8
 
 
 OWN: Final = Blame(Fault.RUN)
 FAULTS: Final[Mapping[str, Blame]] = {
     "POD_LOST": Blame(Fault.POD),
-    "KILLED": Blame(Fault.POD),
+    "KILLED": Blame(Fault.POD, times_max=3),  # a program may also end itself so
     "START_FAILED": Blame(Fault.POD, "sandbox"),
     "START_TIMEOUT": Blame(Fault.POD, "sandbox"),
     "NO_ISOLATION": Blame(Fault.POD, "sandbox"),
@@ -40,16 +44,14 @@ FAULTS: Final[Mapping[str, Blame]] = {
     "NO_MODEL": Blame(Fault.POD, "model"),
     "MODEL_UNAUTHORISED": Blame(Fault.POD, "model"),
     "MODEL_QUOTA": Blame(Fault.POD, "model"),
-    "MODEL_UNREACHABLE": Blame(Fault.OUTSIDE, "model"),
-    "MODEL_TIMED_OUT": Blame(Fault.OUTSIDE, "model"),
-    "MODEL_RATE_LIMITED": Blame(Fault.OUTSIDE, "model"),
-    "ARTIFACT_UPLOAD_FAILED": Blame(Fault.OUTSIDE, "storage"),
+    "MODEL_UNREACHABLE": Blame(Fault.OUTSIDE, "model", 12),
+    "MODEL_TIMED_OUT": Blame(Fault.OUTSIDE, "model", 12),
+    "MODEL_RATE_LIMITED": Blame(Fault.OUTSIDE, "model", 12),
+    "ARTIFACT_UPLOAD_FAILED": Blame(Fault.OUTSIDE, "storage", 12),
 }
 
 
-# At one place of a run: what more pods than these fail, or what fails more often, is the run's own fault.
-PODS_MAX: Final = 5
-TIMES_MAX: Final = 12
+PODS_MAX: Final = 5  # what more pods than these fail at one place of a run is the run's own fault
 KEPT_MAX: Final = 32
 # So long a run is left to other pods than the one that failed it; each further fault there doubles it.
 LEFT_FIRST_S: Final = 60.0
@@ -71,14 +73,19 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
         return Judgement(Fault.RUN)
     alike = [each for each in past if each.fault is blame.fault and each.place == place]
     times = len(alike) + 1
-    pods = {each.pod for each in alike} | {pod}
+    pods = {name_of(each.pod) for each in alike} | {name_of(pod)}
     follows = blame.fault is Fault.POD and len(pods) > PODS_MAX
-    if follows or times > TIMES_MAX:
+    if follows or times > blame.times_max:
         return Judgement(Fault.RUN, times)
     if blame.fault is Fault.OUTSIDE or blame.check is None:
         return Judgement(blame.fault, times)
     here = sum(each.pod == pod for each in past) + 1
     return Judgement(blame.fault, times, back_off_s(here, first_s=LEFT_FIRST_S, max_s=LEFT_MAX_S))
+
+
+def name_of(pod: str) -> str:
+    """Return the name of a pod, which outlives its starts."""
+    return pod.partition("/")[0]
 
 
 def boot_of(claimed_by: str) -> str:

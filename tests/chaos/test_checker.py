@@ -39,7 +39,7 @@ def healthy() -> Evidence:
     run = {
         "_id": RUN, "status": "COMPLETED", "revision": 3, "attempt": 1, "lastEventSeq": 3, "journal": [],
         "lease": {"tokenHash": "x", "until": None, "renewals": 1}, "claimedBy": POD, "logOpen": False,
-        "failures": {"app": 0, "infra": 0, "preempted": 0}, "logIncomplete": None,
+        "failures": {"app": 0, "infra": 0, "preempted": 0, "outside": 0}, "logIncomplete": None,
         "settled": {"outcome": "completed", "last": 3}, "idempotency": {"key": "k1"},
     }  # fmt: skip
     decisions = [
@@ -117,6 +117,9 @@ def test_a_healthy_fleet_is_green() -> None:
     assert check(healthy()) == []
 
 
+OWN, OF_POD = {"fault": "run"}, {"fault": "pod"}
+
+
 def as_failed(*asked: str) -> Evidence:
     """The run's attempt failed, after its worker asked for these ends, one after the other."""
     good = healthy()
@@ -124,7 +127,9 @@ def as_failed(*asked: str) -> Evidence:
     return replace(
         good,
         runs={RUN: {**good.runs[RUN], "failures": {"app": 1, "infra": 0, "preempted": 0}}},
-        decisions={RUN: [*good.decisions[RUN][:2], entry(3, "end: failed", "RUNNING", "FAILED", POD, 1)]},
+        decisions={
+            RUN: [*good.decisions[RUN][:2], entry(3, "end: failed", "RUNNING", "FAILED", POD, 1, error=OWN)]
+        },
         lines=[*good.lines[:-2], *settles],
     )
 
@@ -142,11 +147,11 @@ BROKEN: dict[str, tuple[Callable[[], Evidence], str]] = {
         runs.FINAL_STATUS,
     ),
     "two decisions that end a run": (
-        lambda: with_decisions(entry(4, "end: failed", "RUNNING", "FAILED", f"{POD}#a1", 1)),
+        lambda: with_decisions(entry(4, "end: failed", "RUNNING", "FAILED", f"{POD}#a1", 1, error=OWN)),
         runs.FINAL_STATUS,
     ),
     "an attempt that ended twice": (
-        lambda: with_decisions(entry(4, "rescue", "RUNNING", "DELAYED", "rescuer", 1)),
+        lambda: with_decisions(entry(4, "rescue", "RUNNING", "QUEUED", "rescuer", 1, error=OF_POD)),
         runs.CHARGED,
     ),
     "a budget that was charged without a decision": (

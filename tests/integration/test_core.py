@@ -399,7 +399,7 @@ def test_a_dead_owner_is_rescued_and_a_renewing_one_is_not(emptied_url: str) -> 
         await asyncio.sleep(0.3)
         assert await core.rescuer.run_once() == 1
         run = await core.run(run_id)
-        assert (run["status"], run["failures"]["infra"], run["lease"]) == ("DELAYED", 1, None)
+        assert (run["status"], run["failures"]["infra"], run["lease"]) == ("QUEUED", 1, None)
         with pytest.raises(LeaseLost):
             await asyncio.to_thread(core.queue.renew, claim)
         answer = await core.send(line(run_id, 1, c.RunStarted()))
@@ -432,7 +432,7 @@ def test_a_moment_that_no_calendar_has_holds_up_no_other_run(emptied_url: str) -
         assert await core.rescuer.run_once() == 0
         await asyncio.sleep(0.3)
         assert await core.rescuer.run_once() == 2
-        assert (await core.run(lost))["status"] == "DELAYED"
+        assert (await core.run(lost))["status"] == "QUEUED"
         await core.catch_up.run_once()
         await core.must_equal_its_log(lost)
 

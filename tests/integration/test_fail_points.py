@@ -196,7 +196,7 @@ ACTS: Final[Mapping[str, Act]] = {
         CONTROL_PLANE, Scene.cancel, CLAIMED, held_by("CANCELING", 1, 0, 0), (*BEGUN, "cancel")
     ),
     "rescue": Act(
-        CONTROL_PLANE, Scene.rescue, (*CLAIMED, let_expire), held_by("DELAYED", 1, 0, 1),
+        CONTROL_PLANE, Scene.rescue, (*CLAIMED, let_expire), held_by("QUEUED", 1, 0, 1),
         (*BEGUN, "rescue"),
     ),
 }  # fmt: skip

@@ -74,7 +74,10 @@ def test_sigterm_is_over_in_five_seconds_and_charges_no_attempt(
     assert seconds_to_end(worker, 60) < GONE_S
     assert worker.returncode == 0
     run = fleet.run(run_id)
-    assert (run["status"], run["failures"]) == ("QUEUED", {"app": 0, "infra": 0, "preempted": 1})
+    assert (run["status"], run["failures"]) == (
+        "QUEUED",
+        {"app": 0, "infra": 0, "preempted": 1, "outside": 0},
+    )
     assert (run["attempts"][0]["outcome"], run["attempts"][0]["code"]) == ("preempted", None)
 
 
@@ -136,10 +139,10 @@ def test_a_worker_that_was_stopped_past_its_lease_asks_first_and_writes_nothing(
     run = fleet.run(run_id)
     assert (run["attempt"], run["status"]) == (2, "RUNNING")
     assert run["claimedBy"].startswith("second/")
-    assert run["failures"] == {"app": 0, "infra": 1, "preempted": 0}
+    assert run["failures"] == {"app": 0, "infra": 1, "preempted": 0, "outside": 0}
     decisions = database.events.find({"runId": run_id, "type": "ai.run.status_changed"}).sort("revision")
     causes = [each["data"]["cause"] for each in decisions]
-    assert causes[:4] == ["submit", "claim", "rescue", "promote"]
+    assert causes[:4] == ["submit", "claim", "rescue", "claim"]
     second.terminate()
     zombie.terminate()
 

@@ -190,7 +190,7 @@ def test_a_claim_that_is_too_good_is_replicated_by_another_pod_and_passes(fleet:
             start_pod(fleet, server, name=name, PODFLEET_DATASETS=str(fleet.home))
         found = run.wait_for("COMPLETED", "FAILED")
     assert found["status"] == "COMPLETED", found["error"]["message"]
-    assert found["failures"] == {"app": 0, "infra": 0, "preempted": 1}
+    assert found["failures"] == {"app": 0, "infra": 0, "preempted": 1, "outside": 0}
     first, second = (each["pod"].partition("/")[0] for each in found["attempts"])
     assert {first, second} == {"one", "other"}
     asked, replicated = found["validations"]

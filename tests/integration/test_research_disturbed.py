@@ -105,7 +105,7 @@ def test_a_run_disturbed_in_every_stage_ends_as_if_nothing_had_been(
     fleet.start_worker(mode="experiment", name="last")
     found = run.wait_for("COMPLETED")
 
-    assert found["failures"] == {"app": 0, "infra": len(stages) - 1, "preempted": 1}
+    assert found["failures"] == {"app": 0, "infra": len(stages) - 1, "preempted": 1, "outside": 0}
     pods = [each["pod"].partition("/")[0] for each in found["attempts"]]
     assert pods == [*(f"lost-in-{stage}" for stage in stages), "last"]
     must_have_done_nothing_twice(run)
@@ -153,7 +153,7 @@ def test_the_control_plane_rescues_a_killed_run_and_a_broken_checkpoint_is_told(
     second = fleet.start_worker(name="second")
     until(lambda: "Stage_2/1" in run.of("ai.node.restored", "node"), 600)
     second.kill()  # nobody waits for the rest
-    assert run.run["failures"] == {"app": 0, "infra": 1, "preempted": 0}
+    assert run.run["failures"] == {"app": 0, "infra": 1, "preempted": 0, "outside": 0}
     told = run.of("ai.run.log", "message")
     assert any("the checkpoint Stage_1 of attempt 1 is not used" in each for each in told)
     executed = {each["data"]["node"] for each in run.events("ai.node.executing") if each["attempt"] == 2}

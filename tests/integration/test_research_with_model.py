@@ -175,7 +175,7 @@ def test_a_run_whose_pod_is_killed_goes_on_behind_what_it_left_and_pays_nothing_
     assert fleet.client.post(f"/api/runs/{run}/cancel").is_success
     found = run.wait_for("CANCELED")
 
-    assert found["failures"] == {"app": 0, "infra": 1, "preempted": 0}
+    assert found["failures"] == {"app": 0, "infra": 1, "preempted": 0, "outside": 0}
     assert [each["pod"].partition("/")[0] for each in found["attempts"]] == ["killed", "last"]
     must_have_done_nothing_twice(run)
     asked = Counter(steps(server))
@@ -198,7 +198,7 @@ def test_a_run_whose_pods_are_lost_goes_on_behind_what_they_left_and_pays_nothin
     start_pod(fleet, server, name="last")
     found = run.wait_for("COMPLETED")
 
-    assert found["failures"] == {"app": 0, "infra": 1, "preempted": 1}
+    assert found["failures"] == {"app": 0, "infra": 1, "preempted": 1, "outside": 0}
     assert [each["pod"].partition("/")[0] for each in found["attempts"]] == ["killed", "taken-away", "last"]
     must_have_done_nothing_twice(run)
     assert Counter(steps(server)) >= Counter(

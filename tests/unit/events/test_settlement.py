@@ -29,7 +29,7 @@ from events.lifecycle import (
     end,
     rescue,
 )
-from events.queue.faults import KEPT_MAX, PODS_MAX, TIMES_MAX, judge
+from events.queue.faults import KEPT_MAX, PODS_MAX, judge
 from events.queue.journal import Decision, Expression, ServerTime, creation, update
 from events.queue.settlement import (
     ENDING,
@@ -384,7 +384,7 @@ def test_what_six_pods_lose_at_one_place_is_charged_to_the_run() -> None:
     [
         FIVE_PODS[1:],  # fewer pods
         tuple(replace(each, place="fit 4/10") for each in FIVE_PODS),  # it got further
-        tuple(replace(each, pod=POD) for each in FIVE_PODS),  # always on this pod
+        tuple(replace(each, pod=f"pod-7/{n}") for n, each in enumerate(FIVE_PODS)),  # always on this pod
         tuple(replace(each, fault=Fault.OUTSIDE) for each in FIVE_PODS),
     ],
 )
@@ -397,12 +397,13 @@ def test_what_does_not_follow_the_run_from_pod_to_pod_is_charged_to_no_run(
 
 
 @pytest.mark.parametrize(
-    ("code", "fault"), [("KILLED", Fault.POD), ("MODEL_UNREACHABLE", Fault.OUTSIDE)], ids=["pod", "outside"]
+    ("code", "fault", "times"),
+    [("KILLED", Fault.POD, 3), ("POD_LOST", Fault.POD, 8), ("MODEL_UNREACHABLE", Fault.OUTSIDE, 12)],
 )
-def test_what_never_ends_is_charged_to_the_run(code: str, fault: Fault) -> None:
+def test_what_never_ends_is_charged_to_the_run(code: str, fault: Fault, times: int) -> None:
     how = End("failed", code, "again", None)
     budget = {Fault.POD: "infra", Fault.OUTSIDE: "outside"}[fault]
-    often = tuple(past(POD, code, fault=fault) for _ in range(TIMES_MAX))
+    often = tuple(past(POD, code, fault=fault) for _ in range(times))
     for before, charged in (
         (often[1:], {**CHARGED, budget: CHARGED[budget] + 1}),
         (often, {**CHARGED, "app": 2}),
