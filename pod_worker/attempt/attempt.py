@@ -55,6 +55,7 @@ from pod_worker.child.exit_status import TimedOut
 from pod_worker.child.process import Exit, Heard, Listener
 from pod_worker.files.empty_checkpoints import emptied_checkpoints
 from pod_worker.files.fetch_result import Fetched
+from pod_worker.files.uploads import NotStored
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class Uploads(Protocol):
         self, claim: Claim, checkpoint: Checkpoint, answer: Callable[[Kept], None]
     ) -> None: ...
 
-    def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
+    def drain(self, claim: Claim, *, deadline_s: float) -> NotStored | None:
         """Wait for the attempt's uploads; return the failure, None if all files were stored."""
         ...
 
@@ -486,7 +487,7 @@ class Attempt:
         missing = self._drain_uploads(fact)
         self.ports.uploads.forget(self.claim)
         if missing is not None and isinstance(fact, RunCompleted):
-            fact = without_files(missing, self._wanted(), self.stage)
+            fact = without_files(missing.message, self._wanted(), self.stage, is_own=missing.is_own)
         self.gave_back = fact is self.reported and isinstance(fact, RunPreempted)
         how = end_of(fact)
         self._charge_the_rest()
@@ -527,7 +528,7 @@ class Attempt:
         except Transient as error:
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})
 
-    def _drain_uploads(self, fact: Fact) -> str | None:
+    def _drain_uploads(self, fact: Fact) -> NotStored | None:
         """Wait for the uploads, as long as the kind of end allows; lease and orders are watched meanwhile."""
         begun_s = self.ports.clock.monotonic_s()
         patience_s = float("inf") if isinstance(fact, RunCompleted) else UPLOADS_AFTER_FAILURE_S

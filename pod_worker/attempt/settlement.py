@@ -82,8 +82,12 @@ def obeyed(order: Order) -> RunCanceled | RunPreempted:
     return RunPreempted(reason="the pod is going away")
 
 
-def without_files(missing: str, ordered: Order | None, stage: str | None) -> Fact:
-    """Return the end of an attempt that completed but could not store its files."""
+def without_files(missing: str, ordered: Order | None, stage: str | None, *, is_own: bool = False) -> Fact:
+    """Return the end of an attempt that completed but could not store its files.
+
+    `is_own` where the files themselves are the reason, and not the storage.
+    """
     if ordered is not None:
         return obeyed(ordered)
-    return RunFailed(code="ARTIFACT_UPLOAD_FAILED", message=missing, stage=stage, retryable=True)
+    code = "ARTIFACT_REFUSED" if is_own else "ARTIFACT_UPLOAD_FAILED"
+    return RunFailed(code=code, message=missing, stage=stage, retryable=True)

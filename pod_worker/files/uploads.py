@@ -86,6 +86,9 @@ class Storage(Protocol):
         ...
 
 
+OF_STORAGE: Final = frozenset({"STORAGE_REFUSED", "UPLOAD_GONE"})  # what the file itself does not cause
+
+
 class FileUnusable(PodfleetError):
     """The file cannot be uploaded: it is no regular file, too large, or has changed."""
 
@@ -106,13 +109,21 @@ class Content:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class NotStored:
+    """Why files are not stored; `is_own` where the files themselves are the reason, not the storage."""
+
+    message: str
+    is_own: bool = False
+
+
 @dataclass(slots=True)
 class _Batch:
     """The files of one attempt that are being uploaded, and the problems of earlier ones."""
 
     handed_over: int = 0
     open: set[int] = field(default_factory=set)  # numbers of the jobs that are not done
-    problems: list[str] = field(default_factory=list)
+    problems: list[NotStored] = field(default_factory=list)
     lost: LeaseLost | None = None
     dropped: threading.Event = field(default_factory=threading.Event)
     idle: threading.Event = field(default_factory=threading.Event)
@@ -185,7 +196,7 @@ class Uploader:
                 # A daemon, so that a stuck connection does not keep a stopping pod alive.
                 threading.Thread(target=self._work, name="upload", daemon=True).start()
 
-    def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
+    def drain(self, claim: Claim, *, deadline_s: float) -> NotStored | None:
         """Wait until the deadline; return why a file is not kept (yet), None if every file is kept.
 
         Raises `LeaseLost` if the control plane reported that.
@@ -199,9 +210,12 @@ class Uploader:
             raise batch.lost
         with self._lock:
             if batch.open:
-                return f"{len(batch.open)} files are not uploaded yet"
+                return NotStored(f"{len(batch.open)} files are not uploaded yet")
             self._batches.pop(name, None)
-        return "; ".join(batch.problems) or None
+        if not batch.problems:
+            return None
+        message = "; ".join(each.message for each in batch.problems)
+        return NotStored(message, is_own=any(each.is_own for each in batch.problems))
 
     def has_waiting(self, claim: Claim) -> bool:
         """Say whether a file of the attempt is not uploaded yet, or `drain` has not reported its problem.
@@ -295,11 +309,11 @@ class Uploader:
         return facts
 
     def _keep(self, job: _Job) -> None:
-        problem: str | None = f"{job.files[0].name}: the upload broke off"
+        problem: NotStored | None = NotStored(f"{job.files[0].name}: the upload broke off")
         try:
             problem = self._all(job)
             if job.word is not None:
-                job.word(problem)
+                job.word(None if problem is None else problem.message)
                 problem = None
         except LeaseLost as lost:
             problem = None
@@ -315,12 +329,12 @@ class Uploader:
                 if not job.batch.open or job.batch.lost is not None:
                     job.batch.idle.set()
 
-    def _all(self, job: _Job) -> str | None:
+    def _all(self, job: _Job) -> NotStored | None:
         """Upload the files of a job in order; stop at the first problem and return it."""
         if job.word is not None:
             self._until(job, lambda: self._is_first(job))
             if job.batch.problems:
-                return "a file before it could not be kept"
+                return NotStored("a file before it could not be kept")
         sequence = 0
         for made in job.files:
             fact, problem = self._outcome(job, made)
@@ -347,7 +361,7 @@ class Uploader:
         except Conflict as error:
             raise _DroppedError from error  # the attempt ended without waiting for this file
 
-    def _outcome(self, job: _Job, made: Made) -> tuple[Fact, str | None]:
+    def _outcome(self, job: _Job, made: Made) -> tuple[Fact, NotStored | None]:
         """Upload a file; return the fact to register, and the problem if there was one."""
         try:
             return self._upload(job, made), None
@@ -357,7 +371,7 @@ class Uploader:
             fact = ArtifactFailed(name=name or "unnamed", code=code, message=cut(str(error), MESSAGE_MAX))
             problem = f"{name}: {error}"
             log.warning("artifact.failed", extra={"run": job.claim.run_id, "artifact": name, "why": problem})
-            return fact, problem
+            return fact, NotStored(problem, is_own=code not in OF_STORAGE)
 
     def _upload(self, job: _Job, made: Made) -> ArtifactRegistered:
         checked_name(made.name)
@@ -487,7 +501,7 @@ class Uploader:
         if response.status >= 500 or response.status in (408, 429):
             asked_s = retry_after_s(response.retry_after, self.clock.now())
             raise Transient("storage_unavailable", message, retry_after_s=asked_s)
-        raise Rejected("UPLOAD_REFUSED", message)
+        raise Rejected("STORAGE_REFUSED", message)
 
     def _ask(self, job: _Job, action: str, body: dict[str, Any], what: type[T]) -> T:
         path = f"/api/runs/{job.claim.run_id}/artifacts/{action}"

@@ -32,7 +32,7 @@ from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import LeaseLost
 from pod_worker.files.multipart import FROM_BYTES, PART_BYTES
 from pod_worker.files.storage import HttpStorage, Reply
-from pod_worker.files.uploads import Uploader
+from pod_worker.files.uploads import NotStored, Uploader
 
 KEY = "pf_test_key"
 LARGE = 160 << 20  # many parts, and more than a worker may hold of them
@@ -218,7 +218,7 @@ def made(folder: Path, content: bytes, name: str) -> Made:
     return Made(path=str(path), name=name, content_type="application/octet-stream", stage=None)
 
 
-def drained(uploader: Uploader, claim: Claim) -> str | None:
+def drained(uploader: Uploader, claim: Claim) -> NotStored | None:
     return uploader.drain(claim, deadline_s=uploader.clock.monotonic_s() + 100)
 
 

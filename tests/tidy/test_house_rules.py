@@ -272,7 +272,14 @@ OF_A_REQUEST: Final = {
     *("_Refused", "_refuse", "PodfleetError"),
 }
 # they become the code of a run's failure, or of an artifact's
-PASSED_ON: Final = {"DISK_FULL", "DISK_FAILED", "OUTBOX_FULL", "UPLOAD_REFUSED", "BAD_NAME"}
+PASSED_ON: Final = {
+    "DISK_FULL",
+    "DISK_FAILED",
+    "OUTBOX_FULL",
+    "UPLOAD_REFUSED",
+    "STORAGE_REFUSED",
+    "BAD_NAME",
+}
 
 
 def _codes(tree: ast.AST) -> Iterator[tuple[str, str]]:

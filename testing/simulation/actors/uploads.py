@@ -16,6 +16,7 @@ from events.queue.claims import Claim
 from events.runtime.errors import Conflict, Transient
 from events.text.attempt_id import AttemptId
 from pod_worker.files.fetch_result import Fetched
+from pod_worker.files.uploads import NotStored
 from testing.simulation.actors.replicas import Balancer
 from testing.simulation.kernel import Kernel, Node, NodeClock
 from testing.simulation.ledger import Ledger
@@ -63,7 +64,7 @@ class SimulatedUploads:
         batch.idle.clear()
         self.kernel.spawn("checkpoint", self.node, lambda: self._keep(claim, checkpoint, answer, batch))
 
-    def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
+    def drain(self, claim: Claim, *, deadline_s: float) -> NotStored | None:
         """Wait until the deadline; return why a file is not kept, None when every file is."""
         name = claim.attempt_id
         batch = self._batches.get(name)
@@ -71,9 +72,9 @@ class SimulatedUploads:
             return None
         self.clock.wait(batch.idle, max(0.0, deadline_s - self.clock.monotonic_s()))
         if batch.waiting:
-            return f"{batch.waiting} files are not uploaded yet"
+            return NotStored(f"{batch.waiting} files are not uploaded yet")
         self._batches.pop(name, None)
-        return "; ".join(batch.problems) or None
+        return NotStored("; ".join(batch.problems)) if batch.problems else None
 
     def has_waiting(self, claim: Claim) -> bool:
         """Say whether `drain` has still to answer for a file of the attempt."""

@@ -31,6 +31,7 @@ from pod_worker.attempt.usage import Rate, usage_of
 from pod_worker.child.exit_status import Exited, Signalled
 from pod_worker.child.process import Exit, Listener
 from pod_worker.files.fetch_result import Fetched
+from pod_worker.files.uploads import NotStored
 
 TTL_S = 60.0
 NOTES = tuple(Note(number, f"note {number}", "user:somebody") for number in range(1, 5))
@@ -160,10 +161,10 @@ class Files:
         self.checkpoints[checkpoint.name] = manifest.read_bytes() if manifest.exists() else b""
         answer(Kept(checkpoint.number, self.problem))
 
-    def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
+    def drain(self, claim: Claim, *, deadline_s: float) -> NotStored | None:
         assert self.clock is not None
         self.clock.advance(deadline_s - self.clock.monotonic_s())
-        return "1 files are not uploaded yet" if self.waiting else None
+        return NotStored("1 files are not uploaded yet") if self.waiting else None
 
     def has_waiting(self, claim: Claim) -> bool:
         return self.waiting

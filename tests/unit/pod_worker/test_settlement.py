@@ -226,6 +226,12 @@ def test_files_that_an_order_kept_from_storage_are_no_failure(order: Order) -> N
     assert without_files("2 files", order, "fit") == OBEYED[order]
 
 
+def test_files_that_cannot_be_kept_are_the_runs_own_failure() -> None:
+    assert without_files("a link", None, "fit", is_own=True) == RunFailed(
+        code="ARTIFACT_REFUSED", message="a link", stage="fit", traceback=None, retryable=True
+    )
+
+
 def test_files_that_did_not_reach_storage_are_a_failure_that_may_be_tried_again() -> None:
     assert without_files("2 files", None, "fit") == RunFailed(
         code="ARTIFACT_UPLOAD_FAILED", message="2 files", stage="fit", traceback=None, retryable=True

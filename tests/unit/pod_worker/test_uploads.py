@@ -31,6 +31,7 @@ from pod_worker.files.uploads import (
     GROUP_MAX,
     NAME_MAX,
     REFUSALS_MAX,
+    NotStored,
     Uploader,
     _Batch,
     _Job,
@@ -203,8 +204,8 @@ def uploader(house: Storehouse, registry: Registry) -> Iterator[Uploader]:
 
 
 @pytest.fixture
-def drained(uploader: Uploader, until: Until) -> Callable[[], str | None]:
-    def drain() -> str | None:
+def drained(uploader: Uploader, until: Until) -> Callable[[], NotStored | None]:
+    def drain() -> NotStored | None:
         until(lambda: is_idle(uploader))
         return uploader.drain(CLAIM, deadline_s=0.0)
 
@@ -221,7 +222,14 @@ def made(folder: Path, content: bytes = b"a plot", *, name: str = "plots/loss.pn
     return Made(path=str(path), name=name, content_type="image/png", stage="Stage_1")
 
 
-Drained = Callable[[], str | None]
+Drained = Callable[[], NotStored | None]
+
+
+def assert_own(problem: NotStored | None, words: str) -> None:
+    """Hold that a file itself is why it is not stored."""
+    assert problem is not None
+    assert words in problem.message
+    assert problem.is_own
 
 
 @pytest.mark.parametrize("size", [0, 1, 262_144, 262_145, 3_000_000])
@@ -274,7 +282,7 @@ def test_after_any_trouble_together_each_file_goes_its_own_way(
     house.faults[action] = [httpx.Response(404)]  # as a control plane answers that knows no such route
     files = [made(tmp_path, name=f"{number}.txt") for number in range(5)]
     handed_over(uploader, [*files, made(tmp_path, name="../up.txt")])
-    assert "usable artifact name" in str(drained())
+    assert_own(drained(), "usable artifact name")
     kept = [fact.name for fact in registry.facts if isinstance(fact, ArtifactRegistered)]
     assert sorted(kept) == [f"{number}.txt" for number in range(5)]
     assert len(registry.facts) == 6
@@ -430,11 +438,13 @@ def test_a_lasting_refusal_is_a_failed_artifact_with_its_reason(
     uploader.add(CLAIM, made(tmp_path))
     problem = drained()
     assert problem is not None
-    assert "plots/loss.png" in problem
-    assert "never" in problem
+    assert "plots/loss.png" in problem.message
+    assert "never" in problem.message
+    assert problem.is_own == (action == "presign")
     (fact,) = registry.facts
     assert isinstance(fact, ArtifactFailed)
-    assert (fact.name, fact.code) == ("plots/loss.png", "UPLOAD_REFUSED")
+    code = "UPLOAD_REFUSED" if action == "presign" else "STORAGE_REFUSED"
+    assert (fact.name, fact.code) == ("plots/loss.png", code)
 
 
 @pytest.mark.parametrize("answer", [b"", b"{}", b"<html>", b'{"key":"k"}', b'{"key":1,"url":"u"}', b"\xff"])
@@ -478,7 +488,7 @@ def test_nothing_is_sent_while_the_lease_is_not_trusted(
     uploader.add(CLAIM, made(tmp_path))
     until(lambda: house.clock.monotonic_s() > 5)
     assert house.presigned == 0
-    assert uploader.drain(CLAIM, deadline_s=0.0) == "1 files are not uploaded yet"
+    assert uploader.drain(CLAIM, deadline_s=0.0) == NotStored("1 files are not uploaded yet")
     uploader.resume()
     assert drained() is None
     assert len(registry.facts) == 1
@@ -555,7 +565,7 @@ def test_a_file_that_vanished_is_a_failed_artifact(
     gone = made(tmp_path)
     Path(gone.path).unlink()
     uploader.add(CLAIM, gone)
-    assert "No such file" in str(drained())
+    assert_own(drained(), "No such file")
     (fact,) = registry.facts
     assert isinstance(fact, ArtifactFailed)
     assert fact.code == "FILE_UNREADABLE"
@@ -575,7 +585,7 @@ def test_a_file_that_changed_since_it_was_hashed_is_never_registered(
     client = httpx.Client(transport=LazyTransport(change), base_url="http://control")
     uploader.control_plane = ControlPlane(client, house.clock)
     uploader.add(CLAIM, handed_over)
-    assert "written to" in str(drained())
+    assert_own(drained(), "written to")
     (fact,) = registry.facts
     assert isinstance(fact, ArtifactFailed)
     assert fact.code == "FILE_CHANGED"
@@ -603,7 +613,7 @@ def test_a_file_over_the_limit_is_refused_by_its_code_without_being_read(
     large = made(tmp_path)
     os.truncate(large.path, FILE_BYTES_MAX + 1)  # sparse: it takes no space
     uploader.add(CLAIM, large)
-    assert "limit" in str(drained())
+    assert_own(drained(), "limit")
     (fact,) = registry.facts
     assert isinstance(fact, ArtifactFailed)
     assert fact.code == "FILE_TOO_LARGE"
@@ -633,7 +643,7 @@ def test_a_name_that_leaves_its_folder_or_cannot_be_shown_is_refused(
     with pytest.raises(Rejected):
         checked_name(name)
     uploader.add(CLAIM, made(tmp_path, name=name))
-    assert "usable artifact name" in str(drained())
+    assert_own(drained(), "usable artifact name")
     (fact,) = registry.facts
     assert isinstance(fact, ArtifactFailed)
     assert (fact.code, len(fact.name) <= NAME_MAX) == ("BAD_NAME", True)
@@ -674,7 +684,7 @@ def test_a_bug_in_an_upload_fails_the_run_and_stops_no_other_upload(
 ) -> None:
     registry.failures = [ZeroDivisionError()]
     uploader.add(CLAIM, made(tmp_path))
-    assert drained() == "plots/loss.png: the upload broke off"
+    assert drained() == NotStored("plots/loss.png: the upload broke off")
     for number in range(10):
         uploader.add(CLAIM, made(tmp_path, name=f"{number}.txt"))
     assert drained() is None
@@ -686,7 +696,7 @@ def test_a_file_that_arrives_right_after_the_deadline_is_asked_for_again(
 ) -> None:
     uploader.suspend()
     uploader.add(CLAIM, made(tmp_path))
-    assert uploader.drain(CLAIM, deadline_s=0.0) == "1 files are not uploaded yet"
+    assert uploader.drain(CLAIM, deadline_s=0.0) == NotStored("1 files are not uploaded yet")
     uploader.resume()
     until(lambda: is_idle(uploader))
     assert uploader.has_waiting(CLAIM), "the answer of before is out of date"
