@@ -37,6 +37,8 @@ from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import DataSet
 from events.kinds.space.understanding import file_named_in
 from events.kinds.spec import TITLE_MAX
+from events.lifecycle import Fault
+from events.queue.faults import blame_of
 from events.runtime.errors import GivenBack, PipelineError
 from stages.bounds import Scores
 from stages.context import Context, Stage
@@ -111,7 +113,7 @@ from stages.experiment.statistics.validation import (
 )
 from stages.experiment.tree import Node, Policy, Tree
 from stages.experiment.trials.load import load_words
-from stages.experiment.trials.trial import Bench, MachineLost, write_data
+from stages.experiment.trials.trial import Bench, write_data
 from stages.experiment.trials.units import Units
 from stages.experiment.verdict import Verdict, weigh
 from stages.isolation.sandbox import JobLimits
@@ -123,7 +125,6 @@ STAGES_TOTAL: Final = len(STAGES)
 DRAFTS: Final = 3
 APPLIES: Final = "Stage_3"  # the first stage that tries the intervention
 WORKS_MAX: Final = 8
-LOST_ATTEMPTS_MAX: Final = 5  # after which a run whose programs machines lose is not given back any more
 # What is registered before that, in words for people.
 ESTIMATOR: Final = (
     "the mean over the units of intervention minus baseline; a program that fails has the worst score"
@@ -137,8 +138,6 @@ CPU_PER_WALL: Final = 2.0  # seconds of processor time that a program may use in
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")
 # Failures that follow from what was tried and measured, in this attempt or in earlier ones; others have own causes.
 OF_RECORDS: Final = frozenset({"ALL_NODES_BUGGY", "MAX_ITERATIONS", "RENDERER"})
-# Failures of this pod, whatever earlier attempts left.
-OF_POD: Final = frozenset({"OUT_OF_MEMORY", "CUDA_UNSUPPORTED_ARCH"})
 SOURCE_BYTES_MAX: Final = 512 << 10  # of a paper's source that is traced: ours are a fifth of it
 
 
@@ -257,10 +256,6 @@ def run(context: Context) -> str:
         chosen = choose_researcher(context, spec, data_set, effort.epochs, past)
         context = replace(context, reporter=Attentive(witness, chosen.steering))
         return Experiment(context, witness, spec, effort, chosen, past, folder, renderer).run()
-    except MachineLost as error:
-        if context.attempt < LOST_ATTEMPTS_MAX:
-            raise
-        raise PipelineError("MACHINE_LOST", str(error), retryable=True) from error
     except Exception as error:  # whatever it is, an earlier attempt may be its cause
         _begin_anew(past, error)
         raise
@@ -274,7 +269,8 @@ def _begin_anew(past: Past, error: Exception) -> None:
     code, is_retryable = classify(error)
     is_own = (
         isinstance(error, GivenBack)
-        or code in OF_POD
+        or blame_of(code).fault is not Fault.RUN
+        or code == "OUT_OF_MEMORY"  # of this pod, whatever earlier attempts left
         or (isinstance(error, PipelineError) and code not in OF_RECORDS)
     )
     if is_own or is_retryable or not past.is_used or not past.set_aside(STAGES):

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from events.files.tree_removal import remove_tree
 from events.kinds.experiment import Arm
-from events.runtime.errors import GivenBack
+from events.runtime.errors import PipelineError
 from stages.bounds import NUMBER_MAX
 from stages.experiment.data.loading import Facts, Visible
 from stages.experiment.judging.evaluation_set import Judges
@@ -67,8 +67,11 @@ class Trial:
         return Reading(self.scores, naive, is_caught=self.is_caught, processor_s=self.processor_s)
 
 
-class MachineLost(GivenBack):
-    """The machine did not begin a program, or ended it, again and again."""
+class MachineLost(PipelineError):
+    """The machine did not begin a program, or ended it, again and again: it is the fault of the pod."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("MACHINE_LOST", message, retryable=True)
 
 
 @dataclass(frozen=True, slots=True)

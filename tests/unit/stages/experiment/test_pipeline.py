@@ -25,6 +25,8 @@ from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.effect import Effect
 from events.kinds.space.metrics import METRICS
+from events.lifecycle import Fault
+from events.queue.faults import blame_of
 from stages.context import Stage
 from stages.experiment import pipeline
 from stages.experiment.data.loading import Sealed
@@ -264,8 +266,9 @@ def test_what_the_machine_lost_is_run_again_and_is_no_score_and_no_bug(
     end = reporter.facts[-1]
     assert not [each for each in reporter.of(NodeCompleted) if "no room" in (each.error or "")]
     if losses > 1:
-        assert isinstance(end, c.RunPreempted), end
-        assert "this pod lost a program 2 times: there is no room" in (end.reason or "")
+        assert isinstance(end, c.RunFailed), end
+        assert blame_of(end.code).fault is Fault.POD
+        assert "this pod lost a program 2 times: there is no room" in end.message
         return
     assert isinstance(end, c.RunCompleted), end
     (verdict,) = reporter.of(c.ValidationAutoCompleted)
