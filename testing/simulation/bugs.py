@@ -22,8 +22,10 @@ from events.codec import Decoded
 from events.delivery.event_encoder import Row
 from events.delivery.outbox import Attempt
 from events.envelope import Event
+from events.lifecycle import Status
 from events.queue import journal
-from events.queue.claims import Claim, standing_of
+from events.queue.claims import CLAIM_ORDER, Claim, standing_of, taking
+from events.queue.matching import WaitingClass
 from events.queue.settlement import End, settle_decision
 from events.runtime.errors import Transient
 from events.testing import DroppingIngest
@@ -61,6 +63,30 @@ class UnfencedQueue(MongoQueue):
             query = {"_id": claim.run_id, "revision": run["revision"]}
             if runs.update_one(query, journal.update(decision)).matched_count:
                 return
+
+
+class GreedyQueue(MongoQueue):
+    """Takes the head of a class also where this pod has just failed it."""
+
+    def take(self, wanted: WaitingClass, *, token: str, pod: str) -> Claim | None:
+        try:
+            document = self.db[wanted.collection].find_one_and_update(
+                {"status": Status.QUEUED.value, "classKey": wanted.class_key},
+                taking(token, pod, self.ttl_s),
+                sort=CLAIM_ORDER,
+                return_document=True,
+            )
+        except Exception as error:
+            raise Transient("mongodb_unreachable", str(error)) from error
+        return None if document is None else self._claimed(wanted.collection, document, token)
+
+
+class BlamingQueue(MongoQueue):
+    """Settles every failure as the run's own."""
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
+        own = replace(how, code="BROKEN", retryable=True) if how.outcome == "failed" else how
+        super().settle(claim, own, last, jitter=jitter, root=root)
 
 
 class RunwideOutbox(WitnessedOutbox):
@@ -202,5 +228,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "mark-before-apply": Bug(Product(outbox=ForgettingOutbox)),
     "drop-on-error": Bug(Product(ingest=DroppingIngest)),
     "numbers-from-anybody": Bug(Product(ingestor=CredulousIngestor)),
+    "claims-what-it-failed": Bug(Product(queue=GreedyQueue)),
+    "blames-the-run": Bug(Product(queue=BlamingQueue)),
     "one-node-is-enough": Bug(Product(servers=OneNodeSet), ("store: step-down",)),
 }

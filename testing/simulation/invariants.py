@@ -50,6 +50,7 @@ class InvariantChecker:
             *_moves(old, after, fresh),
             *self._charges(old, after, fresh),
             *self._rescues(fresh, after),
+            *_claims(old, fresh),
         ]:
             self.ledger.blame(f"run {after['_id']}: {message}")
 
@@ -216,6 +217,15 @@ class InvariantChecker:
         applied = 0 if record is None else record.document.get("lastEventSeq", 0)
         if applied != whole:
             yield f"{whole} events are stored without a gap, and {applied} applied"
+
+
+def _claims(old: Document, fresh: list[Document]) -> Iterator[str]:
+    """Yield the claims of pods that failed the run by their own fault, and leave it to others still."""
+    for entry in fresh:
+        if entry["cause"] == Cause.CLAIM:
+            for fault in old["faults"]:
+                if fault["pod"] == entry["by"] and fault["until"] and fault["until"] > entry["at"]:
+                    yield f"{entry['by']} takes it, and leaves it to others until {fault['until']}"
 
 
 def _moves(old: Document, after: Document, fresh: list[Document]) -> Iterator[str]:

@@ -516,8 +516,9 @@ def test_a_wrong_key_a_spent_budget_and_a_server_that_is_gone_have_their_names(f
     with ModelServer(lambda asked: answers[-1](asked)) as server:
         start_pod(fleet, server, PODFLEET_GPU_USD_PER_HOUR="36")
         run_id = submit(fleet)
-        run = fleet.wait_for(run_id, *ENDS, limit_s=120)
-        assert (run["status"], run["error"]["code"], run["attempt"]) == ("FAILED", "MODEL_UNAUTHORISED", 1)
+        run = fleet.wait_for(run_id, "QUEUED", limit_s=120, where=lambda run: run["attempt"] == 1)
+        assert (run["error"]["code"], run["error"]["fault"]) == ("MODEL_UNAUTHORISED", "pod")
+        assert run["failures"] == {"app": 0, "infra": 1, "preempted": 0, "outside": 0}
         assert (len(server.asked), "OPENAI_API_KEY" in run["error"]["message"]) == (1, True)
         assert "Incorrect API key" in str(events_of(fleet, run_id)), "the server's words are in the traceback"
         assert KEY not in str(events_of(fleet, run_id)) + str(run)
@@ -535,9 +536,10 @@ def test_a_wrong_key_a_spent_budget_and_a_server_that_is_gone_have_their_names(f
         asked = server.asked[-1]
         last = (asked.prompt_tokens * 100 + len(good(asked).text.split()) * 1000) / 1e6
         assert models - last < 0.5 <= total, "one answer may go beyond the limit; no question is asked then"
-    run_id = submit(fleet, max_attempts=2)
-    run = fleet.wait_for(run_id, *ENDS, limit_s=90)
-    assert (run["status"], run["error"]["code"], run["attempt"]) == ("FAILED", "MODEL_UNREACHABLE", 2)
+    run_id = submit(fleet, max_attempts=1)
+    run = fleet.wait_for(run_id, "DELAYED", limit_s=90)
+    assert (run["error"]["code"], run["error"]["fault"]) == ("MODEL_UNREACHABLE", "outside")
+    assert run["failures"] == {"app": 0, "infra": 0, "preempted": 0, "outside": 1}
     assert "4 tries" in run["error"]["message"]
     bills = {each["purpose"] for each in said(fleet, run_id, "ai.run.usage")}
     assert bills == {"pod"}, "what never left cannot have been billed"

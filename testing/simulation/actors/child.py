@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -32,11 +32,13 @@ from testing.simulation.ledger import Ledger
 
 NEVER_S: Final = 1e9
 
-Finish = Literal["completed", "failed", "retryable", "killed", "mute", "deaf"]
+Finish = Literal["completed", "failed", "retryable", "killed", "mute", "deaf", "sick", "away"]
 FINISHES: Final[tuple[Finish, ...]] = (
     "completed", "completed", "completed", "completed", "failed", "retryable", "retryable", "killed", "mute",
-    "deaf",
+    "deaf", "sick", "away",
 )  # fmt: skip
+# Ends that are the fault of the pod, or of something outside.
+NOT_ITS_OWN: Final[Mapping[Finish, str]] = {"sick": "DISK_FULL", "away": "MODEL_UNREACHABLE"}
 
 
 class _Gone(Exception):
@@ -215,6 +217,9 @@ class SimulatedChild:
                 self._pass(self._pace())
                 self._note_failure(order)
                 raise _Gone(Signalled(signal.SIGSEGV))
+            case "sick" | "away":
+                self._pass(self._pace())
+                yield RunFailed(code=NOT_ITS_OWN[finish], message="it could not go on", retryable=False)
             case _:
                 self._pass(self._pace())
                 self._note_failure(order)
