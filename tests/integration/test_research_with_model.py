@@ -511,12 +511,16 @@ def late_tokens(server: ModelServer) -> int:
 
 
 @pytest.mark.long("three experiments, and the tries of a server that is gone")
-def test_a_wrong_key_a_spent_budget_and_a_server_that_is_gone_have_their_names(fleet: Any) -> None:
+def test_a_wrong_key_a_spent_budget_and_a_server_that_is_gone_have_their_names(
+    fleet: Any, until: Until
+) -> None:
     answers: list[Callable[[Asked], Reply]] = [lambda _: unauthorised(KEY)]
     with ModelServer(lambda asked: answers[-1](asked)) as server:
         start_pod(fleet, server, PODFLEET_GPU_USD_PER_HOUR="36")
         run_id = submit(fleet)
-        run = fleet.wait_for(run_id, "QUEUED", limit_s=120, where=lambda run: run["attempt"] == 1)
+        until(lambda: fleet.run(run_id)["error"] is not None and not fleet.run(run_id)["logOpen"])
+        run = fleet.run(run_id)
+        assert (run["status"], run["attempt"]) == ("QUEUED", 1)
         assert (run["error"]["code"], run["error"]["fault"]) == ("MODEL_UNAUTHORISED", "pod")
         assert run["failures"] == {"app": 0, "infra": 1, "preempted": 0, "outside": 0}
         assert (len(server.asked), "OPENAI_API_KEY" in run["error"]["message"]) == (1, True)
