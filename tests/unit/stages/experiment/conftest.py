@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from stages.experiment import pipeline
 from stages.experiment.judging import references
 from stages.experiment.paper.renderer import Rendered
+from stages.experiment.steps import experiment_run
 from stages.ports import Tools
 from stages.testing import ForkingSandbox, make_tools
 from tests.fork_server import Program, start_program
@@ -100,6 +101,6 @@ def small_papers() -> Iterator[None]:
 def short_trainings() -> Iterator[None]:
     """Let programs of quick experiments, and the network beside them, learn for four epochs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(pipeline.PRESETS, "quick", replace(pipeline.PRESETS["quick"], epochs=4))
+        patch.setitem(experiment_run.PRESETS, "quick", replace(experiment_run.PRESETS["quick"], epochs=4))
         patch.setattr(references, "EPOCHS", 4)
         yield

@@ -17,8 +17,8 @@ from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.several import p_of_all
 from stages.experiment.statistics.validation import BOTH_SIDES, Interval, Judgement, Pair, Registration
+from stages.experiment.steps.verdict import weigh
 from stages.experiment.testing import make_record
-from stages.experiment.verdict import weigh
 
 PLAN = Registration(METRICS["nll"], superior("increase"), 10, rows=1797, test_rows=540)
 SEVENTH = Use("breast cancer", "breast_cancer", "test", 171, 6, "supported", 0.004)

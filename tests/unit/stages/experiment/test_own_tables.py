@@ -16,6 +16,7 @@ from events.kinds.experiment import ClaimRegistered, DataWarned
 from stages.experiment import pipeline
 from stages.experiment.data.columns import Table
 from stages.experiment.data.loading import Data, divided
+from stages.experiment.steps import experiment_run
 from stages.experiment.trials import units
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
@@ -29,8 +30,8 @@ UNITS = 6
 
 @pytest.fixture(autouse=True)
 def few_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = replace(pipeline.PRESETS["quick"], units=UNITS, repeats=1, epochs=1)
-    monkeypatch.setitem(pipeline.PRESETS, "quick", quick)
+    quick = replace(experiment_run.PRESETS["quick"], units=UNITS, repeats=1, epochs=1)
+    monkeypatch.setitem(experiment_run.PRESETS, "quick", quick)
 
 
 def make_visits(path: Path) -> Path:

@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +36,7 @@ from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.guards import WORSE
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Reading, Registration
+from stages.experiment.steps import validating
 from stages.experiment.testing import make_node
 from stages.experiment.trials.trial import Bench
 from stages.isolation.sandbox import Ended, How, Isolation, Job
@@ -478,7 +478,7 @@ def test_a_table_of_ones_own_goes_through_the_whole_experiment(
 
 def test_a_result_of_a_seed_that_no_unit_has_is_not_taken() -> None:
     nothing: Any = None
-    first = pipeline.Round(nothing, (nothing, nothing), (3, 4), "validation", (nothing,), (1, 1))
+    first = validating.Round(nothing, (nothing, nothing), (3, 4), "validation", (nothing,), (1, 1))
     first.take([Measured(0, 3, Reading(None)), Measured(1, 5, Reading(None))])
     assert first.results == {(0, 3): Measured(0, 3, Reading(None))}
     assert first.wanted == [(1, 3), (1, 4), (0, 4)]
@@ -509,14 +509,12 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and
         units=SimpleNamespace(reserve=None), evaluation_set=SimpleNamespace(mark="of a secret")
     )
     run: Any = SimpleNamespace(claim=claim, researcher=SimpleNamespace(switched=None))
-    run._verdicts = partial(pipeline.Experiment._verdicts, run)
     code = "def run(task):\n    return trained(task.intervention)"
     arms = arms_with_switch(make_node("Stage_3", 1, 0.9, code=code))
     plan = Registration(claim.metric, superior("decrease"), 10, rows=150, test_rows=45)
-    found = pipeline.Experiment._judged(
-        run,
+    found = validating.Validating(run)._judged(
         Stage("validation", context),
-        pipeline.Round(setup, arms, seeds, purpose, (plan,), (1, 1), measured),
+        validating.Round(setup, arms, seeds, purpose, (plan,), (1, 1), measured),
     )
     assert (found.judgement.conclusion, found.judgement.reason) == ("inconclusive", WORSE)
     told = {each.name: each.value for each in reporter.of(c.StageMetric)}

@@ -20,6 +20,7 @@ from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.judging.replication import Replication, second_secret
 from stages.experiment.statistics.guards import Arms
 from stages.experiment.statistics.validation import CONTRADICTED, NO_SPREAD, Judgement, undecided
+from stages.experiment.steps import reporting, validating
 from stages.experiment.trials.trial import Bench, Trial, Trials
 from stages.pipeline import run_pipeline
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
@@ -107,7 +108,7 @@ class Scene:
         self.pods.append(pod)
         attempt = len(self.pods)
         self.trainer = trainer
-        self.patch.setattr(pipeline, "draw_all", lambda record, folder: iter(()))
+        self.patch.setattr(reporting, "draw_all", lambda record, folder: iter(()))
         self.patch.setattr(Bench, "run", lambda bench, code, **how: trainer.run(bench, code, **how))
         reporter, own = reporter or RecordingReporter(), checkpoints(attempt=attempt, found=found)
         context = make_context(
@@ -354,7 +355,7 @@ def test_no_measurement_of_a_claim_that_is_too_good_passes_what_a_guard_turns_do
         is_dear = (arms.intervention[0].scores or {})["accuracy"] == pytest.approx(1.0 - dear[1], abs=0.02)
         return undecided(judgement, "it is dear" if is_dear and judgement.verdict == "pass" else None)
 
-    monkeypatch.setattr(pipeline, "guarded", turned_down)
+    monkeypatch.setattr(validating, "guarded", turned_down)
     scene = scene if is_replication else Scene(tmp_path, monkeypatch)
     reporter = scene.attempt("beta", Trainer(replication=dear))
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]

@@ -18,6 +18,8 @@ from stages.checkpoints import Restored
 from stages.experiment import pipeline
 from stages.experiment.consistency import OTHER_ROWS
 from stages.experiment.paper.renderer import find_renderer
+from stages.experiment.steps.searching import Searching
+from stages.experiment.steps.validating import Validating
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context
@@ -349,12 +351,12 @@ def failing(error: Exception) -> Callable[..., None]:
 def test_an_error_behind_what_earlier_attempts_left_gives_the_run_back_once(
     whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline.Experiment, "_validate", failing(UNFORESEEN))
+    monkeypatch.setattr(Validating, "validate", failing(UNFORESEEN))
     second, reporter = MemoryCheckpoints(attempt=2, found=whole.kept), RecordingReporter()
     attempt(tmp_path / "second", tools, second, reporter)
     assert isinstance(reporter.facts[-1], c.RunPreempted), reporter.facts[-1]
     assert {name for name, each in second.kept.items() if not each.state} == {*ORDER}
-    monkeypatch.setattr(pipeline.Experiment, "_search", failing(UNFORESEEN))
+    monkeypatch.setattr(Searching, "search", failing(UNFORESEEN))
     third = RecordingReporter()
     attempt(tmp_path / "third", tools, MemoryCheckpoints(attempt=3, found=second.kept), third)
     end = third.facts[-1]
@@ -378,7 +380,7 @@ def test_nothing_is_set_aside_for_a_fault_of_this_pod_nor_where_storage_does_not
     whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     error: Exception, store: type[MemoryCheckpoints], code: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(pipeline.Experiment, "_validate", failing(error))
+    monkeypatch.setattr(Validating, "validate", failing(error))
     second, reporter = store(attempt=2, found=whole.kept), RecordingReporter()
     attempt(tmp_path, tools, second, reporter)
     end = reporter.facts[-1]
@@ -390,7 +392,7 @@ def test_nothing_is_set_aside_for_a_fault_of_this_pod_nor_where_storage_does_not
 def test_what_a_retry_takes_over_is_set_aside_as_what_a_resumption_does(
     whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline.Experiment, "_validate", failing(UNFORESEEN))
+    monkeypatch.setattr(Validating, "validate", failing(UNFORESEEN))
     found = {name: replace(each, from_run="01K00000000000000000000009") for name, each in whole.kept.items()}
     own, reporter = MemoryCheckpoints(found=found), RecordingReporter()
     attempt(tmp_path, tools, own, reporter)

@@ -12,8 +12,8 @@ from stages.experiment.record.numbers import numbers_of
 from stages.experiment.record.record import Record
 from stages.experiment.record.reviews import Review
 from stages.experiment.statistics.validation import CAUGHT, FAILED, TOO_GOOD, Pair, doubted, judge
+from stages.experiment.steps.verdict import Verdict, weigh
 from stages.experiment.testing import make_record
-from stages.experiment.verdict import Verdict, weigh
 
 HOLDS = make_record(effect=0.05)
 DOES_NOT = make_record(effect=-0.05)

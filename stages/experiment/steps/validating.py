@@ -1,0 +1,339 @@
+"""The validation: both arms in units that the search never had, and a replication of what is too good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import NoReturn
+
+from events.catalog import ValidationAutoCompleted, ValidationAutoStarted
+from events.kinds.space.data_sets import DataSet
+from events.runtime.errors import GivenBack
+from stages.bounds import Scores
+from stages.context import Stage
+from stages.experiment.consistency import (
+    units_problem,
+)
+from stages.experiment.judging.preconditions import Observed, not_measured, reference_means, unequal_effort
+from stages.experiment.judging.references import references_on
+from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
+from stages.experiment.judging.switch import beyond_switch, difference_of, text_of
+from stages.experiment.paper.words import verdict_line
+from stages.experiment.record.ledger import (
+    Measured,
+    UnitsState,
+    state_of,
+)
+from stages.experiment.record.record import (
+    ARMS,
+    StageRecord,
+    Verdicts,
+    arms_with_switch,
+)
+from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
+from stages.experiment.seeds import unit_seeds
+from stages.experiment.statistics.earlier import Rows, Use, earlier_of, fact_of, identity_of
+from stages.experiment.statistics.guards import TIME, Arms, guarded
+from stages.experiment.statistics.several import corrected, p_of_all, together
+from stages.experiment.statistics.validation import (
+    Judgement,
+    Reading,
+    Registration,
+    doubted,
+    judge,
+    pairs_of,
+    undecided,
+)
+from stages.experiment.steps.experiment_run import STAGES_TOTAL, ExperimentRun
+from stages.experiment.steps.trial_setup import TrialSetup, registrations, set_up
+from stages.experiment.tree import Node
+from stages.experiment.trials.load import load_words
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Both arms in the same units: the validation, or its replication; results by arm and seed of a unit."""
+
+    setup: TrialSetup
+    arms: tuple[Node, Node]
+    seeds: tuple[int, ...]
+    purpose: str
+    plans: tuple[Registration, ...]
+    tries: tuple[int, int]  # of programs without the intervention, and with it
+    results: dict[tuple[int, int], Measured] = field(default_factory=dict)
+    earlier: int | None = None  # verdicts on the rows that judge, as they are known
+
+    @property
+    def codes(self) -> tuple[str, str]:
+        return self.arms[0].code, self.arms[1].code
+
+    @property
+    def wanted(self) -> list[tuple[int, int]]:
+        """Return what is not measured by now: both arms of a unit beside each other, in turns the first."""
+        wanted = (
+            (arm, seed)
+            for place, seed in enumerate(self.seeds)
+            for arm in ((0, 1) if place % 2 == 0 else (1, 0))
+        )
+        return [each for each in wanted if each not in self.results]
+
+    @property
+    def pool(self) -> WorkerPool:
+        """Return how many programs run at once: one alone where the claim is about time."""
+        pool = self.setup.pool
+        return replace(pool, slots=1) if any(each.metric == TIME for each in self.plans) else pool
+
+    def take(self, measured: Sequence[Measured]) -> None:
+        """Take the results of an earlier attempt that are of these units."""
+        taken = (each for each in measured if each.seed in self.seeds)
+        self.results.update({(each.arm, each.seed): each for each in taken})
+
+    def readings(self, arm: int) -> list[Reading]:
+        """Return what an arm gave, unit by unit."""
+        return [self.results[arm, seed].reading for seed in self.seeds]
+
+    def use_of(self, data: DataSet, judgements: Sequence[Judgement]) -> Use:
+        """Return for which verdict rows of the data set are used."""
+        part: Rows = "test" if self.setup.units.reserve is None else "reserve"
+        return Use(
+            data.title, identity_of(data), part, self.plans[0].test_rows, self.earlier, together(judgements),
+            p_of_all(judgements),
+        )  # fmt: skip
+
+    def observed(self) -> list[Observed]:
+        """Return what the judge saw beside that, unit by unit."""
+        pairs = [(self.results[0, seed], self.results[1, seed]) for seed in self.seeds]
+        return [Observed((one.answers, other.answers), one.references) for one, other in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one arm gave in one unit, and why its program failed where it did."""
+
+    measured: Measured
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Validating:
+    """Measures both arms of the claim, and judges their difference."""
+
+    run: ExperimentRun
+
+    def validate(self, setup: TrialSetup, stages: Sequence[StageRecord], used: set[int]) -> Verdicts:
+        """Run both arms in units that the search never had, each judged by test data of its own.
+
+        What an earlier attempt found too good is measured anew, whatever else earlier attempts left. Whatever
+        is measured here makes all anew that rests on it.
+        """
+        arms = arms_with_switch(stages[2].best)
+        plans = registrations(self.run, setup)
+        seeds = unit_seeds(self.run.spec.seed, plans[0].units, used)
+        tries = (len(stages[0].nodes) + len(stages[1].nodes), len(stages[2].nodes))
+        first = Round(setup, arms, seeds, "validation", plans, tries, earlier=self._earlier("test"))
+        left = self.run.past.left("validation")
+        was_asked = self.run.context.replication_asked  # a run goes back once at most
+        first = self._with_units_left(first)
+        is_doubted = not first.wanted and self._verdicts(first).is_too_good
+        if not is_doubted and not first.wanted and self.run.past.finished("validation") is not None:
+            self.run.context.emit(ValidationAutoStarted())
+            return self._judged(Stage("validation", self.run.context), first)
+        self.run.past.is_whole = False
+        with self.run.context.stage("validation", index=5, total=STAGES_TOTAL) as stage:
+            self.run.context.emit(ValidationAutoStarted())
+            pods = left.pods if left is not None else ()
+            if not is_doubted:
+                pods = (*pods, self.run.context.pod)
+                self._measure(first, stage, lambda: self._keep_units(first, is_complete=False))
+                verdicts = self._verdicts(first)
+                stage.progress(1.0, f"the measurement says: {verdicts.reason}")
+                is_too_good = verdicts.is_too_good
+                if is_too_good and not was_asked:
+                    self._tell_of_doubt(verdicts)
+                is_safe = self._keep_units(first, is_complete=True)
+                if not is_too_good:
+                    return self._judged(stage, first)
+                if is_safe and not was_asked:  # or no other pod would find it, or none could read it
+                    self._judged(stage, first)  # of two measurements in one attempt only the second is said
+                    self._give_back()
+            return self._replicated(first, stage, Replication(pods, self.run.context.pod), used)
+
+    def _measure(self, measured: Round, stage: Stage, keep: Callable[[], object]) -> None:
+        """Run what is not measured by now; `keep` is called after each training.
+
+        Raises `MachineLost` where the machine loses a training again and again.
+        """
+        results = measured.results
+        total = len(measured.arms) * len(measured.seeds)
+        if measured.pool != measured.setup.pool:
+            self.run.context.log(f"one program runs at a time, as the claim is about time; {load_words()}")
+        with TaskGroup[Outcome](measured.pool) as tasks:
+            for arm, seed in measured.wanted:
+                tasks.start(f"{arm}-{seed}", self._measurement(measured, arm, seed))
+            say = f"running both arms in {len(measured.seeds)} units, judged by test data"
+            if measured.purpose == PURPOSE:
+                say = f"{say}, again: the first measurement was too good"
+            stage.progress(len(results) / total, say)
+            for name, outcome in tasks.finished(lambda _: stage.progress(len(results) / total, say)):
+                arm, seed = map(int, name.split("-"))
+                results[arm, seed] = outcome.measured
+                if outcome.error is not None:
+                    self.run.context.log(
+                        f"the unit of seed {seed}, {measured.arms[arm].id}: {outcome.error}", "warning"
+                    )
+                keep()
+                stage.progress(len(results) / total, say)
+        if measured.pool != measured.setup.pool:
+            self.run.context.log(f"both arms are timed; {load_words()}")
+
+    def _measurement(self, measured: Round, arm: int, seed: int) -> Callable[[int | None], Outcome]:
+        node, setup = measured.arms[arm], measured.setup
+        # Each arm is a program of its own, and both are told the same: nothing hidden can tell them apart.
+        text = text_of(node.code, is_on=arm == 1)
+
+        def measure(gpu: int | None) -> Outcome:
+            self.run.chosen.check()
+            with setup.units.opened(seed, measured.seeds.index(seed)) as unit:
+                bench = replace(setup.bench, facts=unit.facts, data=unit.data)
+                folder = self.run.folder / measured.purpose / f"{arm}-{seed}"
+                tried = bench.run(
+                    text or node.code,
+                    seeds=(seed,),
+                    judges=unit.judges,
+                    folder=folder,
+                    arm="intervention",
+                    gpu=gpu,
+                )
+                trial = tried.trials[0]
+                references = (
+                    references_on(unit.facts.task, self.run.claim.quality, unit.known, unit.judges)
+                    if arm == 0
+                    else {}
+                )
+                reading = trial.reading(unit.naive)
+                return Outcome(Measured(arm, seed, reading, trial.answers, references), trial.error)
+
+        return measure
+
+    def _tell_of_doubt(self, verdicts: Verdicts) -> None:
+        """Report the request for a replication, before any other pod can find the measurement."""
+        line = verdict_line(verdicts)
+        self.run.context.log(line, "warning")
+        self.run.context.emit(
+            ValidationAutoCompleted(
+                verdict="fail",
+                conclusion="inconclusive",
+                summary=line,
+                scores=verdicts.scores(self.run.claim),
+                replication="asked for",
+            )
+        )
+
+    def _give_back(self) -> NoReturn:
+        """Give the run back, so that another pod measures again."""
+        self.run.context.log("the run goes back to the queue, for another pod if there is one")
+        raise GivenBack(
+            f"replication asked for: a result that is too good, from {self.run.context.pod or 'a pod'}"
+        )
+
+    def _replicated(self, first: Round, stage: Stage, replication: Replication, used: set[int]) -> Verdicts:
+        """Measure both arms once more, all of it here, in other units and with rows hidden by another secret."""
+        self.run.context.log(f"the first measurement was too good: it is replicated {replication.place}")
+        seeds = unit_seeds(self.run.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
+        secret = second_secret(self.run.context.tools.judge_secret, self.run.spec.seed)
+        setup = set_up(self.run, secret, by_reserve=True)
+        plans, earlier, reserve = first.plans, first.earlier, setup.units.reserve
+        if reserve is not None:
+            judging = setup.evaluation_set.disguised.data.sizes["test"]
+            plans = tuple(replace(each, rows=len(reserve), test_rows=judging) for each in plans)
+            earlier = self._earlier("reserve")
+        second = Round(setup, first.arms, seeds, PURPOSE, plans, first.tries, earlier=earlier)
+        self._measure(second, stage, lambda: None)
+        replication = replace(replication, by_reserve=reserve is not None)
+        verdicts = replace(self._judged(stage, second), replication=replication)
+        stage.progress(1.0, f"the replication says: {verdicts.reason}")
+        return verdicts
+
+    def _earlier(self, part: Rows) -> int | None:
+        """Return how many verdicts on these rows the attempt was told of."""
+        return earlier_of(self.run.context.told, identity_of(self.run.claim.data), part)
+
+    def _with_units_left(self, first: Round) -> Round:
+        """Take what earlier attempts measured for these very programs, and what they knew of earlier verdicts.
+
+        There cannot have been more of those than there are by now.
+        """
+        mark = first.setup.evaluation_set.mark
+        found = self.run.past.read(
+            self.run.past.left("validation"),
+            UnitsState,
+            lambda state: units_problem(state, first.codes, mark, first.plans[0], first.setup.bench.measured),
+        )
+        if found is None:
+            return first
+        first.take(found.measured)
+        known = [each for each in (found.earlier, first.earlier) if each is not None]
+        return replace(first, earlier=min(known, default=None))
+
+    def _keep_units(self, first: Round, *, is_complete: bool) -> bool:
+        plan, mark = first.plans[0], first.setup.evaluation_set.mark
+        state = UnitsState(
+            first.codes, plan.rows, plan.test_rows, tuple(first.results.values()), mark, first.earlier
+        )
+        return self.run.context.checkpoint("validation", state_of(state, is_complete=is_complete))
+
+    def _judged(self, stage: Stage, measured: Round) -> Verdicts:
+        """Report every score of every unit, and judge the difference of the claim's metric."""
+        for number, seed in enumerate(measured.seeds, start=1):
+            for arm, name in enumerate(ARMS):
+                reading = measured.results[arm, seed].reading
+                for metric, value in (reading.scores or {}).items():
+                    stage.metric(f"test_{metric}_{name}", value, number)
+                if (busy_s := reading.processor_s) is not None:
+                    stage.metric(f"test_processor_seconds_{name}", busy_s, number)
+        verdicts = self._verdicts(measured)
+        assert verdicts.use is not None, "whoever judges has one"
+        stage.context.emit(fact_of(verdicts.use, measured.setup.evaluation_set.mark, verdicts.judgements))
+        return verdicts
+
+    def _verdicts(self, measured: Round) -> Verdicts:
+        seeds = measured.seeds
+        baseline, intervention = (measured.readings(arm) for arm in range(len(ARMS)))
+        observed = measured.observed()
+        means = _means(
+            [(one.scores, other.scores) for one, other in zip(baseline, intervention, strict=True)]
+        )
+        plain = [judge(pairs_of(seeds, baseline, intervention, plan.metric), plan) for plan in measured.plans]
+        differences = (
+            *beyond_switch(measured.arms[1].code, self.run.researcher.switched),
+            *unequal_effort(*measured.tries),
+        )
+        nothing = not_measured(plain, baseline, observed, differences, self.run.claim.quality)
+        plain = [undecided(each, nothing.reason if nothing else None) for each in plain]
+        arms = Arms(baseline, intervention)
+        found = tuple(guarded(each, arms, self.run.claim.quality) for each in corrected(plain))
+        # what is not supported anyhow needs no replication: its size is doubted last
+        if measured.purpose != PURPOSE:
+            found = tuple(doubted(each, each.plan.metric) for each in found)
+        return Verdicts(
+            found,
+            means,
+            references=reference_means(observed),
+            nothing=nothing,
+            switch=difference_of(measured.arms[1].code),
+            tries=measured.tries,
+            use=measured.use_of(self.run.claim.data, found),
+        )
+
+
+def _means(measured: Sequence[tuple[Scores | None, Scores | None]]) -> dict[str, tuple[float, float]]:
+    """Return the mean of each metric in both arms, over the units in which both were measured."""
+    both = [(one, other) for one, other in measured if one is not None and other is not None]
+    if not both:
+        return {}
+    shared = [name for name in both[0][0] if all(name in one and name in other for one, other in both)]
+    return {
+        name: (fmean(one[name] for one, _ in both), fmean(other[name] for _, other in both))
+        for name in shared
+    }
