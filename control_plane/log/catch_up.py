@@ -7,6 +7,7 @@ given up only after all that is stored of it was applied.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,12 +53,21 @@ class CatchUp:
                 if await self.events.holds(run.attempt_id, run.last_event_seq + 1):
                     await self.projector.apply(run.attempt_id)
                     moved += 1
-            if settled := [run.id for run in still if run.settled is not None]:
-                await self.runs.close_stale_logs(collection, settled, self.log_grace_s)
+            await self._give_up(collection, [run.id for run in still if run.settled is not None])
             after = page[-1].id
             if len(page) < BATCH_MAX:
                 break
         return moved
+
+    async def _give_up(self, collection: str, settled: Sequence[str]) -> None:
+        """Close the logs that stayed short for too long.
+
+        Their attempts are watched first: what is stored at this very moment may be of a replica that dies.
+        """
+        stale = await self.runs.stale_logs(collection, settled, self.log_grace_s) if settled else []
+        if stale:
+            await self.projector.documents.watch([run.attempt_id for run in stale])
+            await self.runs.close_stale_logs(collection, [run.id for run in stale], self.log_grace_s)
 
     async def _finish_left(self) -> int:
         """Apply what was stored of attempts whose run went on without them."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from bson.datetime_ms import DatetimeMS
@@ -658,6 +658,37 @@ def test_what_is_stored_of_a_log_is_applied_before_the_log_is_given_up(emptied_u
         run = await core.run(run_id)
         assert (run["lastEventSeq"], run["logIncomplete"]) == (3, {"from": 4, "to": 7})
         await core.must_equal_its_log(run_id, notes=1)
+
+    in_core(emptied_url, scenario)
+
+
+class LateEvents(Events):
+    """Has an event stored right after it was asked, as by a replica that then dies."""
+
+    late: ClassVar[list[Any]] = []
+
+    async def holds(self, attempt_id: AttemptId, sequence: int) -> bool:
+        found = await super().holds(attempt_id, sequence)
+        await self.append(self.late)
+        return found
+
+
+def test_what_is_stored_as_a_log_is_given_up_is_applied_all_the_same(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        await core.settle(await core.claim(), End("completed"), 7)
+        await core.sweeper.run_once()
+        arrival = Arrival(SystemIds().ulid(), core.clock.now())
+        LateEvents.late = [
+            storable(each.outcome, arrival) for each in decode_ndjson(b"\n".join(whole_log(run_id)))
+        ]
+        giving_up = replace(core.catch_up, log_grace_s=-1.0, events=LateEvents(core.db))
+        for _ in range(2):
+            await giving_up.run_once()
+        await core.catch_up.run_once()
+        run = await core.run(run_id)
+        assert (run["lastEventSeq"], run["logOpen"], run["logIncomplete"]) == (7, False, None)
+        await core.must_equal_its_log(run_id)
 
     in_core(emptied_url, scenario)
 

@@ -59,6 +59,13 @@ class Documents:
         return [AttemptId(document["runId"], document["attempt"]) async for document in cursor]
 
     @answers()
+    async def watch(self, attempts: Sequence[AttemptId]) -> None:
+        """Look for events of these attempts for a while, by the store's clock."""
+        ids = [attempt_id(*each) for each in attempts]
+        until = {"$dateAdd": {"startDate": "$$NOW", "unit": "second", "amount": int(WATCH.total_seconds())}}
+        await self.db.attempts.update_many({"_id": {"$in": ids}}, [{"$set": {"watchedUntil": until}}])
+
+    @answers()
     async def forget_watched(self) -> None:
         """Stop to look for events of attempts that were left long ago, by the store's clock."""
         query = {"watchedUntil": {"$type": "date"}, "$expr": {"$lt": ["$watchedUntil", "$$NOW"]}}

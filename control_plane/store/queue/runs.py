@@ -171,32 +171,19 @@ class Runs:
         """Return a page of runs whose log is not complete yet, in id order after `after`."""
         return await self._read(collection, {"logOpen": True, "_id": {"$gt": after}}, "_id")
 
+    async def stale_logs(self, collection: str, run_ids: Sequence[str], grace_s: float) -> Sequence[Run]:
+        """Return those of these runs whose log stayed short for `grace_s` after their settle."""
+        return await self._read(collection, {"_id": {"$in": list(run_ids)}, **_stale(grace_s)}, None)
+
     @answers()
     async def close_stale_logs(self, collection: str, run_ids: Sequence[str], grace_s: float) -> int:
-        """Give up those of these logs that stayed short for `grace_s` after their settle; return how many.
+        """Give up those of these logs that are stale still; return how many.
 
         The mark names what is missing, refuses nothing, and goes when the rest arrives.
         """
-        limit = {
-            "$dateSubtract": {
-                "startDate": "$$NOW",
-                "unit": "second",
-                "amount": int(grace_s),
-            }
-        }
         missing = {"from": {"$add": ["$lastEventSeq", 1]}, "to": "$settled.last"}
         result = await self.db[collection].update_many(
-            {
-                "_id": {"$in": list(run_ids)},
-                "logOpen": True,
-                "settled.last": {"$type": "number"},
-                "$expr": {
-                    "$and": [
-                        {"$lt": ["$settled.at", limit]},
-                        {"$lt": ["$lastEventSeq", "$settled.last"]},
-                    ]
-                },
-            },
+            {"_id": {"$in": list(run_ids)}, **_stale(grace_s)},
             [{"$set": {"logOpen": False, "logIncomplete": missing}}],
         )
         return result.modified_count
@@ -209,6 +196,17 @@ class Runs:
             return [decode(document) async for document in cursor]
         except PyMongoError as error:
             raise Transient("mongodb_unreachable", str(error)) from error
+
+
+def _stale(grace_s: float) -> Document:
+    """Return the filter of settled runs whose log stayed short for so long."""
+    limit = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": int(grace_s)}}
+    is_long_ago, is_short = {"$lt": ["$settled.at", limit]}, {"$lt": ["$lastEventSeq", "$settled.last"]}
+    return {
+        "logOpen": True,
+        "settled.last": {"$type": "number"},
+        "$expr": {"$and": [is_long_ago, is_short]},
+    }
 
 
 def _advancing(advance: Advance) -> UpdateOne:
