@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 
@@ -35,6 +36,9 @@ from pod_worker.files.storage import HttpStorage
 from pod_worker.files.upload_registration import OutboxRegistry
 from pod_worker.files.uploads import Uploader
 from pod_worker.gpu import Gauges, open_driver
+from pod_worker.health.checks import Subjects, checks_of
+from pod_worker.health.health import Health
+from pod_worker.health.storage_look import StorageLook
 from pod_worker.isolation.confinement import THE_WORKERS
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.http import HttpQueue
@@ -103,8 +107,6 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
             "version": version("podfleet"),
             "started_at": clock.now(),
         }
-        roster = Roster(store, gauges, spool, identity)
-
         tls = httpx.create_ssl_context(trust_env=False)
         storage = httpx.Client(trust_env=False, verify=tls)
         uploads = Uploader(control_plane, HttpStorage(tls), OutboxRegistry(outbox), clock, ids)
@@ -121,18 +123,34 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
             pod=settings.pod,
             rate=Rate(len(gpus), settings.gpu_usd_per_hour),
         )
+        subjects = Subjects(
+            data=settings.data,
+            check_room=outbox.check_room,
+            environ=settings.environ,
+            options=fork_server.options,
+            storage=StorageLook(control_plane, tls, settings.pod),
+            has_gpu=bool(gpus),
+        )
+        health = Health(checks_of(subjects), clock, world.threads)
+        roster = Roster(store, gauges, spool, identity, tested=health)
         intent = Intent(settings.data / "claim.token")
         quiet = threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
-        worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(fork_server.spawn()), pauses)
 
+        def spawn() -> WarmProcess:
+            return world.child(fork_server.spawn())
+
+        worker = Worker(pod, queue, ports, intent, roster, spawn, pauses, health)
+
+        world.threads("health", lambda: health.run(quiet))
         world.threads("sender", lambda: sender.run(quiet, worker.heed))
-        report_every_s = world.report_every_s
-        world.threads("roster", lambda: run_every(report_every_s, roster.run_once, stop=quiet, clock=clock))
+        report = partial(run_every, world.report_every_s, roster.run_once, stop=quiet, clock=clock)
+        world.threads("roster", partial(report, hurry=health.changed))
         try:
             worker.run()
         finally:
             quiet.set()
+            health.changed.set()
             uploads.close()
             sender.flush(clock.monotonic_s() + FLUSH_S)
             _say_goodbye(roster)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from control_plane.model.broken import Broken, obstacle
 from events.lifecycle import FINAL, HELD, Status
 from events.queue.abilities import Abilities, lacks
 from events.queue.settlement import LEFT_TO_OTHERS_S
@@ -29,6 +30,7 @@ class LivePod:
     state: str
     abilities: Abilities
     is_draining: bool = False
+    broken: tuple[Broken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,11 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
         if len(missing) == 1:
             message += f": {missing[0]}"
         return Reason("no_pod_serves", message, {**evidence, "pods": lacking})
+    kind = class_key.partition("/")[0]
+    kept = {pod.id: found for pod in serving if (found := obstacle(kind, pod.broken)) is not None}
+    if len(kept) == len(serving):
+        return _kept(kept, evidence)
+    serving = [pod for pod in serving if pod.id not in kept]
     states = {pod.id: "draining" if pod.is_draining else pod.state for pod in serving}
     shown = [{"id": name, "state": state} for name, state in list(states.items())[:PODS_SHOWN]]
     evidence |= {"servingPods": len(serving), "pods": shown}
@@ -159,6 +166,19 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
         return Reason("pods_draining", f"{of_all} told to take nothing new", evidence)
     words = " or ".join(sorted(kinds))
     return Reason("pods_busy", f"{of_all} {words}", evidence)
+
+
+def _kept(kept: Mapping[str, Broken], evidence: Document) -> Reason:
+    """Return that all pods which serve a class are kept from it by their own checks."""
+    shown = [
+        {"id": name, "check": found.name, "says": found.message}
+        for name, found in list(kept.items())[:PODS_SHOWN]
+    ]
+    first = shown[0]
+    message = f"{first['id']} serves it, but {first['says']} (its check {first['check']} fails)"
+    if len(kept) > 1:
+        message = f"none of {len(kept)} pods that serve it may claim by its own checks: {message}"
+    return Reason("pods_unfit", message, {**evidence, "servingPods": len(kept), "pods": shown})
 
 
 def _given_back(run: Document) -> list[Reason]:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
 
+from control_plane.model.broken import count_failing
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, plain, shown
 from control_plane.model.result_replication import ELSEWHERE, believed, borne_out
@@ -135,6 +136,7 @@ class Overview:
     statuses: Mapping[str, int]
     queue: Sequence[QueuedClass]
     pods: Mapping[str, int]
+    cannot_claim: Mapping[str, int]
     recent_failures: Sequence[RunRow]
     awaiting_human: int
     count_max: int = COUNT_MAX
@@ -177,13 +179,17 @@ class Reading:
 
     async def overview(self) -> Overview:
         """Return what the fleet does now."""
-        tally, failures, pods = await asyncio.gather(
-            self.tallies.look(), self.run_reads.newest(Status.FAILED, FAILURES_SHOWN), self._pod_counts()
+        tally, failures, pods, failing = await asyncio.gather(
+            self.tallies.look(),
+            self.run_reads.newest(Status.FAILED, FAILURES_SHOWN),
+            self._pod_counts(),
+            self.pod_reads.failing(self.clock.now() - SILENT_AFTER),
         )
         return Overview(
             statuses={status.value: count for status, count in tally.statuses.items()},
             queue=[_waiting(each, self.clock.now()) for each in tally.waiting],
             pods=pods,
+            cannot_claim=count_failing(each.get("checks") or () for each in failing),
             recent_failures=[run_row(run) for run in failures],
             awaiting_human=tally.statuses[Status.AWAITING_HUMAN],
         )

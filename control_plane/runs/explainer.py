@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from control_plane.model.broken import Broken
 from control_plane.model.explanation import LivePod, QueuePosition, explain, why_class_waits
 from control_plane.model.presentation import plain
 from control_plane.reads.reading import SILENT_AFTER, Reading
@@ -54,5 +55,6 @@ def _pod(document: Mapping[str, Any]) -> LivePod:
         id=document["_id"],
         state=document["state"],
         abilities=Abilities(frozenset(document["kinds"]), gib, document.get("region")),
+        broken=Broken.of(document.get("checks") or ()),
         is_draining=document["state"] == "draining" or bool((document.get("orders") or {}).get("drain")),
     )

@@ -38,6 +38,9 @@ _DEPTH: Final = _gauge(
 )
 _WAIT: Final = _gauge("queue_oldest_wait_seconds", "Oldest wait by class", "class_key")
 _PODS: Final = _gauge("pods", "Pods by state", "state")
+_CANNOT_CLAIM: Final = _gauge(
+    "pods_cannot_claim", "Live pods that claim less, or nothing, since this check of their own fails", "check"
+)
 _INGEST: Final = _gauge(
     "ingest_lag_seconds", "From a pod's clock to the log: newest event of up to 50 open runs", "stat"
 )
@@ -57,13 +60,22 @@ def exposition(overview: Overview, numbers: Numbers) -> bytes:
     """Return the metrics of a fleet with the state `overview`, in the text format of Prometheus."""
     for status, count in overview.statuses.items():
         _RUNS.labels(status).set(count)
-    for gauge in (_DEPTH, _WAIT, _PODS, _INGEST, _LETTERS):  # what is gone must not stand at its last value
+    for gauge in (
+        _DEPTH,
+        _WAIT,
+        _PODS,
+        _CANNOT_CLAIM,
+        _INGEST,
+        _LETTERS,
+    ):  # what is gone must not stand at its last value
         gauge.clear()
     for each in overview.queue:
         _DEPTH.labels(each.class_key).set(each.depth)
         _WAIT.labels(each.class_key).set(each.oldest_wait_s or 0.0)
     for state, count in overview.pods.items():
         _PODS.labels(state).set(count)
+    for check, count in overview.cannot_claim.items():
+        _CANNOT_CLAIM.labels(check).set(count)
     _tell(numbers)
     return generate_latest(REGISTRY)
 

@@ -176,6 +176,7 @@ class Attempt:
     obstacle: RunFailed | None = None
     reported: Fact | None = None
     gave_back: bool = False  # whether the pipeline itself left the run to another attempt
+    how: End | None = None  # None until it ended, and where its lease was lost
     stage: str | None = None
     lived: Lived = field(default_factory=Lived)
     turned_s: float = 0.0
@@ -488,7 +489,7 @@ class Attempt:
         if missing is not None and isinstance(fact, RunCompleted):
             fact = without_files(missing, self._wanted(), self.stage)
         self.gave_back = fact is self.reported and isinstance(fact, RunPreempted)
-        how = end_of(fact)
+        self.how = how = end_of(fact)
         self._charge_the_rest()
         try:
             kept = self.ports.outbox.append_end(self.claim.attempt_id, fact, how).attempt
