@@ -72,15 +72,18 @@ class World:
     leave: Callable[[int], object] = os._exit
 
 
-def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
-    """Run one worker until `world.stop` is set, the fleet drains it, or its limit is reached."""
+def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
+    """Run one worker until `world.stop` is set, the fleet drains it, or its limit is reached.
+
+    Returns whether it left for good, so that nobody is to start it again.
+    """
     world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     client = control_plane_client(settings.control_plane_url, settings.api_key)
     control_plane = ControlPlane(client, world.clock)
     store = _store(settings, control_plane, world)
     if not _is_sound(store, settings.mode, world):
-        return
+        return False
     queue = world.queue(store)
     gauges = Gauges(open_driver())
     gpus = gauges.capabilities().gpus
@@ -147,7 +150,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
         report = partial(run_every, world.report_every_s, roster.run_once, stop=quiet, clock=clock)
         world.threads("roster", partial(report, hurry=health.changed))
         try:
-            worker.run()
+            return worker.run()
         finally:
             quiet.set()
             health.changed.set()

@@ -132,8 +132,11 @@ class Worker:
     heard_from: dict[AttemptId, Heartbeat] = field(default_factory=dict)
     state: WorkerState = field(default_factory=WorkerState)
 
-    def run(self) -> None:
-        """Serve until told to stop, until the fleet drains the pod, or until its limit is reached."""
+    def run(self) -> bool:
+        """Serve until told to stop, until the fleet drains the pod, or until its limit is reached.
+
+        Returns whether it left for good: it was drained, or had no run for its time.
+        """
         self._close_what_a_crash_left()
         while not self._is_over():
             try:
@@ -148,6 +151,7 @@ class Worker:
                     self._serve(*claim, child)
                     self.state.must_load_first |= isinstance(child.wait_ready(0), NeverStarted)
         self.roster.standing.state = "stopped"
+        return self.roster.drained or self._was_idle_too_long()
 
     def heed(self, delivery: Delivery) -> None:
         """Apply the hints of ingest about attempts: a lost one ends, an order is fetched at once."""
@@ -164,6 +168,9 @@ class Worker:
     def _has_reached_its_limit(self) -> bool:
         if self.pod.runs_max is not None and self.state.runs >= self.pod.runs_max:
             return True
+        return self._was_idle_too_long()
+
+    def _was_idle_too_long(self) -> bool:
         if self.pod.idle_exit_s is None or self.state.idle_since_s is None:
             return False
         return self.ports.clock.monotonic_s() - self.state.idle_since_s >= self.pod.idle_exit_s

@@ -63,13 +63,14 @@ class Health:
         now_s = self.clock.monotonic_s()
         for check in self.checks:
             with self._lock:
-                begun_s, due_s = self._begun_s.get(check.name), self._states[check.name].due_s
-                if begun_s is None and due_s is not None and due_s <= now_s:
-                    self._begun_s[check.name] = now_s
-                    strikes = self._states[check.name].strikes
-                    self.threads(f"check-{check.name}", partial(self._look, check, strikes))
-            if begun_s is not None and now_s - begun_s > check.limit_s:
-                self._begun_s[check.name] = math.inf  # it is late once
+                begun_s, state = self._begun_s.get(check.name), self._states[check.name]
+                is_due = begun_s is None and state.due_s is not None and state.due_s <= now_s
+                is_late = begun_s is not None and now_s - begun_s > check.limit_s
+                if is_due or is_late:
+                    self._begun_s[check.name] = now_s if is_due else math.inf  # it is late once
+            if is_due:
+                self.threads(f"check-{check.name}", partial(self._look, check, state.strikes))
+            elif is_late:
                 self._note(check, Finding(False, LATE, f"no answer within {check.limit_s:.0f} s"))
 
     def fit(self, kinds: Iterable[str]) -> frozenset[str]:
