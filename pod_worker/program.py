@@ -126,15 +126,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
             pod=settings.pod,
             rate=Rate(len(gpus), settings.gpu_usd_per_hour),
         )
-        subjects = Subjects(
-            data=settings.data,
-            check_room=outbox.check_room,
-            environ=settings.environ,
-            options=fork_server.options,
-            storage=StorageLook(control_plane, tls, settings.pod),
-            has_gpu=bool(gpus),
-        )
-        health = Health(checks_of(subjects), clock, world.threads)
+        storage_look = StorageLook(control_plane, tls, settings.pod)
+        health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world)
         roster = Roster(store, gauges, spool, identity, tested=health)
         intent = Intent(settings.data / "claim.token")
         quiet = threading.Event()
@@ -145,12 +138,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
 
         worker = Worker(pod, queue, ports, intent, roster, spawn, pauses, health)
 
-        world.threads("health", lambda: health.run(quiet))
-        world.threads("sender", lambda: sender.run(quiet, worker.heed))
-        report = partial(run_every, world.report_every_s, roster.run_once, stop=quiet, clock=clock)
-        world.threads("roster", partial(report, hurry=health.changed))
         try:
-            return worker.run()
+            return _work(worker, sender, health, quiet, world)
         finally:
             quiet.set()
             health.changed.set()
@@ -159,11 +148,40 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
             _say_goodbye(roster)
 
 
+def _work(worker: Worker, sender: Sender, health: Health, quiet: threading.Event, world: World) -> bool:
+    """Run the worker beside its loops; return whether it left for good."""
+    report = partial(run_every, world.report_every_s, worker.roster.run_once, stop=quiet, clock=world.clock)
+    world.threads("health", lambda: health.run(quiet))
+    world.threads("sender", lambda: sender.run(quiet, worker.heed))
+    world.threads("roster", partial(report, hurry=health.changed))
+    return worker.run()
+
+
 def _store(settings: Settings, control_plane: ControlPlane, world: World) -> MongoQueue | HttpQueue:
     """Return the queue: MongoDB for a pod that has a user there, else the control plane's HTTP interface."""
     if settings.mongodb_url is None:
         return HttpQueue(control_plane)
     return MongoQueue(connect(settings.mongodb_url), ttl_s=world.lease_ttl_s)
+
+
+def _health(
+    settings: Settings,
+    outbox: Outbox,
+    storage: StorageLook,
+    has_gpu: bool,
+    fork_server: ForkServer,
+    world: World,
+) -> Health:
+    """Return the checks of this pod."""
+    subjects = Subjects(
+        data=settings.data,
+        check_room=outbox.check_room,
+        environ=settings.environ,
+        options=fork_server.options,
+        storage=storage,
+        has_gpu=has_gpu,
+    )
+    return Health(checks_of(subjects), world.clock, world.threads)
 
 
 def _pauses(

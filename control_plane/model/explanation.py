@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from control_plane.model.broken import Broken, obstacle
 from events.lifecycle import FINAL, HELD, Status
 from events.queue.abilities import Abilities, lacks
+from events.queue.pod_checks import Broken, obstacle
 from events.queue.settlement import LEFT_TO_OTHERS_S
 from events.runtime.clock import timestamp
 

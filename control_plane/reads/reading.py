@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
 
-from control_plane.model.broken import count_failing
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, plain, shown
 from control_plane.model.result_replication import ELSEWHERE, believed, borne_out
@@ -58,6 +57,7 @@ from events.answers.runs import Part as PartAnswer
 from events.answers.schedules import Schedule
 from events.files.checkpoints import PREFIX
 from events.lifecycle import Status
+from events.queue.pod_checks import count_failing
 from events.queue.roster import REPORT_EVERY_S
 from events.runtime.clock import Clock
 from events.runtime.errors import NotFound, Rejected
@@ -136,7 +136,6 @@ class Overview:
     statuses: Mapping[str, int]
     queue: Sequence[QueuedClass]
     pods: Mapping[str, int]
-    cannot_claim: Mapping[str, int]
     recent_failures: Sequence[RunRow]
     awaiting_human: int
     count_max: int = COUNT_MAX
@@ -179,17 +178,13 @@ class Reading:
 
     async def overview(self) -> Overview:
         """Return what the fleet does now."""
-        tally, failures, pods, failing = await asyncio.gather(
-            self.tallies.look(),
-            self.run_reads.newest(Status.FAILED, FAILURES_SHOWN),
-            self._pod_counts(),
-            self.pod_reads.failing(self.clock.now() - SILENT_AFTER),
+        tally, failures, pods = await asyncio.gather(
+            self.tallies.look(), self.run_reads.newest(Status.FAILED, FAILURES_SHOWN), self._pod_counts()
         )
         return Overview(
             statuses={status.value: count for status, count in tally.statuses.items()},
             queue=[_waiting(each, self.clock.now()) for each in tally.waiting],
             pods=pods,
-            cannot_claim=count_failing(each.get("checks") or () for each in failing),
             recent_failures=[run_row(run) for run in failures],
             awaiting_human=tally.statuses[Status.AWAITING_HUMAN],
         )
@@ -466,6 +461,11 @@ class Reading:
     async def drain(self, pod_id: str) -> Pod:
         """Order a pod to take nothing new, and return it. Raises `NotFound`."""
         return self._pod(required(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
+
+    async def failing_checks(self) -> Mapping[str, int]:
+        """Return how many live pods claim less by each check that fails."""
+        failing = await self.pod_reads.failing(self.clock.now() - SILENT_AFTER)
+        return count_failing(each["checks"] for each in failing)
 
     async def takers_by_kind(self) -> Mapping[str, int]:
         """Return how many live pods take runs of each kind."""

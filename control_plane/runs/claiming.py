@@ -15,7 +15,7 @@ from control_plane.store.queue.claims import Claims
 from events.kinds.queues import QUEUES, collections
 from events.queue.claims import Claim
 from events.queue.matching import Named, Seeker, WaitingClass, candidates
-from events.queue.suspects import suspects
+from events.queue.pod_checks import suspects
 from events.runtime.clock import Clock, Ids
 
 Json = dict[str, Any]

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from control_plane.model.broken import Broken
 from control_plane.model.explanation import LivePod, QueuePosition, explain, why_class_waits
 from control_plane.model.presentation import plain
 from control_plane.reads.reading import SILENT_AFTER, Reading
@@ -14,6 +13,7 @@ from control_plane.store.queue.queues import ahead_of
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
 from events.queue.abilities import Abilities
+from events.queue.pod_checks import Broken
 from events.runtime.errors import NotFound
 
 MIB_A_GIB: Final = 1024

@@ -5,6 +5,7 @@ Every name ends in its unit. The help of a number that is bounded states the bou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
@@ -56,7 +57,7 @@ _GPU: Final = _gauge("gpu_today_hours", "GPU time told since midnight UTC")
 _ENDED: Final = _gauge("runs_ended_today", "Runs that ended since midnight UTC, by how", "end")
 
 
-def exposition(overview: Overview, numbers: Numbers) -> bytes:
+def exposition(overview: Overview, numbers: Numbers, failing_checks: Mapping[str, int]) -> bytes:
     """Return the metrics of a fleet with the state `overview`, in the text format of Prometheus."""
     for status, count in overview.statuses.items():
         _RUNS.labels(status).set(count)
@@ -74,7 +75,7 @@ def exposition(overview: Overview, numbers: Numbers) -> bytes:
         _WAIT.labels(each.class_key).set(each.oldest_wait_s or 0.0)
     for state, count in overview.pods.items():
         _PODS.labels(state).set(count)
-    for check, count in overview.cannot_claim.items():
+    for check, count in failing_checks.items():
         _CANNOT_CLAIM.labels(check).set(count)
     _tell(numbers)
     return generate_latest(REGISTRY)

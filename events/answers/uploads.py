@@ -33,7 +33,7 @@ class SignedUpload(Answer, frozen=True, kw_only=True):
     parts: list[UploadPart] | UnsetType = UNSET
 
 
-class ProbeUpload(Answer, frozen=True, kw_only=True):
+class SignedTest(Answer, frozen=True, kw_only=True):
     """Where the test object of a pod goes: to `url` with `headers`."""
 
     url: str

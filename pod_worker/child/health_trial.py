@@ -14,13 +14,13 @@ from typing import Final
 
 import msgspec
 
+from events.pipe import Tried
 from events.runtime.errors import PipelineError
 from pod_worker.child.confine import enter
 from pod_worker.child.tools import tools
-from pod_worker.health.check import in_a_line
-from pod_worker.health.trial import Tried
 from pod_worker.isolation.confinement import Confinement
 
+MESSAGE_MAX: Final = 1000
 NUMBERS: Final = 4096
 NO_KERNEL: Final = "no kernel image"
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
             enter(arguments.confinement, arguments.confinement.space_of(arguments.space))
         tried = _try_gpu() if arguments.what == "gpu" else _try_sandbox()
     except Exception as error:  # noqa: BLE001 - a driver or a kernel may raise anything
-        tried = Tried(ok=False, message=in_a_line(f"{type(error).__name__}: {error}"))
+        tried = Tried(ok=False, message=f"{type(error).__name__}: {error}"[:MESSAGE_MAX])
     sys.stdout.buffer.write(msgspec.json.encode(tried) + b"\n")
     return 0 if tried.ok else 1
 
@@ -59,7 +59,7 @@ def _try_gpu() -> Tried:
         ]
     except RuntimeError as error:
         code = "CUDA_UNSUPPORTED_ARCH" if NO_KERNEL in str(error) else None
-        return Tried(ok=False, message=in_a_line(str(error)), code=code)
+        return Tried(ok=False, message=str(error)[:MESSAGE_MAX], code=code)
     wrong = [number for number, found in enumerate(sums) if found != NUMBERS]
     if wrong:
         return Tried(ok=False, message=f"the GPU {wrong[0]} adds {NUMBERS} ones to {sums[wrong[0]]}")
@@ -72,7 +72,7 @@ def _try_sandbox() -> Tried:
     try:
         found = sandbox.isolation()
     except PipelineError as error:
-        return Tried(ok=False, message=in_a_line(error.message), code=error.code)
+        return Tried(ok=False, message=error.message[:MESSAGE_MAX], code=error.code)
     return Tried(ok=True, message=f"programs run in {found.name}")
 
 

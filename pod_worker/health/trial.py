@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from events.pipe import Tried
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.health.check import Finding
 
@@ -19,14 +20,6 @@ TRIAL_S: Final = 60.0
 COMMAND: Final = (sys.executable, "-m", "pod_worker.child.health_trial")
 ANSWER_BYTES_MAX: Final = 10_000
 CODES: Final = {"gpu": "GPU_BROKEN", "sandbox": "NO_ISOLATION"}
-
-
-class Tried(msgspec.Struct, frozen=True):
-    """The last line of a trial."""
-
-    ok: bool
-    message: str
-    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

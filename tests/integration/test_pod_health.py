@@ -229,10 +229,10 @@ def test_a_pod_may_put_its_small_object_again_and_again_and_nothing_larger(fleet
     content = b"podfleet"
     body = {"pod": "mine", "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     for _ in range(2):
-        signed = fleet.client.post("/api/probes", json=body, headers=ours).json()
+        signed = fleet.client.post("/api/upload-tests", json=body, headers=ours).json()
         put = httpx.put(signed["url"], content=content, headers=signed["headers"], trust_env=False)
         assert put.status_code == 200, put.text
     assert httpx.put(signed["url"], content=b"longer than signed", trust_env=False).status_code == 403
     for wrong, status in (({"size": 65}, 422), ({"size": 0}, 422), ({"pod": "other"}, 403)):
-        refused = fleet.client.post("/api/probes", json={**body, **wrong}, headers=ours)
+        refused = fleet.client.post("/api/upload-tests", json={**body, **wrong}, headers=ours)
         assert refused.status_code == status, wrong

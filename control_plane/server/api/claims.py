@@ -6,7 +6,6 @@ A pod authenticates by its key. A request about a claimed run also takes the run
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Final
@@ -16,15 +15,12 @@ from pydantic import Field
 
 from control_plane.access.auth import Forbidden, Principal, is_still_admitted, require, sender_of
 from control_plane.concurrency.rate_limit import RateLimited
-from control_plane.files.blobs import storage_call
-from control_plane.files.signing import Content
 from control_plane.model.presentation import plain
 from control_plane.model.views.document_mapping import from_document
 from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.server.api.contract.bodies import (
     NewClaim,
     PodLine,
-    ProbeBody,
     Release,
     Settlement,
     SoughtClaim,
@@ -41,7 +37,6 @@ from events.answers.claims import (
     Wakeup,
 )
 from events.answers.pods import PodOrders
-from events.answers.uploads import ProbeUpload
 from events.kinds.queues import collections
 from events.pipe import Note
 from events.queue.abilities import Abilities
@@ -52,7 +47,6 @@ from events.runtime.errors import Conflict, Rejected
 from events.text.key_text import RunToken, read_run_token
 
 CLASS_KEY_MAX: Final = 200
-PROBES_MAX: Final = 4096
 
 MayClaim = Annotated[Principal, Depends(require("claim"))]
 Token = Annotated[str, Header(alias="Podfleet-Run-Token", max_length=200)]
@@ -127,13 +121,6 @@ def router(deps: Deps) -> APIRouter:
         orders = await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
         return from_document(PodOrders, orders, suspects=list(await claimer.suspects(body.id)))
 
-    @routes.post("/api/probes")
-    async def probe(body: ProbeBody, principal: MayClaim) -> ProbeUpload:
-        require_pod(principal, body.pod)
-        key, content = probe_key(body.pod), Content(body.size, body.sha256)
-        signed = await storage_call(lambda: deps.blobs.puts.sign_over(key, content))
-        return ProbeUpload(url=signed.url, headers=dict(signed.headers))
-
     return routes
 
 
@@ -141,11 +128,6 @@ def require_pod(principal: Principal, pod_id: str) -> None:
     """Require that a key of one pod is used for that pod. Raises `Forbidden`."""
     if principal.pod is not None and pod_id.partition("/")[0] != principal.pod:
         raise Forbidden("foreign_pod", f"this key was made for the pod {principal.pod}, not for {pod_id}")
-
-
-def probe_key(pod: str) -> str:
-    """Return the key of a pod's test object: one of so many, whatever pods are called."""
-    return f"probes/{zlib.crc32(pod.partition('/')[0].encode()) % PROBES_MAX:04d}"
 
 
 async def _is_gone(request: Request) -> bool:

@@ -13,7 +13,7 @@ from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from control_plane.store.database import Database, Document, answers
 from events.kinds.queues import QUEUES
-from events.queue import claims, roster, suspects
+from events.queue import claims, pod_checks, roster
 from events.queue.claims import Claim, Orders
 from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import WaitingClass
@@ -120,8 +120,8 @@ class Claims:
     @answers()
     async def failing_pods(self, now: datetime) -> list[Document]:
         """Return the checks of pods that report a failing one now."""
-        wanted, fields = suspects.failing(now)
-        return await self.db.pods.find(wanted, fields).limit(suspects.PODS_MAX).to_list()
+        wanted, fields = pod_checks.failing(now)
+        return await self.db.pods.find(wanted, fields).limit(pod_checks.PODS_MAX).to_list()
 
     @answers()
     async def report(

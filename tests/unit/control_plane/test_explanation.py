@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from control_plane.model.broken import Broken
 from control_plane.model.explanation import LivePod, QueuePosition, explain, why_class_waits
 from events.lifecycle import FINAL, Status
 from events.queue.abilities import Abilities
+from events.queue.pod_checks import Broken
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NEXT = QueuePosition(0, 0, 10_000)

@@ -313,7 +313,7 @@ CheckName = Annotated[
         pattern=r"^(clock|disk|memory|gpu|sandbox|tools|storage|model:[A-Za-z0-9.:\[\]_-]{1,200})$"
     ),
 ]
-PROBE_BYTES_MAX: Final = 64
+UPLOAD_TEST_BYTES_MAX: Final = 64
 CHECKS_MAX: Final = 16
 
 
@@ -328,11 +328,11 @@ class CheckLine(Stored):
     kinds: Names | None = None
 
 
-class ProbeBody(Body):
+class UploadTest(Body):
     """A small object that a pod uploads to test the storage; `size` in bytes, `sha256` in hexadecimal."""
 
     pod: PodId
-    size: Annotated[int, Field(ge=1, le=PROBE_BYTES_MAX), WHOLE]
+    size: Annotated[int, Field(ge=1, le=UPLOAD_TEST_BYTES_MAX), WHOLE]
     sha256: Sha256
 
 

@@ -1,12 +1,25 @@
-"""What keeps pods from claiming runs, by their own checks, pure."""
+"""What the checks that pods report tell: what keeps a pod from claiming, and what others look at, pure.
+
+Law: a failing check keeps its own pod from claiming. It makes other pods look, and nothing else.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
+from events.queue.roster import REPORT_EVERY_S
+
+Document = dict[str, Any]
+
+PODS_MAX: Final = 100  # the latest of those that report a failure
+SUSPECTS_MAX: Final = 16
+BELIEVED: Final = timedelta(seconds=3 * REPORT_EVERY_S)
+STORAGE: Final = "storage"
+MODEL: Final = "model:"
 SHOWN_MAX: Final = 20  # names of checks in a count; pods choose those of their models
 OTHERS: Final = "other"
 
@@ -40,3 +53,20 @@ def count_failing(pods: Iterable[Iterable[Mapping[str, Any]]]) -> Mapping[str, i
     shown = dict(counts.most_common(SHOWN_MAX))
     rest = sum(counts.values()) - sum(shown.values())
     return {**shown, OTHERS: rest} if rest else shown
+
+
+def failing(now: datetime) -> tuple[Document, Document]:
+    """Return filter and projection of the pods that report a failing check now."""
+    return {"checks.ok": False, "reportedAt": {"$gte": now - BELIEVED}}, {"checks": 1}
+
+
+def suspects(pods: Iterable[Mapping[str, Any]], *, of: str) -> tuple[str, ...]:
+    """Return what fails of the checks that pods share, the most reported first; `of` is who asks."""
+    counts = Counter(
+        name
+        for pod in pods
+        if pod["_id"] != of
+        for name in {check["name"] for check in pod["checks"] if not check["ok"]}
+        if name == STORAGE or name.startswith(MODEL)
+    )
+    return tuple(name for name, _ in counts.most_common(SUSPECTS_MAX))
