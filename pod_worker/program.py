@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -100,16 +100,6 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
     with Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox:
         spool = Telemetry(clock=clock, ids=ids)
         sender = Sender(outbox, spool, HttpIngest(control_plane), clock, ids)
-        identity = {
-            "id": pod.id,
-            "pod": settings.pod,
-            "mode": settings.mode,
-            "region": settings.region,
-            "isolation": settings.isolation,
-            "pipeline_user": world.pipeline_user,
-            "version": version("podfleet"),
-            "started_at": clock.now(),
-        }
         tls = httpx.create_ssl_context(trust_env=False)
         storage = httpx.Client(trust_env=False, verify=tls)
         uploads = Uploader(control_plane, HttpStorage(tls), OutboxRegistry(outbox), clock, ids)
@@ -128,7 +118,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world)
-        roster = Roster(store, gauges, spool, identity, tested=health)
+        roster = Roster(store, gauges, spool, _identity(settings, pod, world), tested=health)
         intent = Intent(settings.data / "claim.token")
         quiet = threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
@@ -146,6 +136,20 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
             uploads.close()
             sender.flush(clock.monotonic_s() + FLUSH_S)
             _say_goodbye(roster)
+
+
+def _identity(settings: Settings, pod: Pod, world: World) -> dict[str, Any]:
+    """Return the part of a report that stays the same."""
+    return {
+        "id": pod.id,
+        "pod": settings.pod,
+        "mode": settings.mode,
+        "region": settings.region,
+        "isolation": settings.isolation,
+        "pipeline_user": world.pipeline_user,
+        "version": version("podfleet"),
+        "started_at": world.clock.now(),
+    }
 
 
 def _work(worker: Worker, sender: Sender, health: Health, quiet: threading.Event, world: World) -> bool:
