@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Prepares a rented pod and starts its worker; every argument is the worker's. Safe to run twice.
+# It ends with the worker's own exit status: 3 means that it is not to be started again.
 # PYTHON names the interpreter (python3); PODFLEET_PREPARE_ONLY=1 prepares and starts nothing.
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -85,6 +85,14 @@ class Kept(msgspec.Struct, frozen=True, tag_field="frame", tag="kept"):
     problem: str | None = None
 
 
+class Tried(msgspec.Struct, frozen=True):
+    """The last line of a process that tried a part of the pod."""
+
+    ok: bool
+    message: str
+    code: str | None = None
+
+
 FromChild = Ready | FactFrame | Made | Checkpoint
 FromParent = Start | Kept | Note
 _child_decoder: Final = msgspec.json.Decoder(FromChild)

@@ -18,6 +18,7 @@ from events.kinds.queues import DEFAULT_MODE, MODES
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError
+from events.runtime.exits import EXIT_LEFT
 from events.runtime.interpreter import objection
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.child.fork_server import ForkServer
@@ -34,7 +35,10 @@ CONNECT_S: Final = 3.0
 
 
 def main() -> int:
-    """Run a worker; return 0 after an orderly stop, 2 for a configuration that cannot work."""
+    """Run a worker; return 0 after an orderly stop, 2 for a configuration that cannot work.
+
+    It returns 3 where it left for good, or sleeps until it is stopped, and claims nothing.
+    """
     hide()
     try:
         wishes, stop = _wishes(), stop_on_signals()
@@ -53,11 +57,16 @@ def main() -> int:
             fork_server.prestart()
             from pod_worker.program import World, serve  # takes a while, in which the child loads, too
 
-            serve(settings, World(stop=stop, pipeline_user=user), fork_server)
+            has_left = serve(settings, World(stop=stop, pipeline_user=user), fork_server)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG
-    return 0
+    if not has_left:
+        return 0
+    log.info("pod.left", extra={"then": settings.on_leave})
+    if settings.on_leave == "sleep":
+        stop.wait()
+    return EXIT_LEFT
 
 
 def is_alone(settings: Settings) -> bool:

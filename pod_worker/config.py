@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
@@ -23,6 +23,10 @@ POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
 DATA_OF_ROOT: Final = Path("/var/lib/podfleet/worker")  # users of pipelines cannot enter /root
+
+
+# What a worker does that left for good: where its container is always started again, it had better sleep.
+OnLeave = Literal["exit", "sleep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Settings:
     idle_exit_s: float | None = None
     gpu_usd_per_hour: float | None = None
     isolation: str
+    on_leave: OnLeave = "exit"
     environ: Mapping[str, str] = field(repr=False)
 
     @property
@@ -99,6 +104,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         idle_exit_s=wishes.idle_exit_s,
         gpu_usd_per_hour=_number(values.get("PODFLEET_GPU_USD_PER_HOUR")),
         isolation=values.get("PODFLEET_ISOLATION") or ISOLATIONS[0],
+        on_leave="sleep" if values.get("PODFLEET_ON_LEAVE") == "sleep" else "exit",
         environ=values,
     )
 
@@ -126,6 +132,10 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     isolation = values.get("PODFLEET_ISOLATION")
     if isolation and isolation not in ISOLATIONS:
         problems.append(f"PODFLEET_ISOLATION is {isolation!r}; accepted values: {', '.join(ISOLATIONS)}")
+    on_leave = values.get("PODFLEET_ON_LEAVE")
+    if on_leave and on_leave not in get_args(OnLeave):
+        accepted = ", ".join(get_args(OnLeave))
+        problems.append(f"PODFLEET_ON_LEAVE is {on_leave!r}; accepted values: {accepted}")
     return problems
 
 

@@ -11,8 +11,9 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -35,6 +36,9 @@ from pod_worker.files.storage import HttpStorage
 from pod_worker.files.upload_registration import OutboxRegistry
 from pod_worker.files.uploads import Uploader
 from pod_worker.gpu import Gauges, open_driver
+from pod_worker.health.checks import Subjects, checks_of
+from pod_worker.health.health import Health
+from pod_worker.health.storage_look import StorageLook
 from pod_worker.isolation.confinement import THE_WORKERS
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.http import HttpQueue
@@ -68,15 +72,18 @@ class World:
     leave: Callable[[int], object] = os._exit
 
 
-def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
-    """Run one worker until `world.stop` is set, the fleet drains it, or its limit is reached."""
+def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
+    """Run one worker until `world.stop` is set, the fleet drains it, or its limit is reached.
+
+    Returns whether it left for good, so that nobody is to start it again.
+    """
     world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     client = control_plane_client(settings.control_plane_url, settings.api_key)
     control_plane = ControlPlane(client, world.clock)
     store = _store(settings, control_plane, world)
     if not _is_sound(store, settings.mode, world):
-        return
+        return False
     queue = world.queue(store)
     gauges = Gauges(open_driver())
     gpus = gauges.capabilities().gpus
@@ -93,18 +100,6 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
     with Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox:
         spool = Telemetry(clock=clock, ids=ids)
         sender = Sender(outbox, spool, HttpIngest(control_plane), clock, ids)
-        identity = {
-            "id": pod.id,
-            "pod": settings.pod,
-            "mode": settings.mode,
-            "region": settings.region,
-            "isolation": settings.isolation,
-            "pipeline_user": world.pipeline_user,
-            "version": version("podfleet"),
-            "started_at": clock.now(),
-        }
-        roster = Roster(store, gauges, spool, identity)
-
         tls = httpx.create_ssl_context(trust_env=False)
         storage = httpx.Client(trust_env=False, verify=tls)
         uploads = Uploader(control_plane, HttpStorage(tls), OutboxRegistry(outbox), clock, ids)
@@ -121,21 +116,49 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
             pod=settings.pod,
             rate=Rate(len(gpus), settings.gpu_usd_per_hour),
         )
+        storage_look = StorageLook(control_plane, tls, settings.pod)
+        health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world)
+        roster = Roster(store, gauges, spool, _identity(settings, pod, world), tested=health)
         intent = Intent(settings.data / "claim.token")
         quiet = threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
-        worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(fork_server.spawn()), pauses)
 
-        world.threads("sender", lambda: sender.run(quiet, worker.heed))
-        report_every_s = world.report_every_s
-        world.threads("roster", lambda: run_every(report_every_s, roster.run_once, stop=quiet, clock=clock))
+        def spawn() -> WarmProcess:
+            return world.child(fork_server.spawn())
+
+        worker = Worker(pod, queue, ports, intent, roster, spawn, pauses, health)
+
         try:
-            worker.run()
+            return _work(worker, sender, health, quiet, world)
         finally:
             quiet.set()
+            health.changed.set()
             uploads.close()
             sender.flush(clock.monotonic_s() + FLUSH_S)
             _say_goodbye(roster)
+
+
+def _identity(settings: Settings, pod: Pod, world: World) -> dict[str, Any]:
+    """Return the part of a report that stays the same."""
+    return {
+        "id": pod.id,
+        "pod": settings.pod,
+        "mode": settings.mode,
+        "region": settings.region,
+        "isolation": settings.isolation,
+        "pipeline_user": world.pipeline_user,
+        "version": version("podfleet"),
+        "started_at": world.clock.now(),
+    }
+
+
+def _work(worker: Worker, sender: Sender, health: Health, quiet: threading.Event, world: World) -> bool:
+    """Run the worker beside its loops; return whether it left for good."""
+    report = partial(run_every, world.report_every_s, worker.roster.run_once, stop=quiet, clock=world.clock)
+    world.threads("health", lambda: health.run(quiet))
+    world.threads("sender", lambda: sender.run(quiet, worker.heed))
+    world.threads("roster", partial(report, hurry=health.changed))
+    return worker.run()
 
 
 def _store(settings: Settings, control_plane: ControlPlane, world: World) -> MongoQueue | HttpQueue:
@@ -143,6 +166,26 @@ def _store(settings: Settings, control_plane: ControlPlane, world: World) -> Mon
     if settings.mongodb_url is None:
         return HttpQueue(control_plane)
     return MongoQueue(connect(settings.mongodb_url), ttl_s=world.lease_ttl_s)
+
+
+def _health(
+    settings: Settings,
+    outbox: Outbox,
+    storage: StorageLook,
+    has_gpu: bool,
+    fork_server: ForkServer,
+    world: World,
+) -> Health:
+    """Return the checks of this pod."""
+    subjects = Subjects(
+        data=settings.data,
+        check_room=outbox.check_room,
+        environ=settings.environ,
+        options=fork_server.options,
+        storage=storage,
+        has_gpu=has_gpu,
+    )
+    return Health(checks_of(subjects), world.clock, world.threads)
 
 
 def _pauses(

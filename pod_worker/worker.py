@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
@@ -36,6 +36,8 @@ TROUBLE_POLL_S: Final = 5.0
 CUT_OFF: Final = "its worker ended without notice, and was started again"
 READY_LIMIT_S: Final = 300.0
 READY_TURN_S: Final = 0.5
+CHECKED_WITHIN_S: Final = 0.3  # a check that takes longer holds up its own kinds alone
+CHECKED_TURN_S: Final = 0.02
 
 
 class WarmProcess(Process, Protocol):
@@ -46,6 +48,36 @@ class WarmProcess(Process, Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+class Fitness(Protocol):
+    """What the pod may claim by its checks, and what its attempts tell of them."""
+
+    def fit(self, kinds: Iterable[str]) -> frozenset[str]: ...
+
+    def is_awaited(self, kinds: Collection[str]) -> bool:
+        """Say whether one of these kinds waits for a check that is being made."""
+        ...
+
+    def hear_end(self, end: End, kind: str) -> None: ...
+
+    def hear_failure(self, code: str, message: str) -> None: ...
+
+
+class Untested:
+    """A pod that tests nothing of itself."""
+
+    def fit(self, kinds: Iterable[str]) -> frozenset[str]:
+        return frozenset(kinds)
+
+    def is_awaited(self, kinds: Collection[str]) -> bool:
+        return False
+
+    def hear_end(self, end: End, kind: str) -> None:
+        """Leave it at that."""
+
+    def hear_failure(self, code: str, message: str) -> None:
+        """Leave it at that."""
 
 
 class Pauses(Protocol):
@@ -96,11 +128,15 @@ class Worker:
     roster: Roster
     spawn: Callable[[], WarmProcess]
     pauses: Pauses
+    fitness: Fitness = field(default_factory=Untested)
     heard_from: dict[AttemptId, Heartbeat] = field(default_factory=dict)
     state: WorkerState = field(default_factory=WorkerState)
 
-    def run(self) -> None:
-        """Serve until told to stop, until the fleet drains the pod, or until its limit is reached."""
+    def run(self) -> bool:
+        """Serve until told to stop, until the fleet drains the pod, or until its limit is reached.
+
+        Returns whether it left for good: it was drained, or had no run for its time.
+        """
         self._close_what_a_crash_left()
         while not self._is_over():
             try:
@@ -115,6 +151,7 @@ class Worker:
                     self._serve(*claim, child)
                     self.state.must_load_first |= isinstance(child.wait_ready(0), NeverStarted)
         self.roster.standing.state = "stopped"
+        return self.roster.drained or self._was_idle_too_long()
 
     def heed(self, delivery: Delivery) -> None:
         """Apply the hints of ingest about attempts: a lost one ends, an order is fetched at once."""
@@ -131,6 +168,9 @@ class Worker:
     def _has_reached_its_limit(self) -> bool:
         if self.pod.runs_max is not None and self.state.runs >= self.pod.runs_max:
             return True
+        return self._was_idle_too_long()
+
+    def _was_idle_too_long(self) -> bool:
         if self.pod.idle_exit_s is None or self.state.idle_since_s is None:
             return False
         return self.ports.clock.monotonic_s() - self.state.idle_since_s >= self.pod.idle_exit_s
@@ -181,6 +221,7 @@ class Worker:
         self.state.idle_since_s = self.ports.clock.monotonic_s()
         known: Sequence[WaitingClass] = ()
         while not self._is_over():
+            self._wait_for_checks(ready)
             requested_at, seeker = instant(self.ports.clock), self._seeker(ready)
             try:
                 claim = self._resolve() or self._try(seeker, known)
@@ -191,12 +232,13 @@ class Worker:
                 pause_s = max(0.0, POLL_S + POLL_JITTER_S * self.ports.ids.fraction() - took_s)
             except Transient as error:
                 log.warning("claim.retried", extra={"code": error.code, "why": error.message})
+                self.fitness.hear_failure(error.code, error.message)
                 pause_s = TROUBLE_POLL_S * (0.5 + self.ports.ids.fraction())
                 self.ports.clock.wait(self.ports.stop, pause_s)
                 known = ()
                 continue
             if not ready.is_loading:
-                known = self.pauses.pause(classes(seeker.abilities), pause_s, self.ports.stop)
+                known = self._pause(seeker, pause_s)
                 continue
             match child.wait_ready(min(pause_s, READY_TURN_S)):
                 case Ready() as ready:
@@ -206,6 +248,20 @@ class Worker:
                     self._wait_after_failure(str(failure))
                     return None
         return None
+
+    def _pause(self, seeker: Seeker, seconds: float) -> Sequence[WaitingClass]:
+        if wanted := classes(seeker.abilities):
+            return self.pauses.pause(wanted, seconds, self.ports.stop)
+        self.ports.clock.wait(self.ports.stop, seconds)
+        return ()
+
+    def _wait_for_checks(self, ready: Ready) -> None:
+        """Wait a little for the checks that are being made."""
+        begun_s = self.ports.clock.monotonic_s()
+        while self.fitness.is_awaited(ready.kinds) and not self.ports.stop.is_set():
+            if self.ports.clock.monotonic_s() - begun_s > CHECKED_WITHIN_S:
+                return
+            self.ports.clock.wait(self.ports.stop, CHECKED_TURN_S)
 
     def _back_off(self) -> None:
         """Wait before the next claim, after a pipeline gave its run back for another pod."""
@@ -218,7 +274,7 @@ class Worker:
     def _seeker(self, ready: Ready) -> Seeker:
         self.roster.standing.kinds = tuple(ready.kinds)
         self.roster.standing.device = ready.device
-        able = Abilities(frozenset(ready.kinds), self.pod.gpu_gib, self.pod.region)
+        able = Abilities(self.fitness.fit(ready.kinds), self.pod.gpu_gib, self.pod.region)
         return Seeker(self.pod.id, self.pod.mode, able)
 
     def _resolve(self) -> Claim | None:
@@ -232,6 +288,8 @@ class Worker:
 
     def _try(self, seeker: Seeker, known: Sequence[WaitingClass]) -> Claim | None:
         """Claim with the token on disk, which stays there until it has claimed a run."""
+        if not seeker.abilities.kinds:
+            return None
         self.ports.outbox.check_room()
         token = self.intent.token()
         if token is None:
@@ -277,6 +335,8 @@ class Worker:
         finally:
             del self.heard_from[claim.attempt_id]
             self.roster.standing.claim = None
+        if attempt.how is not None:
+            self.fitness.hear_end(attempt.how, claim.kind)
         if attempt.gave_back:
             self.state.backs_off_until_s = self.ports.clock.monotonic_s() + LEFT_TO_OTHERS_S
         log.info("run.left", extra={"run": claim.run_id, "attempt": claim.attempt})

@@ -88,6 +88,11 @@ class PutSigner:
             headers |= NEW_ONLY
         return Signed(self.url(key, {**headers, "content-length": str(content.size)}, named), headers)
 
+    def sign_over(self, key: str, content: Content) -> Signed:
+        """Return where this content can be put again and again, over what lies there."""
+        sent = checksum(content.sha256) if self.knows.digests and content.sha256 is not None else {}
+        return Signed(self.url(key, {**sent, "content-length": str(content.size)}, {}), sent)
+
     def url(self, key: str, headers: Mapping[str, str], named: Mapping[str, str]) -> str:
         """Return a URL that takes a PUT with these headers (lower case) only."""
         query: dict[str, str | list[str] | tuple[str]] = {**named}

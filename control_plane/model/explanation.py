@@ -14,6 +14,7 @@ from events.lifecycle import FINAL, HELD, Fault, Status
 from events.queue.abilities import Abilities, lacks
 from events.queue.claims import past_faults
 from events.queue.faults import blame_of, boot_of
+from events.queue.pod_checks import Broken, obstacle
 from events.queue.settlement import LEFT_TO_OTHERS_S
 from events.runtime.clock import timestamp
 
@@ -35,6 +36,7 @@ class LivePod:
     state: str
     abilities: Abilities
     is_draining: bool = False
+    broken: tuple[Broken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,11 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
         if len(missing) == 1:
             message += f": {missing[0]}"
         return Reason("no_pod_serves", message, {**evidence, "pods": lacking})
+    kind = class_key.partition("/")[0]
+    kept = {pod.id: found for pod in serving if (found := obstacle(kind, pod.broken)) is not None}
+    if len(kept) == len(serving):
+        return _kept(kept, evidence)
+    serving = [pod for pod in serving if pod.id not in kept]
     states = {pod.id: "draining" if pod.is_draining else pod.state for pod in serving}
     shown = [{"id": name, "state": state} for name, state in list(states.items())[:PODS_SHOWN]]
     evidence |= {"servingPods": len(serving), "pods": shown}
@@ -206,6 +213,19 @@ def _left(run: Document, now: datetime) -> dict[str, PodFault]:
         for each in past_faults(run.get("faults"))
         if each.until is not None and each.until > now
     }
+
+
+def _kept(kept: Mapping[str, Broken], evidence: Document) -> Reason:
+    """Return that all pods which serve a class are kept from it by their own checks."""
+    shown = [
+        {"id": name, "check": found.name, "says": found.message}
+        for name, found in list(kept.items())[:PODS_SHOWN]
+    ]
+    first = shown[0]
+    message = f"{first['id']} serves it, but {first['says']} (its check {first['check']} fails)"
+    if len(kept) > 1:
+        message = f"none of {len(kept)} pods that serve it may claim by its own checks: {message}"
+    return Reason("pods_unfit", message, {**evidence, "servingPods": len(kept), "pods": shown})
 
 
 def _given_back(run: Document) -> list[Reason]:

@@ -57,6 +57,7 @@ from events.answers.runs import Part as PartAnswer
 from events.answers.schedules import Schedule
 from events.files.checkpoints import PREFIX
 from events.lifecycle import Status
+from events.queue.pod_checks import count_failing
 from events.queue.roster import REPORT_EVERY_S
 from events.runtime.clock import Clock
 from events.runtime.errors import NotFound, Rejected
@@ -460,6 +461,11 @@ class Reading:
     async def drain(self, pod_id: str) -> Pod:
         """Order a pod to take nothing new, and return it. Raises `NotFound`."""
         return self._pod(required(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
+
+    async def failing_checks(self) -> Mapping[str, int]:
+        """Return how many live pods claim less by each check that fails."""
+        failing = await self.pod_reads.failing(self.clock.now() - SILENT_AFTER)
+        return count_failing(each["checks"] for each in failing)
 
     async def takers_by_kind(self) -> Mapping[str, int]:
         """Return how many live pods take runs of each kind."""

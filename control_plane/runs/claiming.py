@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.access.auth import Forbidden
+from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.live.notifier import Notifier
 from control_plane.store.changes import Change
@@ -14,6 +15,7 @@ from control_plane.store.queue.claims import Claims
 from events.kinds.queues import QUEUES, collections
 from events.queue.claims import Claim
 from events.queue.matching import Named, Seeker, WaitingClass, candidates
+from events.queue.pod_checks import suspects
 from events.runtime.clock import Clock, Ids
 
 Json = dict[str, Any]
@@ -37,6 +39,7 @@ class Claimer:
     new_pods: RateLimit
     clock: Clock
     ids: Ids
+    failing: Cache[list[Json]]
 
     async def claim(
         self,
@@ -116,6 +119,11 @@ class Claimer:
             raise _foreign(pod_id)
         orders: Json = document["orders"]
         return orders
+
+    async def suspects(self, pod_id: str) -> tuple[str, ...]:
+        """Return the names of checks that other live pods report as failing."""
+        failing = await self.failing.get("pods", lambda: self.claims.failing_pods(self.clock.now()))
+        return suspects(failing, of=pod_id)
 
     def _pass_on(self, change: Change | None) -> None:
         """Notify the next pod, if this one disconnected."""

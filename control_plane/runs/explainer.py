@@ -13,6 +13,7 @@ from control_plane.store.queue.queues import ahead_of
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
 from events.queue.abilities import Abilities
+from events.queue.pod_checks import Broken
 from events.runtime.errors import NotFound
 
 MIB_A_GIB: Final = 1024
@@ -54,5 +55,6 @@ def _pod(document: Mapping[str, Any]) -> LivePod:
         id=document["_id"],
         state=document["state"],
         abilities=Abilities(frozenset(document["kinds"]), gib, document.get("region")),
+        broken=Broken.of(document.get("checks") or ()),
         is_draining=document["state"] == "draining" or bool((document.get("orders") or {}).get("drain")),
     )

@@ -10,6 +10,7 @@ from control_plane.access.auth import Keyed, Keyless
 from control_plane.access.key_ring import KeyRing
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import SignIn
+from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit
 from control_plane.config import Settings
 from control_plane.files.blobs import Blobs, open_blobs
@@ -174,7 +175,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         log_feed=log_feed,
         watcher=Watcher(Changes(db, STATES), feed, notifier),
         log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_feed),
-        claimer=Claimer(Claims(db), notifier, new_pods, clock, ids),
+        claimer=Claimer(Claims(db), notifier, new_pods, clock, ids, Cache(clock)),
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
     )

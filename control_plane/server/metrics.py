@@ -5,6 +5,7 @@ Every name ends in its unit. The help of a number that is bounded states the bou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
@@ -38,6 +39,9 @@ _DEPTH: Final = _gauge(
 )
 _WAIT: Final = _gauge("queue_oldest_wait_seconds", "Oldest wait by class", "class_key")
 _PODS: Final = _gauge("pods", "Pods by state", "state")
+_CANNOT_CLAIM: Final = _gauge(
+    "pods_cannot_claim", "Live pods that claim less, or nothing, since this check of their own fails", "check"
+)
 _INGEST: Final = _gauge(
     "ingest_lag_seconds", "From a pod's clock to the log: newest event of up to 50 open runs", "stat"
 )
@@ -53,17 +57,26 @@ _GPU: Final = _gauge("gpu_today_hours", "GPU time told since midnight UTC")
 _ENDED: Final = _gauge("runs_ended_today", "Runs that ended since midnight UTC, by how", "end")
 
 
-def exposition(overview: Overview, numbers: Numbers) -> bytes:
+def exposition(overview: Overview, numbers: Numbers, failing_checks: Mapping[str, int]) -> bytes:
     """Return the metrics of a fleet with the state `overview`, in the text format of Prometheus."""
     for status, count in overview.statuses.items():
         _RUNS.labels(status).set(count)
-    for gauge in (_DEPTH, _WAIT, _PODS, _INGEST, _LETTERS):  # what is gone must not stand at its last value
+    for gauge in (
+        _DEPTH,
+        _WAIT,
+        _PODS,
+        _CANNOT_CLAIM,
+        _INGEST,
+        _LETTERS,
+    ):  # what is gone must not stand at its last value
         gauge.clear()
     for each in overview.queue:
         _DEPTH.labels(each.class_key).set(each.depth)
         _WAIT.labels(each.class_key).set(each.oldest_wait_s or 0.0)
     for state, count in overview.pods.items():
         _PODS.labels(state).set(count)
+    for check, count in failing_checks.items():
+        _CANNOT_CLAIM.labels(check).set(count)
     _tell(numbers)
     return generate_latest(REGISTRY)
 

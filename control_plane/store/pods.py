@@ -20,6 +20,19 @@ LIVE_MAX: Final = 2_000
 _NEWEST: Final[Order] = (("startedAt", -1), ("_id", -1))
 
 
+# The kinds of a pod but those that a failing check keeps it from.
+_KEEPS: Final[Document] = {
+    "$and": [
+        {"$not": ["$$check.ok"]},
+        {"$in": ["$$kind", {"$ifNull": ["$$check.kinds", ["$$kind"]]}]},
+    ]
+}
+_CHECKS: Final[Document] = {"$map": {"input": {"$ifNull": ["$checks", []]}, "as": "check", "in": _KEEPS}}
+_CLAIMED: Final[Document] = {
+    "$filter": {"input": "$kinds", "as": "kind", "cond": {"$not": [{"$anyElementTrue": [_CHECKS]}]}}
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Pods:
     """Reads of pods, and the orders to them."""
@@ -61,7 +74,7 @@ class Pods:
 
     async def live(self, since: datetime) -> list[Document]:
         """Return pods that reported since then, the latest first, at most `LIVE_MAX`."""
-        fields = ("state", "kinds", "region", "capabilities", "orders")
+        fields = ("state", "kinds", "region", "capabilities", "orders", "checks")
         async with answers():
             cursor = self.db.pods.find(
                 {"reportedAt": {"$gte": since}, "state": {"$ne": "stopped"}}, dict.fromkeys(fields, 1)
@@ -85,12 +98,22 @@ class Pods:
             {"$match": {"reportedAt": {"$gte": since}}},
             {"$limit": COUNT_MAX},
             {"$match": {"state": {"$nin": ["stopped", "draining"]}, "orders.drain": {"$ne": True}}},
+            {"$set": {"kinds": _CLAIMED}},
             {"$unwind": "$kinds"},
             {"$group": {"_id": "$kinds", "count": {"$sum": 1}}},
         ]
         async with answers():
             cursor = await self.db.pods.aggregate(pipeline)
             return {group["_id"]: group["count"] for group in await cursor.to_list()}
+
+    async def failing(self, since: datetime) -> list[Document]:
+        """Return the checks of pods that reported a failing one since then, the latest first."""
+        async with answers():
+            cursor = self.db.pods.find(
+                {"checks.ok": False, "reportedAt": {"$gte": since}, "state": {"$ne": "stopped"}},
+                {"checks": 1},
+            )
+            return await cursor.sort("reportedAt", -1).limit(LIVE_MAX).to_list()
 
     async def silent(self, before: datetime, since: datetime) -> int:
         """Return how many pods fell silent in this stretch of time without having said goodbye."""

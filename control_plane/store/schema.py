@@ -106,6 +106,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "pods": (
         _index("by_report", ("reportedAt", _DOWN)),
         _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),
+        _index("failing", ("reportedAt", _DOWN), **_partial(**{"checks.ok": False})),
     ),
     "api_keys": (_index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),),
     "audit": (

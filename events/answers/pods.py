@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from events.answers.answer import Amount, Answer, Moment
@@ -45,9 +46,28 @@ class Sample(Telemetry, frozen=True, kw_only=True):
 
 
 class PodOrders(Answer, frozen=True, kw_only=True):
-    """The orders of the fleet for a pod: with `drain` it takes no other run."""
+    """The orders of the fleet for a pod: with `drain` it takes no other run.
+
+    `suspects` are the names of checks that other pods report as failing, in the answer to a report.
+    """
 
     drain: bool
+    suspects: list[str] = msgspec.field(default_factory=list)
+
+
+class PodCheck(Answer, frozen=True, kw_only=True):
+    """What a pod found in a look at itself.
+
+    `name` is clock, disk, memory, gpu, sandbox, tools, storage, or `model:` with the host of its language
+    model; `kinds` are those that it does not claim where this fails, null is all.
+    """
+
+    name: str
+    ok: bool
+    code: str | None
+    message: str
+    at: Moment
+    kinds: list[str] | None
 
 
 class Pod(Answer, frozen=True, kw_only=True):
@@ -71,4 +91,5 @@ class Pod(Answer, frozen=True, kw_only=True):
     started_at: Moment
     reported_at: Moment
     orders: PodOrders
+    checks: list[PodCheck] = msgspec.field(default_factory=list)
     key_id: str | UnsetType | None = UNSET

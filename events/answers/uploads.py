@@ -33,6 +33,13 @@ class SignedUpload(Answer, frozen=True, kw_only=True):
     parts: list[UploadPart] | UnsetType = UNSET
 
 
+class SignedTest(Answer, frozen=True, kw_only=True):
+    """Where the test object of a pod goes: to `url` with `headers`."""
+
+    url: str
+    headers: dict[str, str]
+
+
 class SignedUploads(Answer, frozen=True, kw_only=True):
     """Where files go, in the order in which they were named."""
 

@@ -337,6 +337,7 @@ KIND: Final = Kind(
     stages=STAGES,
     beside=frozenset({JUDGE}),
     needs=("torch", "sklearn", "matplotlib", "typst", "pypandoc"),
+    uses=frozenset({"model", "tools", "gpu", "sandbox"}),
     facts={
         "ai.data.warned": DataWarned,
         "ai.node.created": NodeCreated,

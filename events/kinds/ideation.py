@@ -85,6 +85,7 @@ KIND: Final = Kind(
     package="control_plane.kinds.ideation",
     title=_title,
     queue=REQUESTS,
+    uses=frozenset({"model", "tools"}),
     facts={
         "ai.ideation.started": IdeationStarted,
         "ai.ideation.generated": IdeationGenerated,

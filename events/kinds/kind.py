@@ -38,6 +38,8 @@ class Projected:
     fields: Mapping[str, Any]
 
 
+# What a pod tests of itself because some kinds alone use it.
+PodPart = Literal["model", "tools", "gpu", "sandbox"]
 # What a fact changes in the documents of its kind. The same fact makes the same fields, however often.
 Projection = Callable[[Any, Position], Iterable[Projected]]
 
@@ -105,6 +107,7 @@ class Kind:
     - `measures`: what a run of a specification measures, in words; empty where it claims nothing. Raises
       `NotMeasurable` for a claim that cannot be measured as it is said;
     - `needs`: the modules without which a pod cannot run it;
+    - `uses`: the parts of a pod that its pipeline may use: a pod that finds one broken does not claim it;
     - `pipeline`: the module whose `run` does it;
     - `package`: the package with what the control plane adds for it (`control_plane/model/kind_packages.py`);
     - `beside`: the checkpoints that belong to no stage;
@@ -128,6 +131,7 @@ class Kind:
     stages: tuple[str, ...] = ()
     beside: frozenset[str] = frozenset()
     needs: tuple[str, ...] = ()
+    uses: frozenset[PodPart] = frozenset()
     facts: Mapping[str, type[Fact]] = field(default_factory=dict)
     documents: tuple[DocumentSet, ...] = ()
     nouns: tuple[Noun, ...] = ()

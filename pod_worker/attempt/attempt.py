@@ -177,6 +177,7 @@ class Attempt:
     obstacle: RunFailed | None = None
     reported: Fact | None = None
     gave_back: bool = False  # whether the pipeline itself left the run to another attempt
+    how: End | None = None  # None until it ended, and where its lease was lost
     stage: str | None = None
     lived: Lived = field(default_factory=Lived)
     turned_s: float = 0.0
@@ -489,7 +490,7 @@ class Attempt:
         if missing is not None and isinstance(fact, RunCompleted):
             fact = without_files(missing.message, self._wanted(), self.stage, is_own=missing.is_own)
         self.gave_back = fact is self.reported and isinstance(fact, RunPreempted)
-        how = end_of(fact)
+        self.how = how = end_of(fact)
         self._charge_the_rest()
         try:
             kept = self.ports.outbox.append_end(self.claim.attempt_id, fact, how).attempt

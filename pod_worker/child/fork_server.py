@@ -57,6 +57,11 @@ class ForkServer:
         self._is_first = True
         self._process: ServerProcess | None = None
 
+    @property
+    def options(self) -> ChildOptions:
+        """The options of its children."""
+        return self._options
+
     def prestart(self) -> None:
         """Start the first child ahead of time. Raises `Transient` if no process can be started."""
         self._first = self.spawn()

@@ -30,7 +30,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from events.kinds.queues import Mode, collections
-from events.queue import claims, roster
+from events.queue import claims, pod_checks, roster
 from events.queue.claims import Claim, Orders
 from events.queue.guarantees import (
     DATABASE_DEFAULT,
@@ -203,7 +203,12 @@ class MongoQueue:
             )
             assert document is not None, "an upsert answers with its document"
             self._sample(report.id, document["reportedAt"], fields["telemetry"])
-        return PodOrders(drain=bool(document["orders"]["drain"]))
+            suspected = self._suspects(report.id, document["reportedAt"]) if report.checks else ()
+        return PodOrders(drain=bool(document["orders"]["drain"]), suspects=suspected)
+
+    def _suspects(self, pod_id: str, now: datetime) -> tuple[str, ...]:
+        wanted, fields = pod_checks.failing(now)
+        return pod_checks.suspects(self.db.pods.find(wanted, fields).limit(pod_checks.PODS_MAX), of=pod_id)
 
     def _sample(self, pod_id: str, at: datetime, telemetry: Mapping[str, Any]) -> None:
         """Store a sample of the telemetry, by the store's clock."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
@@ -13,6 +13,7 @@ from events.catalog import RunHeartbeat
 from events.delivery.sender import Telemetry as Spool
 from events.queue.claims import Claim
 from pod_worker.gpu import Capabilities, Gauges, Telemetry
+from pod_worker.health.check import Reported
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +41,15 @@ class PodReport:
     telemetry: Telemetry
     version: str
     started_at: datetime
+    checks: tuple[Reported, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PodOrders:
-    """The orders for a pod."""
+    """The orders for a pod, and the names of checks that other pods report as failing."""
 
     drain: bool
+    suspects: tuple[str, ...] = ()
 
 
 class Reports(Protocol):
@@ -55,6 +58,14 @@ class Reports(Protocol):
     def report(self, report: PodReport) -> PodOrders:
         """Store the report and return the orders. Raises `Transient`."""
         ...
+
+
+class Tested(Protocol):
+    """The checks of the pod."""
+
+    def report(self) -> tuple[Reported, ...]: ...
+
+    def suspect(self, names: Collection[str]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -77,6 +88,7 @@ class Roster:
     identity: dict[str, Any]
     standing: Standing = field(default_factory=Standing)
     drained: bool = False
+    tested: Tested | None = None
 
     def run_once(self) -> PodOrders:
         """Report now; a running attempt also gets a heartbeat event."""
@@ -101,9 +113,12 @@ class Roster:
             device=now.device,
             capabilities=self.gauges.capabilities(),
             telemetry=telemetry,
+            checks=() if self.tested is None else self.tested.report(),
         )
         orders = self.reports.report(report)
         self.drained = self.drained or orders.drain
+        if self.tested is not None:
+            self.tested.suspect(orders.suspects)
         return orders
 
 
@@ -123,6 +138,7 @@ def report_fields(report: PodReport) -> dict[str, Any]:
         "runId": report.run_id,
         "attempt": report.attempt,
         "version": report.version,
+        "checks": [asdict(each) for each in report.checks],
         "capabilities": {
             "device": report.device,
             "isolation": report.isolation,

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from events.answers.pods import Gpu, Pod
+from events.answers.pods import Gpu, Pod, PodCheck
 from podfleet.client.synchronous import Client
 from podfleet.connection import EXIT_FAILED, client, fail
 from podfleet.nouns import noun
@@ -55,6 +55,7 @@ def meant(pods: Sequence[Pod], name: str) -> list[Pod]:
 COLUMNS: Final = (
     Column("WORKER", field("id"), is_whole=True),
     Column("STATE", field("state"), is_whole=True),
+    Column("CLAIMS", lambda pod: _claims(pod), is_whole=True),
     Column("MODE", field("mode"), is_whole=True, is_spare=True),
     Column("RUN", field("run_id"), is_whole=True),
     Column("DEVICE", field("capabilities", "device")),
@@ -88,6 +89,7 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
             [
                 ("id", each.id),
                 ("state", each.state + (" (drains)" if each.orders.drain else "")),
+                ("claims", _claims(each)),
                 ("run", each.run_id),
                 ("mode", each.mode),
                 ("kinds", ", ".join(each.kinds)),
@@ -100,6 +102,7 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
                 ("gpus", ", ".join(map(_memory, has.gpus)) or None),
                 ("cpu in use", percent(field("cpu_util")(telemetry))),
                 ("gpu in use", percent(field("gpu_util")(telemetry))),
+                *((f"check {check.name}", _found(check)) for check in each.checks),
                 ("version", each.version),
                 ("started", each.started_at),
                 ("reported", each.reported_at),
@@ -138,6 +141,20 @@ def _farewell(pod: Pod) -> str:
     if pod.run_id is not None:
         return f"ends after run {pod.run_id}"
     return "ends as soon as it hears of it"
+
+
+def _claims(pod: Pod) -> str:
+    """Return which of a worker's kinds its own checks let it claim, and else what fails."""
+    failing = [each for each in pod.checks if not each.ok]
+    if pod.state in ENDED or not failing:
+        return "–" if pod.state in ENDED else "all"
+    kept = {kind for each in failing for kind in (pod.kinds if each.kinds is None else each.kinds)}
+    left = [kind for kind in pod.kinds if kind not in kept]
+    return f"{', '.join(left) or 'nothing'}: {', '.join(each.name for each in failing)} fails"
+
+
+def _found(check: PodCheck) -> str:
+    return f"{'ok' if check.ok else 'FAILS'}{': ' if check.message else ''}{check.message}"
 
 
 def _names(pods: Sequence[Pod]) -> str:

@@ -79,9 +79,13 @@ class Process:
     def pid(self) -> int:
         return self._popen.pid
 
+    def status(self) -> int | None:
+        """Return its exit status, or the signal that ended it as a negative number; None while it lives."""
+        return self._popen.poll()
+
     def end(self) -> str | None:
         """Return in words how the process ended, or None while it lives."""
-        status = self._popen.poll()
+        status = self.status()
         if status is None:
             return None
         return f"exited with status {status}" if status >= 0 else f"was killed by {_signal_name(-status)}"

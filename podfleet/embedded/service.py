@@ -26,3 +26,5 @@ class Service:
     """How long it may take to stop before it is killed."""
     steady_s: float = 0.0
     """How long it has to have lived before it is asked whether it is ready."""
+    exit_left: int | None = None
+    """The exit status by which it says that it left for good, and is not to be started again."""

@@ -22,6 +22,7 @@ import httpx
 from events.runtime.access import DATA_DEFAULT, FILE, Access, noted, running
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import ConfigError, PodfleetError
+from events.runtime.exits import EXIT_LEFT
 from podfleet.embedded import ports
 from podfleet.embedded.credentials import Credentials, credentials
 from podfleet.embedded.data_lock import held
@@ -277,6 +278,7 @@ class Stack:
             start_s=WORKER_START_S,
             grace_s=WORKER_GRACE_S,
             steady_s=WORKER_STEADY_S,
+            exit_left=EXIT_LEFT,
         )
 
 

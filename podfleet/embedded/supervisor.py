@@ -7,6 +7,7 @@ services, because the kernel kills a service whose starter is gone.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -164,11 +165,19 @@ class Supervisor:
                 watched.started_s = now_s
                 watched.process = Process(watched.service.command, watched.log)
             return
-        end = watched.process.end()
-        if end is not None:
+        end, left = watched.process.end(), watched.service.exit_left
+        if end is not None and left is not None and watched.process.status() == left:
+            self._let_go(watched)
+        elif end is not None:
             self._note_failure(watched, end)
         elif not watched.is_up:
             self._ask_whether_ready(watched)
+
+    def _let_go(self, watched: _Watched) -> None:
+        """Leave a service alone that left for good."""
+        _process(watched).kill()  # also what it left behind
+        watched.process, watched.due_s, watched.was_up = None, math.inf, True
+        self._say(f"{watched.service.name} has left for good, and is not started again")
 
     def _ask_whether_ready(self, watched: _Watched) -> None:
         took_s = self._clock.monotonic_s() - watched.started_s

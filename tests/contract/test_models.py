@@ -18,8 +18,8 @@ from events.catalog import RunUsage
 from events.kinds.fact import Fact
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.errors import PipelineError
+from events.runtime.model_providers import PROVIDERS
 from events.testing import ManualClock, SeededIds
-from stages.adapters.models import opening
 from stages.adapters.models.opening import open_model
 from stages.adapters.models.retrier import Retrier
 from stages.models.budget import Budget
@@ -428,8 +428,8 @@ def test_a_server_of_ones_own_needs_no_key() -> None:
 
 def test_openai_goes_before_anthropic_and_models_have_defaults() -> None:
     both = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}
-    assert opened(both).name == opening.PROVIDERS[0].model
-    assert opened({"ANTHROPIC_API_KEY": KEY}).name == opening.PROVIDERS[1].model
+    assert opened(both).name == PROVIDERS[0].model
+    assert opened({"ANTHROPIC_API_KEY": KEY}).name == PROVIDERS[1].model
     assert opened({"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_MODEL": "claude-x"}).name == "claude-x"
 
 

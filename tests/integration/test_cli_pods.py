@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
+from events.runtime.exits import EXIT_LEFT
 from tests.integration.command_line import podfleet
 
 pytestmark = pytest.mark.common_fleet
@@ -41,7 +42,7 @@ def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
 
     until(lambda: database.pods.count_documents({"runId": first, "state": "draining"}) == 1)  # it has heard
     child.resume()
-    assert worker.wait(60) == 0
+    assert worker.wait(60) == EXIT_LEFT, "nobody is to start it again"
     done = fleet.wait_for(first, "COMPLETED")
     assert [attempt["outcome"] for attempt in done["attempts"]] == ["completed"]
     assert fleet.run(second)["status"] == "QUEUED"

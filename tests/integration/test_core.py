@@ -15,6 +15,7 @@ from bson.datetime_ms import DatetimeMS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.live.notifier import Notifier
 from control_plane.log.byte_budgets import Budgets
@@ -549,7 +550,7 @@ def test_what_was_stored_of_an_attempt_that_its_run_left_is_caught_up(emptied_ur
 def test_a_key_adds_few_pods_to_the_roster_at_once_and_known_ones_go_on(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         claims, new_pods = Claims(core.db), RateLimit(core.clock, burst=1, every_s=10.0)
-        claimer = Claimer(claims, Notifier(), new_pods, core.clock, SystemIds())
+        claimer = Claimer(claims, Notifier(), new_pods, core.clock, SystemIds(), Cache(core.clock))
         line = {"id": "p/1", "startedAt": core.clock.now(), "telemetry": {"memoryMib": 1.0}}
         assert await claimer.report(line, key_id="stolen") == {"drain": False}
         with pytest.raises(RateLimited):

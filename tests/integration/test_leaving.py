@@ -18,6 +18,7 @@ from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.runs import Runs
 from control_plane.upkeep.rescuer import Rescuer
 from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.exits import EXIT_LEFT
 from pod_worker.program import LEAVE_S
 from tests.fork_server import Program
 from tests.integration.conftest import QUICK_WORKER
@@ -51,8 +52,20 @@ def test_a_worker_leaves_after_its_number_of_runs(fleet: Any) -> None:
 def test_a_worker_leaves_when_nothing_came_for_a_while(fleet: Any) -> None:
     run_id = fleet.submit(spec={"seconds": 0.8})
     worker = fleet.start_worker("--idle-exit", "0.4")
-    assert worker.wait(60) == 0
+    assert worker.wait(60) == EXIT_LEFT, "nobody is to start it again"
     assert fleet.run(run_id)["status"] == "COMPLETED", "a run is no idleness"
+
+
+def test_a_worker_whose_container_is_always_started_again_sleeps_without_claiming(
+    fleet: Any, until: Any
+) -> None:
+    worker = fleet.start_worker("--idle-exit", "0.2", PODFLEET_ON_LEAVE="sleep")
+    until(lambda: "pod.left" in (fleet.home / "w1.log").read_text())
+    run_id = fleet.submit(spec={"seconds": 0})
+    SystemClock().wait(threading.Event(), 1.0)
+    assert (worker.poll(), fleet.run(run_id)["status"]) == (None, "QUEUED")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == EXIT_LEFT
 
 
 def test_a_worker_refuses_a_shift_that_makes_no_sense(fleet: Any) -> None:

@@ -141,6 +141,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/claims/{run_id}/settle",
         "POST /api/pods",
         "GET /api/wakeups",
+        "POST /api/upload-tests",
     ),
 }
 

@@ -18,7 +18,13 @@ from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.model.presentation import plain
 from control_plane.model.views.document_mapping import from_document
 from control_plane.runs.claiming import WAIT_MAX_S
-from control_plane.server.api.contract.bodies import NewClaim, PodLine, Release, Settlement, SoughtClaim
+from control_plane.server.api.contract.bodies import (
+    NewClaim,
+    PodLine,
+    Release,
+    Settlement,
+    SoughtClaim,
+)
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
 from events.answers.claims import (
@@ -113,7 +119,7 @@ def router(deps: Deps) -> APIRouter:
         for named in (body.id, body.pod):
             require_pod(principal, named)
         orders = await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
-        return from_document(PodOrders, orders)
+        return from_document(PodOrders, orders, suspects=list(await claimer.suspects(body.id)))
 
     return routes
 

@@ -64,8 +64,10 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics(_: MayRead) -> Response:
-        overview, numbers = await asyncio.gather(deps.reading.overview(), deps.accounts.now())
-        return Response(exposition(overview, numbers), media_type=CONTENT_TYPE_LATEST)
+        overview, numbers, failing = await asyncio.gather(
+            deps.reading.overview(), deps.accounts.now(), deps.reading.failing_checks()
+        )
+        return Response(exposition(overview, numbers, failing), media_type=CONTENT_TYPE_LATEST)
 
     return routes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,13 +13,20 @@ from control_plane.files.multipart import PART_BYTES_MIN, Cutting
 from control_plane.files.signing import Content
 from control_plane.model.projection import artifact_prefix
 from control_plane.server.api.artifacts import owner_of
-from control_plane.server.api.contract.bodies import ArtifactBodies, CompletedArtifact, SoughtArtifact
+from control_plane.server.api.claims import MayClaim, require_pod
+from control_plane.server.api.contract.bodies import (
+    ArtifactBodies,
+    CompletedArtifact,
+    SoughtArtifact,
+    UploadTest,
+)
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
-from events.answers.uploads import CompletedUpload, SignedUpload, SignedUploads, UploadPart
+from events.answers.uploads import CompletedUpload, SignedTest, SignedUpload, SignedUploads, UploadPart
 from events.files.paths import BadPath, RunPath
 from events.runtime.errors import Rejected
 
+TESTS_MAX: Final = 4096  # objects that tests of uploads leave, all in all
 HASH_CHARS: Final = 16  # of a hash, in the key of an object
 
 
@@ -81,7 +89,19 @@ def router(deps: Deps) -> APIRouter:
                 raise Rejected("artifact_missing", missing)
         return CompletedUpload(key=body.key, size=body.size, sha256=body.sha256)
 
+    @routes.post("/api/upload-tests")
+    async def sign_test(body: UploadTest, principal: MayClaim) -> SignedTest:
+        require_pod(principal, body.pod)
+        key, content = object_of_test(body.pod), Content(body.size, body.sha256)
+        signed = await storage_call(lambda: deps.blobs.puts.sign_over(key, content))
+        return SignedTest(url=signed.url, headers=dict(signed.headers))
+
     return routes
+
+
+def object_of_test(pod: str) -> str:
+    """Return the key of a pod's test object: one of so many, whatever pods are called."""
+    return f"upload-tests/{zlib.crc32(pod.partition('/')[0].encode()) % TESTS_MAX:04d}"
 
 
 def named(body: SoughtArtifact) -> str:

@@ -13,7 +13,7 @@ from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from control_plane.store.database import Database, Document, answers
 from events.kinds.queues import QUEUES
-from events.queue import claims, roster
+from events.queue import claims, pod_checks, roster
 from events.queue.claims import Claim, Orders
 from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import WaitingClass
@@ -116,6 +116,12 @@ class Claims:
     async def reporter_of(self, pod_id: str) -> Document | None:
         """Return with which key a pod has reported, None where it never did."""
         return await self.db.pods.find_one({"_id": pod_id}, {"keyId": 1})
+
+    @answers()
+    async def failing_pods(self, now: datetime) -> list[Document]:
+        """Return the checks of pods that report a failing one now."""
+        wanted, fields = pod_checks.failing(now)
+        return await self.db.pods.find(wanted, fields).limit(pod_checks.PODS_MAX).to_list()
 
     @answers()
     async def report(

@@ -44,6 +44,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_GPU_USD_PER_HOUR": None,
     "PODFLEET_PRICES": None,
     "PODFLEET_ISOLATION": "strict",
+    "PODFLEET_ON_LEAVE": "exit",
     "PODFLEET_DATASETS": None,
     "PODFLEET_JUDGE_SECRET": None,
     "PODFLEET_LITERATURE_URL": None,

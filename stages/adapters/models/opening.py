@@ -16,51 +16,25 @@ from urllib.parse import urlsplit
 
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
+from events.runtime.model_providers import ANTHROPIC, OPENAI, Provider, named_provider
 from stages.adapters.models.retrier import Retrier
 from stages.isolation.egress_policy import SETTING, EgressPolicy, read_egress_policy
 from stages.models.model import Model
 
-NO_KEY: Final = "none"  # a server of one's own asks for none, the SDK does
-
 
 @dataclass(frozen=True, slots=True)
-class Provider:
-    """An API that models are behind: its SDK, its adapter, and the names of its settings."""
+class Adapter:
+    """The adapter of a provider's API, and the SDK that it needs."""
 
     sdk: str
     module: str
     kind: str
-    prefix: str
-    base_url: str
-    model: str
-
-    def setting(self, environ: Mapping[str, str], name: str) -> str:
-        """Return `OPENAI_MODEL` and the like, empty where it is not set."""
-        return environ.get(f"{self.prefix}_{name}", "").strip()
-
-    def is_named(self, environ: Mapping[str, str]) -> bool:
-        """Return whether the environment asks for this one; an address alone may be a server without keys."""
-        return bool(self.setting(environ, "API_KEY") or self.setting(environ, "BASE_URL"))
 
 
-PROVIDERS: Final = (
-    Provider(
-        sdk="openai",
-        module="stages.adapters.models.openai",
-        kind="OpenAiModel",
-        prefix="OPENAI",
-        base_url="https://api.openai.com/v1",
-        model="gpt-6.1-sol",
-    ),
-    Provider(
-        sdk="anthropic",
-        module="stages.adapters.models.anthropic",
-        kind="AnthropicModel",
-        prefix="ANTHROPIC",
-        base_url="https://api.anthropic.com",
-        model="claude-sonnet-5-5",
-    ),
-)
+ADAPTERS: Final[Mapping[str, Adapter]] = {
+    OPENAI.name: Adapter("openai", "stages.adapters.models.openai", "OpenAiModel"),
+    ANTHROPIC.name: Adapter("anthropic", "stages.adapters.models.anthropic", "AnthropicModel"),
+}
 
 
 def open_model(
@@ -68,19 +42,19 @@ def open_model(
 ) -> Model | None:
     """Return the model that `environ` names, None where it names none; nothing is asked yet.
 
-    An OpenAI-compatible endpoint goes before Anthropic's. `stop` ends the questions that wait in
-    any thread. Raises `PipelineError` with the code CONFIG.
+    `stop` ends the questions that wait in any thread. Raises `PipelineError` with the code CONFIG.
     """
-    provider = next((each for each in PROVIDERS if each.is_named(environ)), None)
+    provider = named_provider(environ)
     if provider is None:
         return None
     if problems := list(_problems(provider, environ)):
         raise PipelineError("CONFIG", "; ".join(problems))
-    adapter = getattr(importlib.import_module(provider.module), provider.kind)  # heavy: only where it is used
+    found = ADAPTERS[provider.name]
+    adapter = getattr(importlib.import_module(found.module), found.kind)  # heavy: only where it is used
     model: Model = adapter(
         model=provider.setting(environ, "MODEL") or provider.model,
-        base_url=provider.setting(environ, "BASE_URL") or provider.base_url,
-        api_key=provider.setting(environ, "API_KEY") or NO_KEY,
+        base_url=provider.address(environ),
+        api_key=provider.key(environ),
         retrier=Retrier(clock=clock, ids=ids, stop=stop or threading.Event()),
         egress=egress_policy_of(environ),
     )
@@ -96,10 +70,10 @@ def egress_policy_of(environ: Mapping[str, str]) -> EgressPolicy:
 
 
 def _problems(provider: Provider, environ: Mapping[str, str]) -> Iterator[str]:
-    prefix = provider.prefix
-    if importlib.util.find_spec(provider.sdk) is None:
+    prefix, sdk = provider.prefix, ADAPTERS[provider.name].sdk
+    if importlib.util.find_spec(sdk) is None:
         yield (
-            f"{prefix}_API_KEY or {prefix}_BASE_URL is set, and the package {provider.sdk!r} is missing: "
+            f"{prefix}_API_KEY or {prefix}_BASE_URL is set, and the package {sdk!r} is missing: "
             "pip install 'podfleet[models]' on this pod, or unset it to use the built-in researcher"
         )
     address = provider.setting(environ, "BASE_URL")

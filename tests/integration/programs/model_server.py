@@ -31,6 +31,7 @@ PATHS: Final[Mapping[str, Api]] = {
     "/v1/messages": "anthropic",
     "/paper/search": "literature",
 }
+LISTING: Final = "/v1/models"
 HELD_LOOK_S: Final = 0.05
 # What the developer's own environment names, read before a test clears it.
 REAL_ENDPOINT: Final = {
@@ -151,6 +152,8 @@ class ModelServer:
     def __init__(self, script: Script = (), host: str = "127.0.0.1") -> None:
         self.asked: list[Asked] = []
         self.billed = Billed()
+        self.listing = Reply(status=404)  # how `GET /v1/models` is answered
+        self.listed = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
         steps = None if callable(script) else iter(script)
@@ -225,6 +228,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve(urlsplit(self.path).path, json.loads(self.rfile.read(length) or b"{}"))
 
     def _serve(self, path: str, body: Mapping[str, Any]) -> None:
+        if path == LISTING:
+            self.owner.listed += 1
+            self._send(self.owner.listing, b'{"data": []}')
+            return
         api = PATHS.get(path)
         if api is None:
             self._send(Reply(status=404), _error("openai", Reply(error=("not_found", f"no {path} here"))))

@@ -11,10 +11,14 @@ import pytest
 from control_plane.model.explanation import LivePod, QueuePosition, Reason, explain, why_class_waits
 from events.lifecycle import FINAL, Status
 from events.queue.abilities import Abilities
+from events.queue.pod_checks import Broken
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NEXT = QueuePosition(0, 0, 10_000)
 KINDS = frozenset({"probe", "experiment"})
+KEY_REFUSED = (Broken("model:api.example.com", "its model key is refused", frozenset({"experiment"})),)
+DISK_FULL = (Broken("disk", "the disk has 3 MiB free", None),)
+OF_OTHERS = (Broken("model:api.example.com", "its model key is refused", frozenset({"ideation"})),)
 ERROR = {"code": "KILLED", "message": "m", "stage": None, "retryable": True, "attempt": 1}
 
 
@@ -65,6 +69,20 @@ def test_every_status_has_a_reason() -> None:
         ([pod(is_draining=True)], "pods_draining", "told to take nothing new"),
         ([pod(kinds=frozenset())], "no_pod_serves", "it starts, and has not said"),
         ([pod(state="busy"), pod("q/1")], "pod_idle", "q/1 serves it and is idle"),
+        (
+            [pod(broken=KEY_REFUSED)],
+            "pods_unfit",
+            "p/1 serves it, but its model key is refused (its check model:",
+        ),
+        ([pod(broken=DISK_FULL)], "pods_unfit", "p/1 serves it, but the disk has 3 MiB free"),
+        (
+            [pod(broken=KEY_REFUSED), pod("q/1", broken=DISK_FULL)],
+            "pods_unfit",
+            "none of 2 pods that serve it",
+        ),
+        ([pod(broken=KEY_REFUSED), pod("q/1")], "pod_idle", "q/1 serves it and is idle"),
+        ([pod(broken=KEY_REFUSED), pod("q/1", "busy")], "pods_busy", "the one pod that serves it is busy"),
+        ([pod(broken=OF_OTHERS)], "pod_idle", "p/1 serves it and is idle"),
     ],
 )
 def test_a_queued_run_tells_of_the_pods(pods: list[LivePod], code: str, says: str) -> None:

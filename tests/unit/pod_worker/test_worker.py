@@ -13,7 +13,7 @@ import pytest
 from events.pipe import Ready
 from events.queue.claims import Claim
 from events.queue.matching import Seeker, WaitingClass
-from events.queue.settlement import LEFT_TO_OTHERS_S
+from events.queue.settlement import LEFT_TO_OTHERS_S, End
 from events.runtime.errors import Transient
 from events.testing import ManualClock, SeededIds, make_outbox
 from pod_worker.attempt.attempt import Ports
@@ -156,6 +156,7 @@ class BriefAttempt:
     """An attempt that ends at once."""
 
     gave_back: bool
+    how: End | None = None
 
     def run(self) -> None:
         pass

@@ -8,7 +8,7 @@ import pytest
 
 from events.catalog import Price
 from events.runtime.errors import PipelineError
-from stages.adapters.models.opening import PROVIDERS
+from events.runtime.model_providers import PROVIDERS
 from stages.models.model import Usage
 from stages.models.prices import Prices, cost_usd
 
@@ -25,7 +25,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.sdk)
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
 def test_the_models_that_are_asked_by_default_have_a_price(provider: object) -> None:
     assert Prices.load().of(provider.model) is not None  # type: ignore[attr-defined]
 

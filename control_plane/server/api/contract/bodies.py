@@ -306,6 +306,36 @@ class TelemetryLine(Stored):
     gpu_temperature_c: Annotated[float, Field(ge=-300, le=10_000, allow_inf_nan=False)] | None = None
 
 
+# What a pod tests of itself; of a model's provider the host is named.
+CheckName = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^(clock|disk|memory|gpu|sandbox|tools|storage|model:[A-Za-z0-9.:\[\]_-]{1,200})$"
+    ),
+]
+UPLOAD_TEST_BYTES_MAX: Final = 64
+CHECKS_MAX: Final = 16
+
+
+class CheckLine(Stored):
+    """What a pod found in a look at itself; `kinds` are those that need it, null is all."""
+
+    name: CheckName
+    ok: bool
+    code: Annotated[ShortText, Storable] | None = None
+    message: Annotated[str, StringConstraints(max_length=300), Storable] = ""
+    at: Moment
+    kinds: Names | None = None
+
+
+class UploadTest(Body):
+    """A small object that a pod uploads to test the storage; `size` in bytes, `sha256` in hexadecimal."""
+
+    pod: PodId
+    size: Annotated[int, Field(ge=1, le=UPLOAD_TEST_BYTES_MAX), WHOLE]
+    sha256: Sha256
+
+
 class PodLine(Stored):
     """A pod's entry in the roster; `id` is the pod's name with a mark of its start, such as `pod-7/3f2a`."""
 
@@ -320,4 +350,5 @@ class PodLine(Stored):
     version: Annotated[ShortText, Storable]
     capabilities: CapabilitiesLine
     telemetry: TelemetryLine
+    checks: Annotated[list[CheckLine], Field(max_length=CHECKS_MAX)] = []
     started_at: Moment

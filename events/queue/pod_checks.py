@@ -1,0 +1,72 @@
+"""What the checks that pods report tell: what keeps a pod from claiming, and what others look at, pure.
+
+Law: a failing check keeps its own pod from claiming. It makes other pods look, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Self
+
+from events.queue.roster import REPORT_EVERY_S
+
+Document = dict[str, Any]
+
+PODS_MAX: Final = 100  # the latest of those that report a failure
+SUSPECTS_MAX: Final = 16
+BELIEVED: Final = timedelta(seconds=3 * REPORT_EVERY_S)
+STORAGE: Final = "storage"
+MODEL: Final = "model:"
+SHOWN_MAX: Final = 20  # names of checks in a count; pods choose those of their models
+OTHERS: Final = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A check of a pod that fails; `kinds` need it, None is all."""
+
+    name: str
+    message: str
+    kinds: frozenset[str] | None
+
+    @classmethod
+    def of(cls, checks: Iterable[Mapping[str, Any]]) -> tuple[Self, ...]:
+        """Return those of the stored checks of a pod that fail."""
+        return tuple(
+            cls(each["name"], each["message"], None if each["kinds"] is None else frozenset(each["kinds"]))
+            for each in checks
+            if not each["ok"]
+        )
+
+
+def obstacle(kind: str, broken: Sequence[Broken]) -> Broken | None:
+    """Return what keeps a pod from claiming runs of a kind; None where nothing does."""
+    return next((each for each in broken if each.kinds is None or kind in each.kinds), None)
+
+
+def count_failing(pods: Iterable[Iterable[Mapping[str, Any]]]) -> Mapping[str, int]:
+    """Return how many pods report each check as failing; the rarer ones together."""
+    counts = Counter(each.name for checks in pods for each in Broken.of(checks))
+    shown = dict(counts.most_common(SHOWN_MAX))
+    rest = sum(counts.values()) - sum(shown.values())
+    return {**shown, OTHERS: rest} if rest else shown
+
+
+def failing(now: datetime) -> tuple[Document, Document]:
+    """Return filter and projection of the pods that report a failing check now."""
+    return {"checks.ok": False, "reportedAt": {"$gte": now - BELIEVED}}, {"checks": 1}
+
+
+def suspects(pods: Iterable[Mapping[str, Any]], *, of: str) -> tuple[str, ...]:
+    """Return what fails of the checks that pods share, the most reported first; `of` is who asks."""
+    counts = Counter(
+        name
+        for pod in pods
+        if pod["_id"] != of
+        for name in {check["name"] for check in pod["checks"] if not check["ok"]}
+        if name == STORAGE or name.startswith(MODEL)
+    )
+    return tuple(name for name, _ in counts.most_common(SUSPECTS_MAX))

@@ -1,0 +1,1 @@
+"""What a pod tests of itself, and which kinds of run it claims by that."""

@@ -1,0 +1,83 @@
+"""The checks that a pod makes: those of every machine, and those of what its settings and devices are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from events.kinds import KINDS
+from events.kinds.kind import PodPart
+from events.runtime.model_providers import named_provider
+from pod_worker.child.process import ChildOptions, allowed
+from pod_worker.health.check import Check, Finding
+from pod_worker.health.machine import DiskLook, judge_clock, look_at_memory, look_for_tools
+from pod_worker.health.model_look import ModelLook
+from pod_worker.health.storage_look import StorageLook
+from pod_worker.health.trial import TRIAL_S, Trial
+
+CLOCK_AGAIN_S: Final = 10.0
+MACHINE_AGAIN_S: Final = 60.0
+TRIAL_LIMIT_S: Final = TRIAL_S + 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subjects:
+    """What the checks of a pod look at.
+
+    `clock_offset_s` is by how many seconds the machine's clock is ahead of the store's, None while nobody has
+    measured that. The sandbox was tried before the worker began where pipelines `are_confined`.
+    """
+
+    data: Path
+    check_room: Callable[[], None]
+    environ: Mapping[str, str]
+    options: ChildOptions
+    storage: StorageLook
+    has_gpu: bool
+    clock_offset_s: Callable[[], float | None] = lambda: None
+
+    @property
+    def are_confined(self) -> bool:
+        """Whether the trial of the confinement, which a worker makes at its start, has passed."""
+        return self.options.confinement is not None
+
+
+def checks_of(subjects: Subjects) -> tuple[Check, ...]:
+    """Return the checks of a pod."""
+    return tuple(_checks(subjects))
+
+
+def _checks(subjects: Subjects) -> Iterator[Check]:
+    def clock() -> Finding:
+        return judge_clock(subjects.clock_offset_s())
+
+    disk = DiskLook(subjects.data, subjects.check_room)
+    environ = allowed(subjects.environ)
+    yield Check(name="clock", subject="clock", look=clock, again_s=CLOCK_AGAIN_S)
+    yield Check(name="disk", subject="disk", look=disk, again_s=MACHINE_AGAIN_S)
+    yield Check(name="memory", subject="memory", look=look_at_memory, again_s=MACHINE_AGAIN_S)
+    yield Check(name="storage", subject="storage", look=subjects.storage)
+    yield Check(name="tools", subject="tools", kinds=_users("tools"), look=partial(look_for_tools, environ))
+    yield Check(
+        name="sandbox",
+        subject="sandbox",
+        kinds=_users("sandbox"),
+        look=Trial("sandbox", subjects.options),
+        limit_s=TRIAL_LIMIT_S,
+        is_known=subjects.are_confined,
+    )
+    if subjects.has_gpu:
+        gpu = Trial("gpu", subjects.options)
+        yield Check(name="gpu", subject="gpu", kinds=_users("gpu"), look=gpu, limit_s=TRIAL_LIMIT_S)
+    provider = named_provider(environ)
+    if provider is not None:
+        model = ModelLook(provider, environ)
+        yield Check(name=f"model:{model.host}", subject="model", kinds=_users("model"), look=model)
+
+
+def _users(part: PodPart) -> frozenset[str]:
+    """Return the kinds that use a part of the pod."""
+    return frozenset(name for name, kind in KINDS.items() if part in kind.uses)
