@@ -183,7 +183,8 @@ class Worker:
         while not self._is_over():
             requested_at, seeker = instant(self.ports.clock), self._seeker(ready)
             try:
-                claim = self._resolve() or self._try(seeker, known)
+                may_claim = self.roster.may_claim()
+                claim = self._resolve() or (self._try(seeker, known) if may_claim else None)
                 if claim is not None:
                     return claim, requested_at
                 # A queue may have waited for a run by itself, and then need not be left alone.
@@ -195,8 +196,12 @@ class Worker:
                 self.ports.clock.wait(self.ports.stop, pause_s)
                 known = ()
                 continue
-            if not ready.is_loading:
+            if not ready.is_loading and may_claim:
                 known = self.pauses.pause(classes(seeker.abilities), pause_s, self.ports.stop)
+                continue
+            if not ready.is_loading:
+                self.ports.clock.wait(self.ports.stop, pause_s)
+                known = ()
                 continue
             match child.wait_ready(min(pause_s, READY_TURN_S)):
                 case Ready() as ready:

@@ -44,10 +44,50 @@ class Sample(Telemetry, frozen=True, kw_only=True):
     at: Moment
 
 
+class Cordon(Answer, frozen=True, kw_only=True):
+    """Why a pod claims nothing by the word of a person; until `until`, or until it is lifted."""
+
+    reason: str
+    by: str
+    since: Moment
+    until: Moment | None
+
+
+class PodFailure(Answer, frozen=True, kw_only=True):
+    """One end of an attempt, or one fault, that put a pod in quarantine."""
+
+    code: str
+    at: Moment
+    run_id: str | None
+    attempt: int | None
+
+
+class Quarantine(Answer, frozen=True, kw_only=True):
+    """Why a pod claims nothing by what it did; from `try_at` on it may, where its own checks pass."""
+
+    reason: str
+    since: Moment
+    try_at: Moment
+    evidence: list[PodFailure]
+
+
 class PodOrders(Answer, frozen=True, kw_only=True):
-    """The orders of the fleet for a pod: with `drain` it takes no other run."""
+    """The orders of the fleet for a pod: with `drain` it takes no other run, and leaves.
+
+    With a `cordon` or a `quarantine` it claims nothing, and stays.
+    """
 
     drain: bool
+    cordon: Cordon | None = None
+    quarantine: Quarantine | None = None
+
+
+class PodStanding(Answer, frozen=True, kw_only=True):
+    """What keeps a pod from claiming, by its name."""
+
+    pod: str
+    cordon: Cordon | None
+    quarantine: Quarantine | None
 
 
 class Pod(Answer, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.errors import Barred, ConfigError
 from events.text.key_text import SECRET_CHARS
-from pod_worker.queue.roster import PodOrders, PodReport, report_fields
+from pod_worker.queue.roster import PodOrders, PodReport, orders_of, report_fields
 
 CALL_S: Final = 20.0
 WAIT_S: Final = 3.0  # for a run; less than a worker may take to leave
@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 class _PodOrders(msgspec.Struct, frozen=True):
     drain: bool
+    cordon: dict[str, Any] | None = None
+    quarantine: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class HttpQueue:
         """Write the pod's entry in the roster; return the orders for the pod."""
         body = {"id": report.id, **report_fields(report), "startedAt": report.started_at.isoformat()}
         orders = self._ask("/api/pods", body, _PodOrders)
-        return PodOrders(drain=orders.drain)
+        return orders_of(orders.drain, orders.cordon, orders.quarantine)
 
     def _of_run(self, claim: Claim, action: str, body: Mapping[str, Any], what: type[T]) -> T:
         headers = {"Podfleet-Run-Token": claim.run_token}

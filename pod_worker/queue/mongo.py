@@ -30,7 +30,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from events.kinds.queues import Mode, collections
-from events.queue import claims, roster
+from events.queue import claims, roster, rules
 from events.queue.claims import Claim, Orders
 from events.queue.guarantees import (
     DATABASE_DEFAULT,
@@ -44,7 +44,7 @@ from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import Seeker, WaitingClass, candidates
 from events.queue.settlement import End
 from events.runtime.errors import ConfigError, LeaseLost, Transient
-from pod_worker.queue.roster import PodOrders, PodReport, report_fields
+from pod_worker.queue.roster import PodOrders, PodReport, orders_of, report_fields
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +203,11 @@ class MongoQueue:
             )
             assert document is not None, "an upsert answers with its document"
             self._sample(report.id, document["reportedAt"], fields["telemetry"])
-        return PodOrders(drain=bool(document["orders"]["drain"]))
+            name = rules.pod_name(report.id)
+            cordon = rules.cordon_at(self.db.cordons.find_one({"_id": name}), document["reportedAt"])
+            quarantines = self.db.quarantines.find_one(rules.naming(name))
+        quarantine = rules.quarantine_of(quarantines, name, document.get("keyId"))
+        return orders_of(bool(document["orders"]["drain"]), cordon, quarantine)
 
     def _sample(self, pod_id: str, at: datetime, telemetry: Mapping[str, Any]) -> None:
         """Store a sample of the telemetry, by the store's clock."""

@@ -44,9 +44,18 @@ class PodReport:
 
 @dataclass(frozen=True, slots=True)
 class PodOrders:
-    """The orders for a pod."""
+    """The orders for a pod: to leave, and why it shall claim nothing, None where it may."""
 
     drain: bool
+    cordon: str | None = None
+    quarantine: str | None = None
+
+    @property
+    def held_back(self) -> str | None:
+        """Why the pod claims nothing, None where it claims."""
+        if self.cordon is not None:
+            return f"cordoned: {self.cordon}"
+        return None if self.quarantine is None else f"in quarantine: {self.quarantine}"
 
 
 class Reports(Protocol):
@@ -69,14 +78,23 @@ class Standing:
 
 @dataclass(slots=True)
 class Roster:
-    """Reports one pod; `drained` turns true when the fleet orders it, and stays so."""
+    """Reports one pod, and keeps its last orders; None before the first: until then it claims nothing."""
 
     reports: Reports
     gauges: Gauges
     spool: Spool
     identity: dict[str, Any]
     standing: Standing = field(default_factory=Standing)
-    drained: bool = False
+    orders: PodOrders | None = None
+
+    @property
+    def drained(self) -> bool:
+        """Say whether the fleet wants the worker to leave."""
+        return self.orders is not None and self.orders.drain
+
+    def may_claim(self) -> bool:
+        """Say whether the pod may claim by its orders. Raises `Transient` while nobody tells them."""
+        return (self.orders or self.run_once()).held_back is None
 
     def run_once(self) -> PodOrders:
         """Report now; a running attempt also gets a heartbeat event."""
@@ -102,9 +120,20 @@ class Roster:
             capabilities=self.gauges.capabilities(),
             telemetry=telemetry,
         )
-        orders = self.reports.report(report)
-        self.drained = self.drained or orders.drain
+        orders, before = self.reports.report(report), self.orders
+        self.orders = orders
+        if orders.held_back != (before and before.held_back):
+            log.warning(
+                "pod.claims" if orders.held_back is None else "pod.held_back", extra={"why": orders.held_back}
+            )
         return orders
+
+
+def orders_of(
+    drain: bool, cordon: Mapping[str, Any] | None, quarantine: Mapping[str, Any] | None
+) -> PodOrders:
+    """Return the orders that the fleet has for a pod."""
+    return PodOrders(drain, *(None if each is None else str(each["reason"]) for each in (cordon, quarantine)))
 
 
 def source_of(pod_id: str, claim: Claim) -> str:

@@ -19,11 +19,12 @@ from events.testing import ManualClock, SeededIds, make_outbox
 from pod_worker.attempt.attempt import Ports
 from pod_worker.child.exit_status import Exited, NeverStarted
 from pod_worker.queue.claim_intent import Intent
-from pod_worker.queue.roster import Roster
+from pod_worker.queue.roster import PodOrders, Roster
 from pod_worker.worker import POLL_S, Pod, Worker
 
 PROBE = Ready(["probe"], "cpu", is_loading=True)
 WHOLE = Ready(["experiment", "probe"], "cpu")
+NO_ORDERS = PodOrders(drain=False)
 BROKEN = NeverStarted(1.0, Exited(1))
 
 
@@ -88,6 +89,7 @@ def asked_by_a_worker(
     runs: Sequence[Claim] = (),
     idle_exit_s: float | None = None,
     clock: ManualClock | None = None,
+    orders: PodOrders = NO_ORDERS,
 ) -> EmptyQueue:
     """Let a worker have one process after the other, until it has asked for a run `most` times.
 
@@ -96,7 +98,7 @@ def asked_by_a_worker(
     clock, stop = clock or ManualClock(), threading.Event()
     queue = EmptyQueue(stop, most, clock, list(runs))
     children = iter([LoadingChild(list(says)) for says in lives])
-    roster = Roster(*cast(Any, (None, None, None)), identity={})
+    roster = Roster(*cast(Any, (None, None, None)), identity={}, orders=orders)
     if isinstance(clock, DrainingClock):
         clock.roster = roster
     with make_outbox(folder, clock=clock) as outbox:
@@ -148,7 +150,7 @@ class DrainingClock(ManualClock):
     def advance(self, seconds: float) -> None:
         super().advance(seconds)
         if self.roster is not None and self.monotonic_s() >= 3.0:
-            self.roster.drained = True
+            self.roster.orders = PodOrders(drain=True)
 
 
 @dataclass
