@@ -137,6 +137,7 @@ class Overview:
     statuses: Mapping[str, int]
     queue: Sequence[QueuedClass]
     pods: Mapping[str, int]
+    held_back: Mapping[str, int]
     recent_failures: Sequence[RunRow]
     awaiting_human: int
     count_max: int = COUNT_MAX
@@ -180,13 +181,17 @@ class Reading:
 
     async def overview(self) -> Overview:
         """Return what the fleet does now."""
-        tally, failures, pods = await asyncio.gather(
-            self.tallies.look(), self.run_reads.newest(Status.FAILED, FAILURES_SHOWN), self._pod_counts()
+        tally, failures, pods, rules = await asyncio.gather(
+            self.tallies.look(),
+            self.run_reads.newest(Status.FAILED, FAILURES_SHOWN),
+            self._pod_counts(),
+            self.pod_rules.in_force(),
         )
         return Overview(
             statuses={status.value: count for status, count in tally.statuses.items()},
             queue=[_waiting(each, self.clock.now()) for each in tally.waiting],
             pods=pods,
+            held_back={by: len(names) for by, names in rules.held_back().items()},
             recent_failures=[run_row(run) for run in failures],
             awaiting_human=tally.statuses[Status.AWAITING_HUMAN],
         )

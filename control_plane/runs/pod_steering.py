@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from control_plane.model.quarantine.decision import released
 from control_plane.model.views.document_mapping import from_document
 from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading, required
 from control_plane.store.pods import Pods
 from events.answers.pods import Pod, PodStanding
 from events.queue.rules import pod_name
-from events.runtime.errors import Conflict
+from events.runtime.errors import Conflict, Transient
 
 REASON_CHARS_MAX: Final = 500
+TRIES_MAX: Final = 20
 DRAINED: Final = "drained"
 
 
@@ -65,6 +67,16 @@ class PodSteering:
             await self.rules.store.uncordon(pod_name(pod_id))
         self.rules.changed()
         return await self.reading.pod(pod_id)
+
+    async def release(self, pod: str, *, by: str) -> PodStanding:
+        """Let a pod out of quarantine: what it did before speaks against it no more."""
+        name = await self._known(pod)
+        for _ in range(TRIES_MAX):
+            revision, known = await self.rules.store.quarantines()
+            decided = released(known, name, by, await self.rules.store.now())
+            if all(each.pod.name != name for each in known) or await self.rules.store.keep(revision, decided):
+                return await self._standing(name)
+        raise Transient("contended", "the quarantines are changing concurrently; try again")
 
     async def _known(self, pod: str) -> str:
         name = pod_name(pod)

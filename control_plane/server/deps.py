@@ -55,6 +55,7 @@ from control_plane.store.log.inspections import Inspections
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
+from control_plane.store.queue.attempt_ends import AttemptEnds
 from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
@@ -64,6 +65,7 @@ from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.sessions import Sessions
+from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.spec_sweeper import SpecSweeper
 from control_plane.upkeep.sweeper import Sweeper
@@ -104,6 +106,7 @@ class Deps:
     schedules: ScheduleService
     scheduler: Scheduler
     spec_sweeper: SpecSweeper
+    quarantiner: Quarantiner
     upload_sweeper: UploadSweeper
     feed: ChangeFeed
     log_feed: ChangeFeed
@@ -175,6 +178,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         schedules=ScheduleService(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),
         spec_sweeper=SpecSweeper(submissions),
+        quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, clock),
         feed=feed,
         log_feed=log_feed,

@@ -38,6 +38,7 @@ _DEPTH: Final = _gauge(
 )
 _WAIT: Final = _gauge("queue_oldest_wait_seconds", "Oldest wait by class", "class_key")
 _PODS: Final = _gauge("pods", "Pods by state", "state")
+_HELD_BACK: Final = _gauge("pods_held_back", "Pods that claim nothing, by cordon or quarantine", "by")
 _INGEST: Final = _gauge(
     "ingest_lag_seconds", "From a pod's clock to the log: newest event of up to 50 open runs", "stat"
 )
@@ -64,6 +65,8 @@ def exposition(overview: Overview, numbers: Numbers) -> bytes:
         _WAIT.labels(each.class_key).set(each.oldest_wait_s or 0.0)
     for state, count in overview.pods.items():
         _PODS.labels(state).set(count)
+    for by, count in overview.held_back.items():
+        _HELD_BACK.labels(by).set(count)
     _tell(numbers)
     return generate_latest(REGISTRY)
 

@@ -29,13 +29,17 @@ class Capabilities(Answer, frozen=True, kw_only=True):
 
 
 class Telemetry(Answer, frozen=True, kw_only=True):
-    """The usage of a pod's resources: utilisation as fractions of one, memory in MiB, temperature in °C."""
+    """The usage of a pod's resources: utilisation as fractions of one, memory in MiB, temperature in °C.
+
+    `gpu_faults` are the faults of its GPUs' hardware since the worker's start.
+    """
 
     cpu_util: Amount | UnsetType | None = UNSET
     memory_mib: Amount | UnsetType | None = UNSET
     gpu_util: Amount | UnsetType | None = UNSET
     gpu_memory_mib: Amount | UnsetType | None = UNSET
     gpu_temperature_c: Amount | UnsetType | None = UNSET
+    gpu_faults: list[str] | UnsetType = UNSET
 
 
 class Sample(Telemetry, frozen=True, kw_only=True):

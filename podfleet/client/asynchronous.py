@@ -190,6 +190,7 @@ class AsyncClient(Connected):
     undrain = _asks(endpoints.undrain)
     cordon = _asks(endpoints.cordon)
     uncordon = _asks(endpoints.uncordon)
+    release = _asks(endpoints.release)
     queue = _asks(endpoints.queue)
     kinds = _lists(endpoints.kinds)
     kind = _asks(endpoints.kind)

@@ -277,6 +277,11 @@ def uncordon(pod_id: str) -> Call[PodStanding]:
     return Call("POST", "/api/pods/{pod_id}/uncordon", PodStanding, {"pod_id": pod_id})
 
 
+def release(pod_id: str) -> Call[PodStanding]:
+    """Let a pod out of quarantine."""
+    return Call("POST", "/api/pods/{pod_id}/release", PodStanding, {"pod_id": pod_id})
+
+
 def kinds() -> Call[Listing[KindAnswer]]:
     """Return every kind of run, and how many pods take its runs now."""
     return Call("GET", "/api/kinds", Listing[KindAnswer])

@@ -185,6 +185,7 @@ class Client(Connected):
     undrain = _asks(endpoints.undrain)
     cordon = _asks(endpoints.cordon)
     uncordon = _asks(endpoints.uncordon)
+    release = _asks(endpoints.release)
     queue = _asks(endpoints.queue)
     kinds = _lists(endpoints.kinds)
     kind = _asks(endpoints.kind)

@@ -178,6 +178,12 @@ def uncordon(pod: Name, as_json: AsJson = False) -> None:
     _tell(client().uncordon(pod), as_json=as_json)
 
 
+@app.command()
+def release(pod: Name, as_json: AsJson = False) -> None:
+    """Let a pod out of quarantine: what it did before speaks against it no more."""
+    _tell(client().release(pod), as_json=as_json)
+
+
 def _tell(standing: PodStanding, *, as_json: bool) -> None:
     if as_json:
         print_json(standing)

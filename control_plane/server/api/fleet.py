@@ -89,6 +89,10 @@ def _add_orders(routes: APIRouter, steering: PodSteering) -> None:
     async def uncordon(pod_id: str, _: MaySteer) -> PodStanding:
         return await steering.uncordon(pod_id)
 
+    @routes.post("/api/pods/{pod_id:path}/release")
+    async def release(pod_id: str, principal: MaySteer) -> PodStanding:
+        return await steering.release(pod_id, by=principal.name)
+
 
 async def _state(check: Awaitable[None]) -> str:
     try:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from pymongo.errors import DuplicateKeyError
+
+from control_plane.model.quarantine.decision import Quarantine
+from control_plane.model.quarantine.evidence import Failure, Identity
 from control_plane.store.database import Database, Document, answers
 from events.queue.journal import ServerTime, expression
 from events.queue.rules import FLEET, Rules, cordon_at
@@ -22,7 +27,7 @@ class RuleStore:
     @answers()
     async def now(self) -> datetime:
         """Return the moment by the store's clock."""
-        told: datetime = (await self.db.command("hello"))["localTime"]
+        told: datetime = (await self.db.command("hello", codec_options=self.db.codec_options))["localTime"]
         return told
 
     @answers()
@@ -49,18 +54,52 @@ class RuleStore:
         return bool((await self.db.cordons.delete_one({"_id": pod})).deleted_count)
 
     @answers()
-    async def quarantines(self) -> Document:
-        """Return the document of quarantines, as it begins where nobody has written it."""
-        return await self.db.quarantines.find_one({"_id": FLEET}) or {"_id": FLEET, "revision": 0, "pods": []}
+    async def quarantines(self) -> tuple[int, list[Quarantine]]:
+        """Return the quarantines, those of pods on trial included, and their revision."""
+        stored = await self.db.quarantines.find_one({"_id": FLEET}) or {"revision": 0, "pods": []}
+        return stored["revision"], [_quarantine(each) for each in stored["pods"]]
 
     @answers()
-    async def keep(self, before: Document, pods: list[Document]) -> bool:
-        """Store the quarantines; False if somebody has changed them since `before` was read."""
-        revision = before["revision"]
-        fields = {"pods": pods, "revision": revision + 1}
+    async def keep(self, revision: int, pods: Sequence[Quarantine]) -> bool:
+        """Store the quarantines; False if somebody has changed them since this revision was read."""
+        fields = {"pods": [_document(each) for each in pods], "revision": revision + 1}
         if revision == 0:
-            update = {"$setOnInsert": fields}
-            made = await self.db.quarantines.update_one({"_id": FLEET}, update, upsert=True)
-            return made.upserted_id is not None
+            try:
+                await self.db.quarantines.insert_one({"_id": FLEET, **fields})
+            except DuplicateKeyError:
+                return False
+            return True
         result = await self.db.quarantines.update_one({"_id": FLEET, "revision": revision}, {"$set": fields})
         return bool(result.matched_count)
+
+
+def _document(each: Quarantine) -> Document:
+    return {
+        "pod": each.pod.name,
+        "keyId": each.pod.key_id,
+        "reason": each.reason,
+        "evidence": [
+            {"code": one.code, "at": one.at, "runId": one.run_id, "attempt": one.attempt}
+            for one in each.evidence
+        ],
+        "since": each.since,
+        "tryAt": each.try_at,
+        "spellS": each.spell_s,
+        "trialAt": each.trial_at,
+        "clearedBy": each.cleared_by,
+    }
+
+
+def _quarantine(stored: Mapping[str, Any]) -> Quarantine:
+    return Quarantine(
+        pod=Identity(stored["pod"], stored["keyId"]),
+        reason=stored["reason"],
+        evidence=tuple(
+            Failure(each["code"], each["at"], each["runId"], each["attempt"]) for each in stored["evidence"]
+        ),
+        since=stored["since"],
+        try_at=stored["tryAt"],
+        spell_s=stored["spellS"],
+        trial_at=stored["trialAt"],
+        cleared_by=stored["clearedBy"],
+    )

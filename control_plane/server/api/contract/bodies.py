@@ -320,6 +320,7 @@ class TelemetryLine(Stored):
     gpu_util: Amount | None = None
     gpu_memory_mib: Amount | None = None
     gpu_temperature_c: Annotated[float, Field(ge=-300, le=10_000, allow_inf_nan=False)] | None = None
+    gpu_faults: Annotated[list[ShortText], Field(max_length=16), Storable] = []
 
 
 class PodLine(Stored):

@@ -142,6 +142,10 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     async def uncordon(pod_id: str, _: MaySteer) -> Response:
         return await carried_out(site, steering.uncordon(pod_id), _page(pod_id))
 
+    @routes.post("/pods/{pod_id:path}/release")
+    async def release(pod_id: str, principal: MaySteer) -> Response:
+        return await carried_out(site, steering.release(pod_id, by=principal.name), _page(pod_id))
+
 
 def _page(pod_id: str) -> str:
     return f"/pods/{quote(pod_id)}"
