@@ -126,3 +126,53 @@ def test_a_drained_pod_that_is_started_again_claims_nothing_and_a_drain_can_be_u
     undone = fleet.client.post("/api/pods/q/1/undrain").json()["orders"]
     assert (undone["drain"], undone["cordon"]) == (False, None)
     assert fleet.client.post("/api/claims", json=asked("q/1")).json()["claim"]["runId"] == run_id
+
+
+def settle(fleet: Any, claim: dict[str, Any], outcome: str, code: str | None = None) -> None:
+    """End the attempt of a claim as its pod does."""
+    body = {"outcome": outcome, "code": code, "message": code, "retryable": code is not None, "last": 0}
+    headers = {"Podfleet-Run-Token": claim["runToken"]}
+    answer = fleet.client.post(f"/api/claims/{claim['runId']}/settle", json=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+
+
+def served(fleet: Any, pod: str, code: str | None = None) -> dict[str, Any] | None:
+    """Let a pod claim a run and end it; return the claim, None where it got nothing."""
+    claim: dict[str, Any] | None = fleet.client.post("/api/claims", json=asked(pod)).json()["claim"]
+    if claim is not None:
+        settle(fleet, claim, "failed" if code else "completed", code)
+    return claim
+
+
+def orders_of(fleet: Any, pod: str) -> dict[str, Any]:
+    answer = fleet.client.get(f"/api/pods/{pod}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()["orders"]
+    return found
+
+
+def test_a_pod_with_a_wrong_key_is_out_of_the_queue_after_three_failures_until_it_is_released(
+    fleet: Any, until: Callable[..., Any]
+) -> None:
+    for pod in ("bad/1", "good/1", "fine/1"):
+        assert fleet.client.post("/api/pods", json=line(pod)).status_code == 200
+    for _ in range(12):
+        fleet.submit()
+    failed = []
+    for _ in range(3):
+        claim = served(fleet, "bad/1", "MODEL_UNAUTHORISED")
+        assert claim is not None
+        failed.append(claim["runId"])
+        served(fleet, "good/1")
+    until(lambda: orders_of(fleet, "bad/1")["quarantine"], seconds=30)
+    assert fleet.client.post("/api/pods", json=line("bad/2")).json()["quarantine"] is not None  # restarted
+    for restarted in ("bad/1", "bad/2"):
+        assert served(fleet, restarted) is None
+    assert served(fleet, "fine/1") is not None
+    page = fleet.client.get("/pods/bad/1").text
+    assert "3 failures of its own (MODEL_UNAUTHORISED)" in page
+    assert failed[0] in page
+    assert 'podfleet_pods_held_back{by="quarantine"} 1.0' in fleet.client.get("/metrics").text
+    listed = podfleet(fleet.url, "pods", "release", "bad")
+    assert listed.stdout == "bad: may claim\n", listed.stderr
+    assert served(fleet, "bad/2") is not None
