@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from events.answers.pods import Cordon, Gpu, Pod, PodOrders, PodStanding, Quarantine
+from events.answers.pods import Cordon, Gpu, Pod, PodStanding, Quarantine
 from podfleet.client.synchronous import Client
 from podfleet.commands.keys import seconds_of
 from podfleet.connection import EXIT_FAILED, client, fail
@@ -56,8 +56,9 @@ def meant(pods: Sequence[Pod], name: str) -> list[Pod]:
     raise Unknown(f"there is no pod {name!r}; live workers: {_names(known) or 'none'}")
 
 
-def ordered(orders: PodOrders) -> str:
+def ordered(pod: Pod) -> str:
     """Return in a few words what is ordered of a worker."""
+    orders = pod.orders
     words = (
         ("drains", orders.drain),
         ("cordoned", orders.cordon is not None),
@@ -74,7 +75,7 @@ COLUMNS: Final = (
     Column("DEVICE", field("capabilities", "device")),
     Column("REGION", field("region"), is_spare=True),
     Column("REPORTED", field("reported_at"), ago, is_whole=True),
-    Column("ORDERS", field("orders"), ordered, is_whole=True, is_spare=True),
+    Column("ORDERS", ordered, is_whole=True, is_spare=True),
 )
 
 

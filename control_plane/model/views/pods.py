@@ -16,6 +16,6 @@ def pod(document: Mapping[str, Any], silent_since: datetime, rules: Rules) -> Po
     """Return a pod with its orders; one that has not reported since then, nor said goodbye, is gone."""
     found = brief_fields(document)
     is_gone = document["reportedAt"] < silent_since and found["state"] != "stopped"
-    drain = bool(document["orders"]["drain"])
+    drain = bool((document.get("orders") or {}).get("drain"))
     found["orders"] = rules.orders(document["_id"], document.get("keyId"), drain=drain)
     return from_document(Pod, found, state="gone" if is_gone else found["state"])
