@@ -224,7 +224,8 @@ class Worker:
             self._wait_for_checks(ready)
             requested_at, seeker = instant(self.ports.clock), self._seeker(ready)
             try:
-                claim = self._resolve() or self._try(seeker, known)
+                may_claim = self.roster.may_claim()
+                claim = self._resolve() or (self._try(seeker, known) if may_claim else None)
                 if claim is not None:
                     return claim, requested_at
                 # A queue may have waited for a run by itself, and then need not be left alone.
@@ -238,7 +239,7 @@ class Worker:
                 known = ()
                 continue
             if not ready.is_loading:
-                known = self._pause(seeker, pause_s)
+                known = self._pause(classes(seeker.abilities) if may_claim else (), pause_s)
                 continue
             match child.wait_ready(min(pause_s, READY_TURN_S)):
                 case Ready() as ready:
@@ -249,8 +250,8 @@ class Worker:
                     return None
         return None
 
-    def _pause(self, seeker: Seeker, seconds: float) -> Sequence[WaitingClass]:
-        if wanted := classes(seeker.abilities):
+    def _pause(self, wanted: Sequence[str], seconds: float) -> Sequence[WaitingClass]:
+        if wanted:
             return self.pauses.pause(wanted, seconds, self.ports.stop)
         self.ports.clock.wait(self.ports.stop, seconds)
         return ()

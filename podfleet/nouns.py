@@ -24,7 +24,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "artifacts": ("podfleet.commands.artifacts", "List and download the files of a run."),
     "reviews": ("podfleet.commands.reviews", "List runs that wait for review, and give a verdict."),
     "schedules": ("podfleet.commands.schedules", "Run at the times of a cron expression."),
-    "pods": ("podfleet.commands.pods", "List, show and drain the pods of the fleet."),
+    "pods": ("podfleet.commands.pods", "List, show, cordon and drain the pods of the fleet."),
     "queue": ("podfleet.commands.queue", "Show the queue: waiting runs per class, and their wait."),
     "keys": ("podfleet.commands.keys", "Create, list, rotate and revoke API keys."),
     "audit": ("podfleet.commands.audit", "List and export the audit log."),

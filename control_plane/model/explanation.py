@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from events.lifecycle import FINAL, HELD, Fault, Status
 from events.queue.abilities import Abilities, lacks
@@ -29,6 +29,14 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """What keeps a pod from claiming: its state in a word, and why in a sentence."""
+
+    state: Literal["cordoned", "quarantined"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class LivePod:
     """A pod with a recent report."""
 
@@ -37,6 +45,14 @@ class LivePod:
     abilities: Abilities
     is_draining: bool = False
     broken: tuple[Broken, ...] = ()
+    hold: Hold | None = None
+
+    @property
+    def shown_state(self) -> str:
+        """The state that tells whether it takes a run."""
+        if self.hold is not None:
+            return self.hold.state
+        return "draining" if self.is_draining else self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +191,11 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
     if len(kept) == len(serving):
         return _kept(kept, evidence)
     serving = [pod for pod in serving if pod.id not in kept]
-    states = {pod.id: "draining" if pod.is_draining else pod.state for pod in serving}
-    shown = [{"id": name, "state": state} for name, state in list(states.items())[:PODS_SHOWN]]
+    states = {pod.id: pod.shown_state for pod in serving}
+    shown = [
+        {"id": pod.id, "state": pod.shown_state, **({} if pod.hold is None else {"why": pod.hold.why})}
+        for pod in serving[:PODS_SHOWN]
+    ]
     evidence |= {"servingPods": len(serving), "pods": shown}
     of_all = (
         "the one pod that serves it is" if len(serving) == 1 else f"all {len(serving)} pods that serve it are"
@@ -186,6 +205,15 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
     kinds = set(states.values())
     if kinds == {"draining"}:
         return Reason("pods_draining", f"{of_all} told to take nothing new", evidence)
+    held = [(pod.id, pod.hold.why) for pod in serving if pod.hold is not None]
+    if len(held) == len(serving):
+        (first, why), *others = held
+        message = f"{first} serves it, but it is {why}"
+        if others:
+            message += (
+                f"; so are {len(others)} more" if len(others) > 1 else f"; {others[0][0]} is {others[0][1]}"
+            )
+        return Reason("pods_held_back", message, evidence)
     words = " or ".join(sorted(kinds))
     return Reason("pods_busy", f"{of_all} {words}", evidence)
 
@@ -226,6 +254,18 @@ def _kept(kept: Mapping[str, Broken], evidence: Document) -> Reason:
     if len(kept) > 1:
         message = f"none of {len(kept)} pods that serve it may claim by its own checks: {message}"
     return Reason("pods_unfit", message, {**evidence, "servingPods": len(kept), "pods": shown})
+
+
+def hold_of(orders: Mapping[str, Any]) -> Hold | None:
+    """Return what keeps a pod with these orders from claiming."""
+    if (cordon := orders["cordon"]) is not None:
+        until = "" if cordon["until"] is None else f" until {timestamp(cordon['until'])}"
+        return Hold("cordoned", f"cordoned: {cordon['reason']} (by {cordon['by']}{until})")
+    if (quarantine := orders["quarantine"]) is not None:
+        since, try_at = timestamp(quarantine["since"]), timestamp(quarantine["tryAt"])
+        why = f"in quarantine since {since}: {quarantine['reason']}, tried again at {try_at}"
+        return Hold("quarantined", why)
+    return None
 
 
 def _given_back(run: Document) -> list[Reason]:

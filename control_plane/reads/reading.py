@@ -35,6 +35,7 @@ from control_plane.reads.kind_parts import (
 from control_plane.reads.kind_told import Tellers, tellers_of_kinds, told_to
 from control_plane.reads.lineage import Lineage
 from control_plane.reads.measures import measures_of
+from control_plane.reads.pod_rules import PodRules
 from control_plane.store.audit_log import AuditLog
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
@@ -59,6 +60,7 @@ from events.files.checkpoints import PREFIX
 from events.lifecycle import Status
 from events.queue.pod_checks import count_failing
 from events.queue.roster import REPORT_EVERY_S
+from events.queue.rules import Rules
 from events.runtime.clock import Clock
 from events.runtime.errors import NotFound, Rejected
 from events.text.truncation import brief_fields, brief_list
@@ -136,6 +138,7 @@ class Overview:
     statuses: Mapping[str, int]
     queue: Sequence[QueuedClass]
     pods: Mapping[str, int]
+    held_back: Mapping[str, int]
     recent_failures: Sequence[RunRow]
     awaiting_human: int
     count_max: int = COUNT_MAX
@@ -169,6 +172,7 @@ class Reading:
     schedule_reads: Schedules
     key_reads: Keys
     audit_log_reads: AuditLog
+    pod_rules: PodRules
     clock: Clock
     kind_loops: KindLoops
     parts: Parts = field(default_factory=parts_of_kinds)
@@ -178,13 +182,17 @@ class Reading:
 
     async def overview(self) -> Overview:
         """Return what the fleet does now."""
-        tally, failures, pods = await asyncio.gather(
-            self.tallies.look(), self.run_reads.newest(Status.FAILED, FAILURES_SHOWN), self._pod_counts()
+        tally, failures, pods, rules = await asyncio.gather(
+            self.tallies.look(),
+            self.run_reads.newest(Status.FAILED, FAILURES_SHOWN),
+            self._pod_counts(),
+            self.pod_rules.in_force(),
         )
         return Overview(
             statuses={status.value: count for status, count in tally.statuses.items()},
             queue=[_waiting(each, self.clock.now()) for each in tally.waiting],
             pods=pods,
+            held_back={by: len(names) for by, names in rules.held_back().items()},
             recent_failures=[run_row(run) for run in failures],
             awaiting_human=tally.statuses[Status.AWAITING_HUMAN],
         )
@@ -429,7 +437,8 @@ class Reading:
         """Return a page of pods, the last started first; `live_only` leaves out those that are silent."""
         since = self.clock.now() - SILENT_AFTER if live_only else None
         found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since, region)
-        return listing("pods", found, self._pod)
+        rules = await self.pod_rules.in_force()
+        return listing("pods", found, partial(self._pod, rules))
 
     async def telemetry(self, pod_id: str, hours: int) -> list[Sample]:
         """Return what a pod had in use in the last `hours`, the earliest first. Raises `NotFound`."""
@@ -456,11 +465,8 @@ class Reading:
 
     async def pod(self, pod_id: str) -> Pod:
         """Return one pod. Raises `NotFound`."""
-        return self._pod(required(await self.pod_reads.find(pod_id), "pod", pod_id))
-
-    async def drain(self, pod_id: str) -> Pod:
-        """Order a pod to take nothing new, and return it. Raises `NotFound`."""
-        return self._pod(required(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
+        found = required(await self.pod_reads.find(pod_id), "pod", pod_id)
+        return self._pod(await self.pod_rules.in_force(), found)
 
     async def failing_checks(self) -> Mapping[str, int]:
         """Return how many live pods claim less by each check that fails."""
@@ -469,7 +475,9 @@ class Reading:
 
     async def takers_by_kind(self) -> Mapping[str, int]:
         """Return how many live pods take runs of each kind."""
-        return await self.pod_reads.takers_by_kind(self.clock.now() - SILENT_AFTER)
+        barred = (await self.pod_rules.in_force()).held_back()
+        since = self.clock.now() - SILENT_AFTER
+        return await self.pod_reads.takers_by_kind(since, [*barred["cordon"], *barred["quarantine"]])
 
     async def schedules(
         self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
@@ -509,8 +517,8 @@ class Reading:
         live = await self.pod_reads.live_by_state(silent_since)
         return {"busy": 0, "idle": 0, "suspended": 0, **live, "gone": gone}
 
-    def _pod(self, document: Mapping[str, Any]) -> Pod:
-        return pod(document, self.clock.now() - SILENT_AFTER)
+    def _pod(self, rules: Rules, document: Mapping[str, Any]) -> Pod:
+        return pod(document, self.clock.now() - SILENT_AFTER, rules)
 
 
 def _waiting(found: Waiting, now: datetime) -> QueuedClass:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,6 +11,7 @@ from control_plane.access.auth import Forbidden
 from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.live.notifier import Notifier
+from control_plane.reads.pod_rules import PodRules
 from control_plane.store.changes import Change
 from control_plane.store.queue.claims import Claims
 from events.kinds.queues import QUEUES, collections
@@ -35,6 +37,7 @@ class Claimer:
     """Claims runs over HTTP for pods that have a key."""
 
     claims: Claims
+    rules: PodRules
     notifier: Notifier
     new_pods: RateLimit
     clock: Clock
@@ -52,10 +55,15 @@ class Claimer:
     ) -> Claim | None:
         """Claim the first run that the pod can serve; wait up to `wait_s` for one.
 
-        Nothing is taken for a pod that `is_gone`. Raises `Forbidden`, `Transient`.
+        Nothing is taken for a pod that `is_gone`, or that the rules bar. Raises `Forbidden`, `Transient`.
         """
         await self._require_own(seeker.pod, key_id)
         until_s = self.clock.monotonic_s() + wait_s
+        while await self._is_barred(seeker, key_id):  # not as a waiter: it would hear what others could take
+            left_s = until_s - self.clock.monotonic_s()
+            if left_s <= 0 or await is_gone():
+                return None
+            await asyncio.sleep(min(left_s, LOOK_AGAIN_S))
         change: Change | None = None
         with self.notifier.waiting(seeker, key_id) as waiter:
             while True:
@@ -74,7 +82,7 @@ class Claimer:
                 if waiter is None or left_s <= 0:
                     return None
                 change = await waiter.wait(min(left_s, LOOK_AGAIN_S * (0.5 + self.ids.fraction() / 2)))
-                if await is_gone():
+                if await is_gone() or await self._is_barred(seeker, key_id):
                     self._pass_on(change)
                     return None
 
@@ -117,8 +125,8 @@ class Claimer:
         document = await self.claims.report(pod_id, fields, started_at, key_id=key_id)
         if document is None:
             raise _foreign(pod_id)
-        orders: Json = document["orders"]
-        return orders
+        rules = await self.rules.in_force()
+        return rules.orders(pod_id, key_id, drain=bool(document["orders"]["drain"]))
 
     async def suspects(self, pod_id: str) -> tuple[str, ...]:
         """Return the names of checks that other live pods report as failing."""
@@ -129,6 +137,9 @@ class Claimer:
         """Notify the next pod, if this one disconnected."""
         if change is not None:
             self.notifier.hear(change)
+
+    async def _is_barred(self, seeker: Seeker, key_id: str | None) -> bool:
+        return (await self.rules.in_force()).bar(seeker.pod, key_id)
 
     async def _require_own(self, pod_id: str, key_id: str | None) -> None:
         found = await self.claims.reporter_of(pod_id)

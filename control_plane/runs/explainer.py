@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from control_plane.model.explanation import LivePod, QueuePosition, explain, why_class_waits
+from control_plane.model.explanation import LivePod, QueuePosition, explain, hold_of, why_class_waits
 from control_plane.model.presentation import plain
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.store.queue.queues import ahead_of
@@ -14,6 +14,7 @@ from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
 from events.queue.abilities import Abilities
 from events.queue.pod_checks import Broken
+from events.queue.rules import Rules
 from events.runtime.errors import NotFound
 
 MIB_A_GIB: Final = 1024
@@ -45,10 +46,11 @@ async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[
 async def live_pods(reading: Reading) -> list[LivePod]:
     """Return the pods with a recent report."""
     found = await reading.pod_reads.live(reading.clock.now() - SILENT_AFTER)
-    return [_pod(each) for each in found]
+    rules = await reading.pod_rules.in_force()
+    return [_pod(each, rules) for each in found]
 
 
-def _pod(document: Mapping[str, Any]) -> LivePod:
+def _pod(document: Mapping[str, Any], rules: Rules) -> LivePod:
     gpus = (document.get("capabilities") or {}).get("gpus") or ()
     gib = max((gpu["memoryMib"] / MIB_A_GIB for gpu in gpus), default=0.0)
     return LivePod(
@@ -56,5 +58,6 @@ def _pod(document: Mapping[str, Any]) -> LivePod:
         state=document["state"],
         abilities=Abilities(frozenset(document["kinds"]), gib, document.get("region")),
         broken=Broken.of(document.get("checks") or ()),
+        hold=hold_of(rules.orders(document["_id"], document.get("keyId"))),
         is_draining=document["state"] == "draining" or bool((document.get("orders") or {}).get("drain")),
     )

@@ -49,7 +49,7 @@ from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import compare, new_run, numbers, pods, read_only, sign_in, steering
 from control_plane.server.web.pages import schedules as schedule_pages
-from control_plane.upkeep import rescuer, spec_sweeper, sweeper
+from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper
 
 NOUNS: Final = (
     *(bulk, runs, artifacts, uploads),
@@ -71,6 +71,7 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(run_every(sweeper.TICK_S, "sweeper", deps.sweeper.run_once)),
             asyncio.create_task(run_every(catch_up.TICK_S, "catch_up", deps.catch_up.run_once)),
             asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
+            asyncio.create_task(run_every(quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once)),
             asyncio.create_task(run_every(scheduler.TICK_S, "scheduler", deps.scheduler.run_once)),
             asyncio.create_task(run_every(spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once)),
             asyncio.create_task(

@@ -34,11 +34,13 @@ from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.reads.kind_loops import KindLoops
 from control_plane.reads.numbers import Accounts
+from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading
 from control_plane.runs import claiming
 from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
+from control_plane.runs.pod_steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
 from control_plane.runs.submission import Submitter
@@ -54,14 +56,17 @@ from control_plane.store.log.inspections import Inspections
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
+from control_plane.store.queue.attempt_ends import AttemptEnds
 from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.lease_watches import LeaseWatches
+from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.sessions import Sessions
+from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.spec_sweeper import SpecSweeper
 from control_plane.upkeep.sweeper import Sweeper
@@ -102,12 +107,14 @@ class Deps:
     schedules: ScheduleService
     scheduler: Scheduler
     spec_sweeper: SpecSweeper
+    quarantiner: Quarantiner
     upload_sweeper: UploadSweeper
     feed: ChangeFeed
     log_feed: ChangeFeed
     watcher: Watcher
     log_watcher: LogWatcher
     claimer: Claimer
+    pod_steering: PodSteering
     claims_throttle: RateLimit
     broadcaster: Broadcaster
 
@@ -138,9 +145,13 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage), settings.mongodb_url
     inspector = Inspector(blobs, Inspections(db), RunReads(db))
+    pod_rules = PodRules(RuleStore(db), clock)
+    reading = Reading(
+        RunReads(db), Tallies(db), Pods(db), schedules, Keys(db), AuditLog(db), pod_rules, clock,
+        KindLoops(lambda: database.database(database.connect(url), url)),
+    )  # fmt: skip
     decider = Decider(runs, documents, events, inspector, ids, clock)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
-    kind_loops = KindLoops(lambda: database.database(database.connect(url), url))
     return Deps(
         settings=settings,
         db=db,
@@ -154,9 +165,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         audit_log=AuditLog(db),
         clock=clock,
         ids=ids,
-        reading=Reading(
-            RunReads(db), Tallies(db), Pods(db), schedules, Keys(db), AuditLog(db), clock, kind_loops
-        ),
+        reading=reading,
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
         decider=decider,
@@ -170,12 +179,14 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         schedules=ScheduleService(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),
         spec_sweeper=SpecSweeper(submissions),
+        quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, clock),
         feed=feed,
         log_feed=log_feed,
         watcher=Watcher(Changes(db, STATES), feed, notifier),
         log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_feed),
-        claimer=Claimer(Claims(db), notifier, new_pods, clock, ids, Cache(clock)),
+        claimer=Claimer(Claims(db), pod_rules, notifier, new_pods, clock, ids, Cache(clock)),
+        pod_steering=PodSteering(Pods(db), pod_rules, reading),
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
     )

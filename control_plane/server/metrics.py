@@ -42,6 +42,7 @@ _PODS: Final = _gauge("pods", "Pods by state", "state")
 _CANNOT_CLAIM: Final = _gauge(
     "pods_cannot_claim", "Live pods that claim less, or nothing, since this check of their own fails", "check"
 )
+_HELD_BACK: Final = _gauge("pods_held_back", "Pods that claim nothing, by cordon or quarantine", "by")
 _INGEST: Final = _gauge(
     "ingest_lag_seconds", "From a pod's clock to the log: newest event of up to 50 open runs", "stat"
 )
@@ -77,6 +78,8 @@ def exposition(overview: Overview, numbers: Numbers, failing_checks: Mapping[str
         _PODS.labels(state).set(count)
     for check, count in failing_checks.items():
         _CANNOT_CLAIM.labels(check).set(count)
+    for by, count in overview.held_back.items():
+        _HELD_BACK.labels(by).set(count)
     _tell(numbers)
     return generate_latest(REGISTRY)
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from pymongo import ReturnDocument
-
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 from control_plane.store.queue.run_counts import COUNT_MAX
@@ -74,7 +72,7 @@ class Pods:
 
     async def live(self, since: datetime) -> list[Document]:
         """Return pods that reported since then, the latest first, at most `LIVE_MAX`."""
-        fields = ("state", "kinds", "region", "capabilities", "orders", "checks")
+        fields = ("state", "kinds", "region", "capabilities", "orders", "keyId", "telemetry", "checks")
         async with answers():
             cursor = self.db.pods.find(
                 {"reportedAt": {"$gte": since}, "state": {"$ne": "stopped"}}, dict.fromkeys(fields, 1)
@@ -92,12 +90,13 @@ class Pods:
             cursor = await self.db.pods.aggregate(pipeline)
             return {group["_id"]: group["count"] for group in await cursor.to_list()}
 
-    async def takers_by_kind(self, since: datetime) -> Mapping[str, int]:
-        """Return how many pods that reported since then take runs of each kind."""
+    async def takers_by_kind(self, since: datetime, barred: Sequence[str]) -> Mapping[str, int]:
+        """Return how many pods that reported since then take runs of each kind; those named take none."""
         pipeline: list[Document] = [
             {"$match": {"reportedAt": {"$gte": since}}},
             {"$limit": COUNT_MAX},
             {"$match": {"state": {"$nin": ["stopped", "draining"]}, "orders.drain": {"$ne": True}}},
+            {"$match": {"pod": {"$nin": list(barred)}}},
             {"$set": {"kinds": _CLAIMED}},
             {"$unwind": "$kinds"},
             {"$group": {"_id": "$kinds", "count": {"$sum": 1}}},
@@ -121,9 +120,15 @@ class Pods:
         async with answers():
             return await self.db.pods.count_documents(query, limit=COUNT_MAX)
 
-    async def order_drain(self, pod_id: str) -> Document | None:
-        """Ask a pod to take nothing new; it hears that at its next report."""
+    async def order_drain(self, pod_id: str, *, drain: bool) -> None:
+        """Ask a worker to leave, or to stay; it hears that at its next report."""
         async with answers():
-            return await self.db.pods.find_one_and_update(
-                {"_id": pod_id}, {"$set": {"orders.drain": True}}, return_document=ReturnDocument.AFTER
-            )
+            await self.db.pods.update_one({"_id": pod_id}, {"$set": {"orders.drain": drain}})
+
+    async def any_named(self, name: str) -> Document | None:
+        """Return the newest of a pod's workers, by the pod's name."""
+        after = {"$gte": f"{name}/", "$lt": f"{name}0"}  # the sign behind the slash
+        async with answers():
+            cursor = self.db.pods.find({"$or": [{"_id": name}, {"_id": after}]}, {"keyId": 1})
+            found = await cursor.sort("reportedAt", -1).limit(1).to_list()
+        return found[0] if found else None

@@ -89,6 +89,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "attempts": (
         _index("by_run", ("runId", _UP), ("attempt", _UP)),
         _index("by_pod", ("pod", _UP), ("_id", _DOWN)),
+        _index("by_end", ("endedAt", _DOWN)),
         _index("watched", ("_id", _UP), ("watchedUntil", _UP), **_partial(watchedUntil={"$type": "date"})),
     ),
     "stages": (_index("by_run", ("runId", _UP), ("attempt", _UP), ("order", _UP)),),
@@ -114,6 +115,8 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_key", ("keyId", _UP), ("_id", _DOWN)),
         _index("by_object", ("object", _UP), ("_id", _DOWN)),
     ),
+    "cordons": (_index("expiry", ("until", _UP), expireAfterSeconds=0),),
+    "quarantines": (),
     "byte_counts": (),
     "lease_watches": (),
     "signed_puts": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),

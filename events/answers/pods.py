@@ -30,13 +30,17 @@ class Capabilities(Answer, frozen=True, kw_only=True):
 
 
 class Telemetry(Answer, frozen=True, kw_only=True):
-    """The usage of a pod's resources: utilisation as fractions of one, memory in MiB, temperature in °C."""
+    """The usage of a pod's resources: utilisation as fractions of one, memory in MiB, temperature in °C.
+
+    `gpu_faults` are the faults of its GPUs' hardware since the worker's start.
+    """
 
     cpu_util: Amount | UnsetType | None = UNSET
     memory_mib: Amount | UnsetType | None = UNSET
     gpu_util: Amount | UnsetType | None = UNSET
     gpu_memory_mib: Amount | UnsetType | None = UNSET
     gpu_temperature_c: Amount | UnsetType | None = UNSET
+    gpu_faults: list[str] | UnsetType = UNSET
 
 
 class Sample(Telemetry, frozen=True, kw_only=True):
@@ -45,14 +49,52 @@ class Sample(Telemetry, frozen=True, kw_only=True):
     at: Moment
 
 
-class PodOrders(Answer, frozen=True, kw_only=True):
-    """The orders of the fleet for a pod: with `drain` it takes no other run.
+class Cordon(Answer, frozen=True, kw_only=True):
+    """Why a pod claims nothing by the word of a person; until `until`, or until it is lifted."""
 
-    `suspects` are the names of checks that other pods report as failing, in the answer to a report.
+    reason: str
+    by: str
+    since: Moment
+    until: Moment | None
+
+
+class PodFailure(Answer, frozen=True, kw_only=True):
+    """One end of an attempt, or one fault, that put a pod in quarantine."""
+
+    code: str
+    at: Moment
+    run_id: str | None
+    attempt: int | None
+
+
+class Quarantine(Answer, frozen=True, kw_only=True):
+    """Why a pod claims nothing by what it did; from `try_at` on it may, where its own checks pass."""
+
+    reason: str
+    since: Moment
+    try_at: Moment
+    evidence: list[PodFailure]
+
+
+class PodOrders(Answer, frozen=True, kw_only=True):
+    """The orders of the fleet for a pod: with `drain` it takes no other run, and leaves.
+
+    With a `cordon` or a `quarantine` it claims nothing, and stays. `suspects` are the names of checks that
+    other pods report as failing, in the answer to a report.
     """
 
     drain: bool
+    cordon: Cordon | None = None
+    quarantine: Quarantine | None = None
     suspects: list[str] = msgspec.field(default_factory=list)
+
+
+class PodStanding(Answer, frozen=True, kw_only=True):
+    """What keeps a pod from claiming, by its name."""
+
+    pod: str
+    cordon: Cordon | None
+    quarantine: Quarantine | None
 
 
 class PodCheck(Answer, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ def line(fields: Mapping[str, Any], started_at: datetime, *, key_id: str | None 
 def sample(pod_id: str, at: datetime, telemetry: Mapping[str, Any]) -> tuple[Document, Document]:
     """Return filter and upsert that keep what is in use: a bounded document an hour, gone after its time."""
     hour = at.replace(minute=0, second=0, microsecond=0)
-    used = {name: value for name, value in telemetry.items() if value is not None}
+    used = {name: value for name, value in telemetry.items() if value not in (None, [], ())}
     update = {
         "$push": {"samples": {"$each": [{"at": at, **used}], "$slice": -SAMPLES_MAX}},
         "$setOnInsert": {"podId": pod_id, "from": hour, "expiresAt": hour + TELEMETRY_KEPT},

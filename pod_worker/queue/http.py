@@ -22,7 +22,7 @@ from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.errors import Barred, ConfigError
 from events.text.key_text import SECRET_CHARS
-from pod_worker.queue.roster import PodOrders, PodReport, report_fields
+from pod_worker.queue.roster import PodOrders, PodReport, orders_of, report_fields
 
 CALL_S: Final = 20.0
 WAIT_S: Final = 3.0  # for a run; less than a worker may take to leave
@@ -37,6 +37,8 @@ LATER: Final = ("checks",)  # what a control plane of an earlier release refuses
 class _PodOrders(msgspec.Struct, frozen=True):
     drain: bool
     suspects: tuple[str, ...] = ()
+    cordon: dict[str, Any] | None = None
+    quarantine: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class HttpQueue:
             body = {name: value for name, value in body.items() if name not in LATER}
             answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
         orders = answer.read(_PodOrders)
-        return PodOrders(drain=orders.drain, suspects=orders.suspects)
+        return orders_of(orders.drain, orders.cordon, orders.quarantine, orders.suspects)
 
     def _of_run(self, claim: Claim, action: str, body: Mapping[str, Any], what: type[T]) -> T:
         headers = {"Podfleet-Run-Token": claim.run_token}

@@ -30,7 +30,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from events.kinds.queues import Mode, collections
-from events.queue import claims, pod_checks, roster
+from events.queue import claims, pod_checks, roster, rules
 from events.queue.claims import Claim, Orders
 from events.queue.guarantees import (
     DATABASE_DEFAULT,
@@ -44,7 +44,7 @@ from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import Seeker, WaitingClass, candidates
 from events.queue.settlement import End
 from events.runtime.errors import ConfigError, LeaseLost, Transient
-from pod_worker.queue.roster import PodOrders, PodReport, report_fields
+from pod_worker.queue.roster import PodOrders, PodReport, orders_of, report_fields
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +204,11 @@ class MongoQueue:
             assert document is not None, "an upsert answers with its document"
             self._sample(report.id, document["reportedAt"], fields["telemetry"])
             suspected = self._suspects(report.id, document["reportedAt"]) if report.checks else ()
-        return PodOrders(drain=bool(document["orders"]["drain"]), suspects=suspected)
+            name = rules.pod_name(report.id)
+            cordon = rules.cordon_at(self.db.cordons.find_one({"_id": name}), document["reportedAt"])
+            quarantines = self.db.quarantines.find_one(rules.naming(name))
+        quarantine = rules.quarantine_of(quarantines, name, document.get("keyId"))
+        return orders_of(bool(document["orders"]["drain"]), cordon, quarantine, suspected)
 
     def _suspects(self, pod_id: str, now: datetime) -> tuple[str, ...]:
         wanted, fields = pod_checks.failing(now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
@@ -46,10 +46,22 @@ class PodReport:
 
 @dataclass(frozen=True, slots=True)
 class PodOrders:
-    """The orders for a pod, and the names of checks that other pods report as failing."""
+    """The orders for a pod: to leave, and why it shall claim nothing, None where it may.
+
+    `suspects` are the names of checks that other pods report as failing.
+    """
 
     drain: bool
+    cordon: str | None = None
+    quarantine: str | None = None
     suspects: tuple[str, ...] = ()
+
+    @property
+    def held_back(self) -> str | None:
+        """Why the pod claims nothing, None where it claims."""
+        if self.cordon is not None:
+            return f"cordoned: {self.cordon}"
+        return None if self.quarantine is None else f"in quarantine: {self.quarantine}"
 
 
 class Reports(Protocol):
@@ -80,15 +92,24 @@ class Standing:
 
 @dataclass(slots=True)
 class Roster:
-    """Reports one pod; `drained` turns true when the fleet orders it, and stays so."""
+    """Reports one pod, and keeps its last orders; None before the first: until then it claims nothing."""
 
     reports: Reports
     gauges: Gauges
     spool: Spool
     identity: dict[str, Any]
     standing: Standing = field(default_factory=Standing)
-    drained: bool = False
     tested: Tested | None = None
+    orders: PodOrders | None = None
+
+    @property
+    def drained(self) -> bool:
+        """Say whether the fleet wants the worker to leave."""
+        return self.orders is not None and self.orders.drain
+
+    def may_claim(self) -> bool:
+        """Say whether the pod may claim by its orders. Raises `Transient` while nobody tells them."""
+        return (self.orders or self.run_once()).held_back is None
 
     def run_once(self) -> PodOrders:
         """Report now; a running attempt also gets a heartbeat event."""
@@ -115,11 +136,26 @@ class Roster:
             telemetry=telemetry,
             checks=() if self.tested is None else self.tested.report(),
         )
-        orders = self.reports.report(report)
-        self.drained = self.drained or orders.drain
+        orders, before = self.reports.report(report), self.orders
+        self.orders = orders
         if self.tested is not None:
             self.tested.suspect(orders.suspects)
+        if orders.held_back != (before and before.held_back):
+            log.warning(
+                "pod.claims" if orders.held_back is None else "pod.held_back", extra={"why": orders.held_back}
+            )
         return orders
+
+
+def orders_of(
+    drain: bool,
+    cordon: Mapping[str, Any] | None,
+    quarantine: Mapping[str, Any] | None,
+    suspects: Sequence[str] = (),
+) -> PodOrders:
+    """Return the orders that the fleet has for a pod."""
+    cordoned, quarantined = (None if each is None else str(each["reason"]) for each in (cordon, quarantine))
+    return PodOrders(drain, cordoned, quarantined, tuple(suspects))
 
 
 def source_of(pod_id: str, claim: Claim) -> str:

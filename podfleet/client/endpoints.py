@@ -16,7 +16,7 @@ from events.answers.keys import Key, MadeKey
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
 from events.answers.logs import LogPage
-from events.answers.pods import Pod, Sample
+from events.answers.pods import Pod, PodStanding, Sample
 from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunRow
 from events.answers.schedules import CronPreview, Schedule, Slots
 from podfleet.client.call import Call, Redirect
@@ -255,8 +255,31 @@ def pod_attempts(pod_id: str, *, limit: int = PAGE, after: str | None = None) ->
 
 
 def drain(pod_id: str) -> Call[Pod]:
-    """Let a pod finish its run and take no other."""
+    """Cordon a pod, and let its worker finish its run and leave."""
     return Call("POST", "/api/pods/{pod_id}/drain", Pod, {"pod_id": pod_id})
+
+
+def undrain(pod_id: str) -> Call[Pod]:
+    """Let a worker that has not left yet stay and claim again."""
+    return Call("POST", "/api/pods/{pod_id}/undrain", Pod, {"pod_id": pod_id})
+
+
+def cordon(
+    pod_id: str, reason: str, *, until: datetime | None = None, for_s: float | None = None
+) -> Call[PodStanding]:
+    """Keep a pod, by its name, from claiming; what it holds it finishes."""
+    body = {"reason": reason, **_given(until=until and until.isoformat(), for_s=for_s)}
+    return Call("POST", "/api/pods/{pod_id}/cordon", PodStanding, {"pod_id": pod_id}, body=body)
+
+
+def uncordon(pod_id: str) -> Call[PodStanding]:
+    """Let a cordoned pod claim again."""
+    return Call("POST", "/api/pods/{pod_id}/uncordon", PodStanding, {"pod_id": pod_id})
+
+
+def release(pod_id: str) -> Call[PodStanding]:
+    """Let a pod out of quarantine."""
+    return Call("POST", "/api/pods/{pod_id}/release", PodStanding, {"pod_id": pod_id})
 
 
 def kinds() -> Call[Listing[KindAnswer]]:

@@ -71,7 +71,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a key and print it; it is shown only once."""
-    life_s = None if expires is None else _seconds(expires)
+    life_s = None if expires is None else seconds_of(expires, "--expires")
     if direct:
         made = _direct({"kind": kind, "name": name, "pod": pod, "scopes": scope or None, "life_s": life_s})
     else:
@@ -115,10 +115,11 @@ def revoke(key: KeyId, as_json: AsJson = False) -> None:
         say(f"{revoked.id} ({revoked.name}) is revoked")
 
 
-def _seconds(text: str) -> int:
+def seconds_of(text: str, option: str) -> int:
+    """Return the seconds in an option's text, such as 30m; a wrong text ends the command."""
     found = LIFE.fullmatch(text.strip())
     if found is None:
-        fail(f"--expires is {text!r}; it is a number with a unit, such as 90s, 30m, 2h or 7d", EXIT_WRONG_USE)
+        fail(f"{option} is {text!r}; it is a number with a unit, such as 90s, 30m, 2h or 7d", EXIT_WRONG_USE)
     return int(found[1]) * UNITS_S[found[2]]
 
 

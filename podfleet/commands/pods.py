@@ -1,4 +1,4 @@
-"""`podfleet pods`: lists the pods of the fleet, and drains them."""
+"""`podfleet pods`: lists the pods of the fleet, and says which of them may claim."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Annotated, Final
 
 import typer
 
-from events.answers.pods import Gpu, Pod, PodCheck
+from events.answers.pods import Cordon, Gpu, Pod, PodCheck, PodStanding, Quarantine
 from podfleet.client.synchronous import Client
+from podfleet.commands.keys import seconds_of
 from podfleet.connection import EXIT_FAILED, client, fail
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_fields, print_items, print_json, say
@@ -24,6 +25,9 @@ ENDED: Final = frozenset({"stopped", "gone"})
 PodName = Annotated[
     str, typer.Argument(metavar="POD", help="Id or unique id prefix of a worker, or name of a pod.")
 ]
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a pod.")]
 
 
 class Unknown(Exception):
@@ -52,6 +56,17 @@ def meant(pods: Sequence[Pod], name: str) -> list[Pod]:
     raise Unknown(f"there is no pod {name!r}; live workers: {_names(known) or 'none'}")
 
 
+def ordered(pod: Pod) -> str:
+    """Return in a few words what is ordered of a worker."""
+    orders = pod.orders
+    words = (
+        ("drains", orders.drain),
+        ("cordoned", orders.cordon is not None),
+        ("quarantine", orders.quarantine is not None),
+    )
+    return ", ".join(word for word, holds in words if holds) or "–"
+
+
 COLUMNS: Final = (
     Column("WORKER", field("id"), is_whole=True),
     Column("STATE", field("state"), is_whole=True),
@@ -61,7 +76,7 @@ COLUMNS: Final = (
     Column("DEVICE", field("capabilities", "device")),
     Column("REGION", field("region"), is_spare=True),
     Column("REPORTED", field("reported_at"), ago, is_whole=True),
-    Column("DRAINS", field("orders", "drain"), lambda drains: "drains" if drains else "–", is_spare=True),
+    Column("ORDERS", ordered, is_whole=True, is_spare=True),
 )
 
 
@@ -90,6 +105,8 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
                 ("id", each.id),
                 ("state", each.state + (" (drains)" if each.orders.drain else "")),
                 ("claims", _claims(each)),
+                ("cordoned", _cordoned(each.orders.cordon)),
+                ("in quarantine", _quarantined(each.orders.quarantine)),
                 ("run", each.run_id),
                 ("mode", each.mode),
                 ("kinds", ", ".join(each.kinds)),
@@ -115,7 +132,7 @@ def drain(
     pod: PodName,
     as_json: AsJson = False,
 ) -> None:
-    """Drain a worker: it finishes its run, claims no other, and exits."""
+    """Drain a worker: its pod is cordoned; it finishes its run, and exits."""
     control_plane = client()
     chosen = _chosen(control_plane, pod)
     drained = [control_plane.drain(each.id) for each in chosen]
@@ -124,8 +141,76 @@ def drain(
         return
     for each in drained:
         say(f"{each.id}: {_farewell(each)}")
+    for name in dict.fromkeys(each.pod for each in drained):
+        say(f"{name} stays cordoned; `podfleet pods uncordon {name}` lets it claim again")
     if not drained:
         say(f"{pod}: no live worker, nothing to drain")
+
+
+@app.command()
+def undrain(pod: PodName, as_json: AsJson = False) -> None:
+    """Take a drain back: a worker that has not left yet stays, and claims again."""
+    control_plane = client()
+    kept = [control_plane.undrain(each.id) for each in _chosen(control_plane, pod)]
+    if as_json:
+        print_json(kept)
+        return
+    for each in kept:
+        say(f"{each.id}: stays")
+    if not kept:
+        say(f"{pod}: no live worker; `podfleet pods uncordon {pod}` lets its next one claim")
+
+
+@app.command()
+def cordon(
+    pod: Name,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why; pages and explanations show it.")],
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="It ends after this time, such as 90s, 30m or 2h."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a pod from claiming, by its name, over restarts; what it holds it finishes."""
+    for_s = None if for_ is None else float(seconds_of(for_, "--for"))
+    _tell(client().cordon(pod, reason, for_s=for_s), as_json=as_json)
+
+
+@app.command()
+def uncordon(pod: Name, as_json: AsJson = False) -> None:
+    """Let a cordoned pod claim again."""
+    _tell(client().uncordon(pod), as_json=as_json)
+
+
+@app.command()
+def release(pod: Name, as_json: AsJson = False) -> None:
+    """Let a pod out of quarantine: what it did before speaks against it no more."""
+    _tell(client().release(pod), as_json=as_json)
+
+
+def _tell(standing: PodStanding, *, as_json: bool) -> None:
+    if as_json:
+        print_json(standing)
+        return
+    cordoned, quarantined = _cordoned(standing.cordon), _quarantined(standing.quarantine)
+    if cordoned is None and quarantined is None:
+        say(f"{standing.pod}: may claim")
+    if cordoned is not None:
+        say(f"{standing.pod}: cordoned: {cordoned}")
+    if quarantined is not None:
+        say(f"{standing.pod}: in quarantine: {quarantined}")
+
+
+def _cordoned(cordon: Cordon | None) -> str | None:
+    if cordon is None:
+        return None
+    return f"{cordon.reason} (by {cordon.by}, {(cordon.until and f'until {cordon.until}') or 'without end'})"
+
+
+def _quarantined(quarantine: Quarantine | None) -> str | None:
+    if quarantine is None:
+        return None
+    return f"since {quarantine.since}: {quarantine.reason}; tried again at {quarantine.try_at}"
 
 
 def _chosen(control_plane: Client, name: str) -> list[Pod]:

@@ -243,7 +243,11 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     )  # fmt: skip
     assert not house.queue.report(report).drain
     assert house.fleet.client.post(f"/api/pods/{POD}/drain").status_code == 200
-    assert house.queue.report(report).drain
+    told = house.queue.report(report)
+    assert (told.drain, told.cordon, told.quarantine) == (True, "drained", None)
+    assert house.fleet.client.post(f"/api/pods/{POD}/undrain").status_code == 200
+    told = house.queue.report(report)
+    assert (told.drain, told.held_back) == (False, None)
     shown = house.fleet.client.get(f"/api/pods/{POD}").json()
     has = shown["capabilities"]
     assert (shown["region"], has["device"], has["isolation"]) == ("eu", "cuda", "filter")
@@ -251,7 +255,7 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     assert all(f"<td>{told}</td>" in page for told in ("filter", "the worker's user: it is not root"))
     assert has["gpus"] == [{"name": "H100", "memoryMib": 81_559.0}]
     samples = [each for hour in house.db.pod_telemetry.find() for each in hour["samples"]]
-    assert [each["gpuTemperatureC"] for each in samples] == [60.0, 60.0]  # an hour may have ended between
+    assert [each["gpuTemperatureC"] for each in samples] == [60.0] * 3  # an hour may have ended between
 
 
 def test_the_run_token_speaks_for_its_attempt_and_no_other(house: House) -> None:

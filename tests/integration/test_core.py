@@ -29,6 +29,7 @@ from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.model.cancellation import cancel_decision
 from control_plane.model.lease_watch import look
 from control_plane.model.run import HeldLease
+from control_plane.reads.pod_rules import PodRules
 from control_plane.runs.claiming import Claimer
 from control_plane.store import database as store
 from control_plane.store import schema
@@ -38,6 +39,7 @@ from control_plane.store.log.events import Arrival, Events, storable
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.lease_watches import LeaseWatches
+from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.runs import Runs
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.upkeep.rescuer import Rescuer
@@ -550,13 +552,22 @@ def test_what_was_stored_of_an_attempt_that_its_run_left_is_caught_up(emptied_ur
 def test_a_key_adds_few_pods_to_the_roster_at_once_and_known_ones_go_on(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         claims, new_pods = Claims(core.db), RateLimit(core.clock, burst=1, every_s=10.0)
-        claimer = Claimer(claims, Notifier(), new_pods, core.clock, SystemIds(), Cache(core.clock))
+        claimer = Claimer(
+            claims,
+            PodRules(RuleStore(claims.db), core.clock),
+            Notifier(),
+            new_pods,
+            core.clock,
+            SystemIds(),
+            Cache(core.clock),
+        )
+        free = {"drain": False, "cordon": None, "quarantine": None}
         line = {"id": "p/1", "startedAt": core.clock.now(), "telemetry": {"memoryMib": 1.0}}
-        assert await claimer.report(line, key_id="stolen") == {"drain": False}
+        assert await claimer.report(line, key_id="stolen") == free
         with pytest.raises(RateLimited):
             await claimer.report({**line, "id": "p/2"}, key_id="stolen")
         for pod_id, key_id in (("p/1", "stolen"), ("p/3", "honest"), ("p/4", None)):
-            assert await claimer.report({**line, "id": pod_id}, key_id=key_id) == {"drain": False}
+            assert await claimer.report({**line, "id": pod_id}, key_id=key_id) == free
         assert await core.db.pods.count_documents({}) == 3
 
     in_core(emptied_url, scenario)

@@ -35,6 +35,8 @@ FORBIDDEN: Final[dict[str, Callable[[Db], object]]] = {
     "write another collection from one that it may read": lambda db: list(
         db.runs.aggregate([{"$merge": {"into": "events"}}])
     ),
+    "lift a cordon": lambda db: db.cordons.delete_many({}),
+    "release itself": lambda db: db.quarantines.update_one({}, {"$set": {"pods": []}}),
     "remove a pod": lambda db: db.pods.delete_one({}),
     "drop the queue": lambda db: db.runs.drop(),
     "drop an index": lambda db: db.runs.drop_index("claim"),

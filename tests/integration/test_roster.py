@@ -47,3 +47,23 @@ def test_a_sample_that_cannot_be_stored_keeps_no_order_from_the_pod(database: An
     queue.report(REPORT)
     database.pods.update_one({"_id": "p/1"}, {"$set": {"orders.drain": True}})
     assert queue.report(REPORT).drain
+
+
+def test_a_pod_with_a_database_hears_of_its_cordon_and_its_quarantine_by_its_name(
+    database: Any, queue: MongoQueue
+) -> None:
+    since, until = datetime(2026, 1, 1, tzinfo=UTC), datetime(2099, 1, 1, tzinfo=UTC)
+    for ends, told in ((until, "a new disk"), (None, "a new disk"), (since, None)):
+        cordon = {"reason": "a new disk", "by": "ann", "since": since, "until": ends}
+        database.cordons.replace_one({"_id": "p"}, cordon, upsert=True)
+        assert queue.report(REPORT).cordon == told
+    held = {"reason": "it fails", "since": since, "tryAt": until, "evidence": []}
+    for pod, key_id, trial_at, told in (
+        ("p", None, None, "it fails"),
+        ("p", "another", None, None),
+        ("p", None, since, None),
+        ("q", None, None, None),
+    ):
+        entry = {**held, "pod": pod, "keyId": key_id, "trialAt": trial_at}
+        database.quarantines.replace_one({"_id": "fleet"}, {"pods": [entry]}, upsert=True)
+        assert queue.report(REPORT).quarantine == told

@@ -11,6 +11,8 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from control_plane.access.auth import Principal, require
+from control_plane.runs.pod_steering import PodSteering
+from control_plane.server.api.contract.bodies import NewCordon
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
@@ -20,7 +22,7 @@ from control_plane.store.pods import HOURS_MAX
 from events.answers.answer import Listing
 from events.answers.attempts import PodAttempt
 from events.answers.fleet import Health, Queue, Readiness
-from events.answers.pods import Pod, Sample
+from events.answers.pods import Pod, PodStanding, Sample
 from events.runtime.errors import PodfleetError
 
 MaySteer = Annotated[Principal, Depends(require("admin"))]
@@ -53,9 +55,7 @@ def router(deps: Deps) -> APIRouter:
     async def pod(pod_id: str, _: MayRead) -> Pod:
         return await deps.reading.pod(pod_id)
 
-    @routes.post("/api/pods/{pod_id:path}/drain")
-    async def drain(pod_id: str, _: MaySteer) -> Pod:
-        return await deps.reading.drain(pod_id)
+    _add_orders(routes, deps.pod_steering)
 
     @routes.get("/api/queue")
     async def queue(_: MayRead) -> Queue:
@@ -70,6 +70,30 @@ def router(deps: Deps) -> APIRouter:
         return Response(exposition(overview, numbers, failing), media_type=CONTENT_TYPE_LATEST)
 
     return routes
+
+
+def _add_orders(routes: APIRouter, steering: PodSteering) -> None:
+    @routes.post("/api/pods/{pod_id:path}/drain")
+    async def drain(pod_id: str, principal: MaySteer) -> Pod:
+        return await steering.drain(pod_id, by=principal.name)
+
+    @routes.post("/api/pods/{pod_id:path}/undrain")
+    async def undrain(pod_id: str, _: MaySteer) -> Pod:
+        return await steering.undrain(pod_id)
+
+    @routes.post("/api/pods/{pod_id:path}/cordon")
+    async def cordon(pod_id: str, body: NewCordon, principal: MaySteer) -> PodStanding:
+        return await steering.cordon(
+            pod_id, body.reason, by=principal.name, until=body.until, for_s=body.for_s
+        )
+
+    @routes.post("/api/pods/{pod_id:path}/uncordon")
+    async def uncordon(pod_id: str, _: MaySteer) -> PodStanding:
+        return await steering.uncordon(pod_id)
+
+    @routes.post("/api/pods/{pod_id:path}/release")
+    async def release(pod_id: str, principal: MaySteer) -> PodStanding:
+        return await steering.release(pod_id, by=principal.name)
 
 
 async def _state(check: Awaitable[None]) -> str:

@@ -10,10 +10,10 @@ from typing import Any, Final
 from pymongo import InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError
 
-from control_plane.model.dead_letter_quota import LETTERS_MAX, DeadLetterQuota
 from control_plane.model.projection import AttemptView, Write, attempt_id
 from control_plane.model.run import CurrentStage, Entry
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.log.dead_letter_quota import LETTERS_MAX, DeadLetterQuota
 from control_plane.store.log.events import DUPLICATE_KEY
 from control_plane.store.queue.runs import BATCH_MAX
 from events.lifecycle import Cause, Status

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from control_plane.model.dead_letter_quota import COUNTED_EVERY, LETTERS_MAX, LOOKED_EVERY, DeadLetterQuota
+from control_plane.store.log.dead_letter_quota import (
+    COUNTED_EVERY,
+    LETTERS_MAX,
+    LOOKED_EVERY,
+    DeadLetterQuota,
+)
 
 
 def test_letters_are_kept_up_to_the_bound_and_a_full_room_is_told_once_in_a_while(

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from control_plane.model.explanation import LivePod, QueuePosition, Reason, explain, why_class_waits
+from control_plane.model.explanation import (
+    LivePod,
+    QueuePosition,
+    Reason,
+    explain,
+    hold_of,
+    why_class_waits,
+)
 from events.lifecycle import FINAL, Status
 from events.queue.abilities import Abilities
 from events.queue.pod_checks import Broken
@@ -20,6 +27,22 @@ KEY_REFUSED = (Broken("model:api.example.com", "its model key is refused", froze
 DISK_FULL = (Broken("disk", "the disk has 3 MiB free", None),)
 OF_OTHERS = (Broken("model:api.example.com", "its model key is refused", frozenset({"ideation"})),)
 ERROR = {"code": "KILLED", "message": "m", "stage": None, "retryable": True, "attempt": 1}
+
+
+CORDON = hold_of(
+    {"cordon": {"reason": "new disk", "by": "ann", "since": NOW, "until": None}, "quarantine": None}
+)
+QUARANTINE = hold_of(
+    {
+        "cordon": None,
+        "quarantine": {
+            "reason": "3 failures of its own (NO_MODEL)",
+            "since": NOW,
+            "tryAt": NOW,
+            "evidence": [],
+        },
+    }
+)
 
 
 def make_run(status: str, **fields: Any) -> dict[str, Any]:
@@ -67,6 +90,18 @@ def test_every_status_has_a_reason() -> None:
             "all 2 pods that serve it are busy or susp",
         ),
         ([pod(is_draining=True)], "pods_draining", "told to take nothing new"),
+        ([pod(hold=CORDON)], "pods_held_back", "p/1 serves it, but it is cordoned: new disk (by ann)"),
+        (
+            [pod(hold=CORDON), pod("q/1", hold=QUARANTINE)],
+            "pods_held_back",
+            "; q/1 is in quarantine since 2026-03-01T00:00:00.000Z: 3 failures of its own (NO_MODEL), tri",
+        ),
+        (
+            [pod(hold=CORDON), pod("q/1", "busy")],
+            "pods_busy",
+            "all 2 pods that serve it are busy or cordoned",
+        ),
+        ([pod(hold=CORDON), pod("q/1")], "pod_idle", "q/1 serves it and is idle"),
         ([pod(kinds=frozenset())], "no_pod_serves", "it starts, and has not said"),
         ([pod(state="busy"), pod("q/1")], "pod_idle", "q/1 serves it and is idle"),
         (

@@ -32,6 +32,32 @@ class Library:
     """A stand-in for the module `pynvml`, whose questions fail with the given NVML error."""
 
     failing: dict[str, int] = field(default_factory=dict)
+    xids: list[tuple[int, int]] = field(default_factory=list)  # device and number, as they come
+    uncorrected: int = 3  # since the driver was loaded
+    listened_to: list[int] = field(default_factory=list)
+
+    def nvmlEventSetCreate(self) -> str:
+        answer: str = self._answer("events", "set")
+        return answer
+
+    def nvmlDeviceRegisterEvents(self, device: int, kinds: int, events: str) -> None:
+        assert (kinds, events) == (pynvml.nvmlEventTypeXidCriticalError, "set")
+        self.listened_to.append(device)
+
+    def nvmlEventSetWait_v2(self, events: str, timeout_ms: int) -> Any:
+        assert timeout_ms == 0
+        if not self.xids:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
+        device, number = self.xids.pop(0)
+        return SimpleNamespace(device=device, eventData=number)
+
+    def nvmlDeviceGetIndex(self, device: int) -> int:
+        return device
+
+    def nvmlDeviceGetTotalEccErrors(self, device: int, kind: int, span: int) -> int:
+        assert (kind, span) == (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
+        count: int = self._answer("ecc", self.uncorrected if device else 0)
+        return count
 
     def _answer(self, question: str, answer: Any) -> Any:
         if question in self.failing:
@@ -147,3 +173,40 @@ def _cpu_times(*, user: float, idle: float) -> Any:
     }
     # guest time counts as user time already, and must not count twice
     return type(psutil.cpu_times())(**(values | {"guest": 5.0}))
+
+
+def test_a_sound_gpu_has_no_faults_whatever_happened_before_and_whatever_programs_do() -> None:
+    library = Library(xids=[(0, 13), (1, 31), (1, 43)])  # errors of programs
+    gauges = Gauges(open_driver(library))
+    assert library.listened_to == [0, 1]
+    assert gauges.sample().gpu_faults == ()
+    assert gauges.sample().gpu_faults == ()
+
+
+def test_faults_of_the_hardware_are_told_until_the_worker_ends() -> None:
+    library = Library()
+    gauges = Gauges(open_driver(library))
+    library.xids = [(1, 79), (1, 79), (0, 31)]
+    assert gauges.sample().gpu_faults == ("Xid 79 (GPU 2)",)
+    library.uncorrected += 1
+    library.failing["memory"] = pynvml.NVML_ERROR_GPU_IS_LOST
+    told = ("lost (GPU 1)", "Xid 79 (GPU 2)", "lost (GPU 2)", "uncorrected ECC error (GPU 2)")
+    assert gauges.sample().gpu_faults == told
+    library.failing.clear()
+    assert gauges.sample().gpu_faults == told
+
+
+def test_a_device_that_no_longer_answers_is_lost_and_one_that_may_not_be_asked_is_not() -> None:
+    library = Library()
+    gauges = Gauges(open_driver(library))
+    library.failing = {"handle 0": pynvml.NVML_ERROR_GPU_IS_LOST, "handle 1": pynvml.NVML_ERROR_NO_PERMISSION}
+    assert gauges.sample().gpu_faults == ("lost (GPU 1)",)
+
+
+def test_a_driver_without_events_and_error_counts_tells_the_rest() -> None:
+    library = Library(
+        failing={"events": pynvml.NVML_ERROR_NOT_SUPPORTED, "ecc": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    )
+    gauges = Gauges(open_driver(library))
+    assert gauges.sample().gpu_faults == ()
+    assert gauges.sample().gpu_util == 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,12 +19,18 @@ from events.runtime.errors import Transient
 from events.testing import ManualClock, SeededIds, make_outbox
 from pod_worker.attempt.attempt import Ports
 from pod_worker.child.exit_status import Exited, NeverStarted
+from pod_worker.gpu import Gauges, NoDriver
 from pod_worker.queue.claim_intent import Intent
-from pod_worker.queue.roster import Roster
+from pod_worker.queue.roster import PodOrders, Roster
 from pod_worker.worker import POLL_S, Pod, Worker
 
 PROBE = Ready(["probe"], "cpu", is_loading=True)
 WHOLE = Ready(["experiment", "probe"], "cpu")
+NO_ORDERS = PodOrders(drain=False)
+IDENTITY = {
+    **dict.fromkeys(("id", "pod", "isolation", "pipeline_user", "version"), "pod"),
+    "mode": "experiment", "region": None, "started_at": datetime(2026, 1, 1, tzinfo=UTC),
+}  # fmt: skip
 BROKEN = NeverStarted(1.0, Exited(1))
 
 
@@ -37,8 +44,10 @@ class EmptyQueue:
     runs: list[Claim] = field(default_factory=list)
     asked: list[set[str]] = field(default_factory=list)
     asked_at_s: list[float] = field(default_factory=list)
+    recovered: int = 0
 
     def recover(self, collections: Sequence[str], token: str) -> Claim | None:
+        self.recovered += 1
         return None
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
@@ -88,6 +97,8 @@ def asked_by_a_worker(
     runs: Sequence[Claim] = (),
     idle_exit_s: float | None = None,
     clock: ManualClock | None = None,
+    orders: PodOrders | None = NO_ORDERS,
+    reports: Any = None,
 ) -> EmptyQueue:
     """Let a worker have one process after the other, until it has asked for a run `most` times.
 
@@ -96,8 +107,8 @@ def asked_by_a_worker(
     clock, stop = clock or ManualClock(), threading.Event()
     queue = EmptyQueue(stop, most, clock, list(runs))
     children = iter([LoadingChild(list(says)) for says in lives])
-    roster = Roster(*cast(Any, (None, None, None)), identity={})
-    if isinstance(clock, DrainingClock):
+    roster = Roster(reports, Gauges(NoDriver()), cast(Any, None), identity=IDENTITY, orders=orders)
+    if isinstance(clock, DrainingClock | RelentingClock):
         clock.roster = roster
     with make_outbox(folder, clock=clock) as outbox:
         ports = Ports(
@@ -140,6 +151,46 @@ def test_a_machine_without_room_for_a_process_is_asked_again(tmp_path: Path) -> 
     assert kinds_asked_for(tmp_path, [WHOLE], most=1, refused=3) == [{"probe", "experiment"}]
 
 
+class RelentingClock(ManualClock):
+    """At its tenth second the fleet lets the pod claim again."""
+
+    roster: Roster | None = None
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        if self.roster is not None and self.monotonic_s() >= 10.0:
+            self.roster.orders = NO_ORDERS
+
+
+@pytest.mark.parametrize(
+    "orders", [PodOrders(drain=False, cordon="a new disk"), PodOrders(drain=False, quarantine="it fails")]
+)
+def test_a_pod_that_is_held_back_asks_for_nothing_until_it_may(tmp_path: Path, orders: PodOrders) -> None:
+    Intent(tmp_path / "claim.token").open("a" * 43)  # of a claim whose answer nobody saw
+    queue = asked_by_a_worker(tmp_path, [WHOLE], most=2, clock=RelentingClock(), orders=orders)
+    assert queue.asked_at_s[0] >= 10.0
+    assert queue.recovered == 1  # what it may hold is found all the same
+
+
+@dataclass
+class Deaf:
+    """A roster's way to the fleet that works at the third try."""
+
+    tries: int = 0
+
+    def report(self, report: object) -> PodOrders:
+        self.tries += 1
+        if self.tries < 3:
+            raise Transient("control_plane_unreachable", "nobody answers")
+        return NO_ORDERS
+
+
+def test_a_pod_that_has_not_heard_its_orders_asks_for_nothing(tmp_path: Path) -> None:
+    reports = Deaf()
+    queue = asked_by_a_worker(tmp_path, [WHOLE], most=1, orders=None, reports=reports)
+    assert (reports.tries, len(queue.asked)) == (3, 1)
+
+
 class DrainingClock(ManualClock):
     """At its third second the fleet orders the pod to take nothing new."""
 
@@ -148,7 +199,7 @@ class DrainingClock(ManualClock):
     def advance(self, seconds: float) -> None:
         super().advance(seconds)
         if self.roster is not None and self.monotonic_s() >= 3.0:
-            self.roster.drained = True
+            self.roster.orders = PodOrders(drain=True)
 
 
 @dataclass

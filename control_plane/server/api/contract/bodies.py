@@ -20,6 +20,7 @@ from pydantic.alias_generators import to_camel
 from control_plane.files.multipart import PARTS_MAX
 from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.runs.decisions import NOTE_CHARS_MAX, Review
+from control_plane.runs.pod_steering import REASON_CHARS_MAX
 from control_plane.runs.schedules.schedule import Missed, Overlap
 from control_plane.runs.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
 from control_plane.runs.submission import LABEL_CHARS_MAX, QUEUE_LIMIT_S
@@ -31,6 +32,7 @@ from events.text.key_text import SECRET_CHARS
 
 LABELS_MAX: Final = 32
 KEYS_MAX: Final = 100  # of an object; each one that is wrong costs the event loop 0.1 ms
+CORDON_MAX_S: Final = 365 * 24 * 3600
 QUEUE_LIMIT_MAX_S: Final = 30 * 24 * 3600
 YEARS: Final = range(2000, 2200)  # far inside what the store's calendar can add a week to
 
@@ -144,6 +146,20 @@ class Pause(Body):
 
     paused: bool
     note: Annotated[str, StringConstraints(max_length=SCHEDULE_NOTE_CHARS_MAX), Storable] = ""
+
+
+class NewCordon(Body):
+    """Why a pod shall claim nothing; until a moment, for some seconds, or until it is lifted."""
+
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=REASON_CHARS_MAX), Storable]
+    until: Moment | None = None
+    for_s: Annotated[float, Field(ge=1, le=CORDON_MAX_S, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _has_one_end(self) -> NewCordon:
+        if self.until is not None and self.for_s is not None:
+            raise ValueError("`until` and `for_s` are two ends: give one")
+        return self
 
 
 class Again(Body):
@@ -304,6 +320,7 @@ class TelemetryLine(Stored):
     gpu_util: Amount | None = None
     gpu_memory_mib: Amount | None = None
     gpu_temperature_c: Annotated[float, Field(ge=-300, le=10_000, allow_inf_nan=False)] | None = None
+    gpu_faults: Annotated[list[ShortText], Field(max_length=16), Storable] = []
 
 
 # What a pod tests of itself; of a model's provider the host is named.

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Form, Query
+from fastapi.responses import HTMLResponse, Response
 
-from control_plane.server.api.fleet import PodFilters
+from control_plane.runs.pod_steering import REASON_CHARS_MAX
+from control_plane.server.api.fleet import MaySteer, PodFilters
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.charts import Chart, Line, Point, line_chart, thinned
 from control_plane.server.web.page_renderer import Site
+from control_plane.server.web.pages.form_actions import carried_out, see
 from control_plane.store.pods import HOURS_MAX
 from events.answers.pods import Pod, Sample
 from events.answers.runs import RunRow
@@ -26,6 +29,8 @@ HOUR_S: Final = 3600.0
 MIB_PER_GIB: Final = 1024.0
 STRETCHES: Final = (1, 6, HOURS_MAX)  # hours
 
+Reason = Annotated[str, Form(max_length=REASON_CHARS_MAX)]
+ForHours = Annotated[int, Form(ge=0, le=365 * 24)]  # 0 is without end
 Stretch = Annotated[int, Query(ge=1, le=HOURS_MAX)]
 
 
@@ -57,6 +62,7 @@ class PodPages:
             charts=[(chart.title, line_chart(chart)) for chart in charts],
             hours=hours,
             stretches=STRETCHES,
+            reason_chars_max=REASON_CHARS_MAX,
             history=await deps.reading.attempts_of_pod(pod_id, HISTORY_SHOWN, after),
         )
 
@@ -100,6 +106,7 @@ def usage(pod: Pod, samples: Sequence[Sample], first: float, last: float) -> lis
 def router(site: Site) -> APIRouter:
     """Return the routes of the pages of pods."""
     routes = APIRouter(include_in_schema=False)
+    _add_orders(routes, site)
     pages = PodPages(site)
 
     @routes.get("/pods")
@@ -111,3 +118,34 @@ def router(site: Site) -> APIRouter:
         return await pages.one(pod_id, hours, after)
 
     return routes
+
+
+def _add_orders(routes: APIRouter, site: Site) -> None:
+    steering = site.deps.pod_steering
+
+    @routes.post("/pods/{pod_id:path}/drain")
+    async def drain(pod_id: str, principal: MaySteer) -> Response:
+        await steering.drain(pod_id, by=principal.name)
+        return see("/pods")
+
+    @routes.post("/pods/{pod_id:path}/undrain")
+    async def undrain(pod_id: str, _: MaySteer) -> Response:
+        return await carried_out(site, steering.undrain(pod_id), _page(pod_id))
+
+    @routes.post("/pods/{pod_id:path}/cordon")
+    async def cordon(pod_id: str, principal: MaySteer, reason: Reason = "", hours: ForHours = 0) -> Response:
+        why = reason.strip() or "no reason given"
+        order = steering.cordon(pod_id, why, by=principal.name, for_s=hours * HOUR_S or None)
+        return await carried_out(site, order, _page(pod_id))
+
+    @routes.post("/pods/{pod_id:path}/uncordon")
+    async def uncordon(pod_id: str, _: MaySteer) -> Response:
+        return await carried_out(site, steering.uncordon(pod_id), _page(pod_id))
+
+    @routes.post("/pods/{pod_id:path}/release")
+    async def release(pod_id: str, principal: MaySteer) -> Response:
+        return await carried_out(site, steering.release(pod_id, by=principal.name), _page(pod_id))
+
+
+def _page(pod_id: str) -> str:
+    return f"/pods/{quote(pod_id)}"

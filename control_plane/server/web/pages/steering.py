@@ -8,7 +8,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Form
 from fastapi.responses import Response
 
-from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import MayReview, MaySubmit
 from control_plane.server.web.forms.fields import ReviewForm, Unfit, typed_lines
 from control_plane.server.web.page_renderer import Site
@@ -54,11 +53,6 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     async def note(run_id: str, principal: MaySubmit, text: Text = "") -> Response:
         order = decider.note(run_id, typed_lines(text), by=f"user:{principal.name}")
         return await carried_out(site, order, _run(run_id))
-
-    @routes.post("/pods/{pod_id:path}/drain")
-    async def drain(pod_id: str, _: MaySteer) -> Response:
-        await site.deps.reading.drain(pod_id)
-        return see("/pods")
 
 
 def _add_retry(routes: APIRouter, site: Site) -> None:

@@ -1,0 +1,1 @@
+"""Which pods are in quarantine: their own failures, their slowness and their GPUs beside other pods, pure."""

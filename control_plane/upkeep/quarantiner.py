@@ -1,0 +1,102 @@
+"""Puts pods in quarantine by what they did, and tries them again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from control_plane.model.quarantine.decision import LOOKED_BACK, Quarantine, decide
+from control_plane.model.quarantine.evidence import AttemptEnd, Identity, Member
+from control_plane.reads.reading import SILENT_AFTER
+from control_plane.store.pods import Pods
+from control_plane.store.queue.attempt_ends import AttemptEnds
+from control_plane.store.queue.pod_rules import RuleStore
+from events.queue.abilities import Abilities
+from events.queue.rules import Rules, pod_name
+
+log = logging.getLogger(__name__)
+
+TICK_S: Final = 5.0
+MIB_A_GIB: Final = 1024
+
+
+@dataclass(slots=True)
+class Quarantiner:
+    """Watches how attempts end. Several replicas may run it at once: each change is a compare-and-set."""
+
+    rules: RuleStore
+    pods: Pods
+    ends: AttemptEnds
+    _classes: dict[str, str] = field(default_factory=dict)  # of the runs of the last look
+    _keys: dict[str, Any] = field(default_factory=dict)  # of its workers
+
+    async def run_once(self) -> int:
+        """Do one round; return how many pods were put in quarantine, tried again, or forgotten."""
+        revision, known = await self.rules.quarantines()
+        now = await self.rules.now()
+        rules = await self.rules.in_force()
+        members = _members(await self.pods.live(now - SILENT_AFTER), rules)
+        decided = decide(known, members, await self._ends(now - LOOKED_BACK), now)
+        if decided == known or not await self.rules.keep(revision, decided):
+            return 0
+        changed = [each for each in decided if each not in known]
+        for each in changed:
+            _tell(each)
+        return len(changed) + len(known) - len([each for each in known if each in decided])
+
+    async def _ends(self, since: datetime) -> list[AttemptEnd]:
+        found = await self.ends.newest(since)
+        runs, pods = {each["runId"] for each in found}, {str(each.get("pod")) for each in found}
+        self._classes = _kept(self._classes, runs) | await self.ends.classes(runs - self._classes.keys())
+        self._keys = _kept(self._keys, pods) | await self.ends.keys(pods - self._keys.keys())
+        return [
+            AttemptEnd(
+                pod=Identity(pod_name(each["pod"]), self._keys[each["pod"]]),
+                run_id=each["runId"],
+                attempt=each["attempt"],
+                class_key=self._classes[each["runId"]],
+                claimed_at=each["claimedAt"],
+                ended_at=each["endedAt"],
+                is_completed=each["outcome"] == "completed",
+                code=each["code"],
+            )
+            for each in found
+            # An end that is told before its claim lacks the pod for a moment.
+            if each.get("pod") in self._keys and each["runId"] in self._classes and each.get("claimedAt")
+        ]
+
+
+def _kept(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: known[name] for name in names if name in known}
+
+
+def _members(live: Iterable[Mapping[str, Any]], rules: Rules) -> list[Member]:
+    """Return the live pods; of several workers of one the last that reported."""
+    found: dict[Identity, Member] = {}
+    for each in live:
+        pod = Identity(pod_name(each["_id"]), each.get("keyId"))
+        capabilities, telemetry = each.get("capabilities") or {}, each.get("telemetry") or {}
+        gpus = capabilities.get("gpus") or ()
+        gib = max((gpu["memoryMib"] / MIB_A_GIB for gpu in gpus), default=0.0)
+        leaves = each["state"] == "draining" or bool((each.get("orders") or {}).get("drain"))
+        member = Member(
+            pod=pod,
+            abilities=Abilities(frozenset(each["kinds"]), gib, each.get("region")),
+            device=capabilities.get("device"),
+            gpu_faults=tuple(telemetry.get("gpuFaults") or ()),
+            is_sound=all(check["ok"] for check in each.get("checks") or ()),
+            takes=not leaves and pod.name not in rules.cordons,
+        )
+        found.setdefault(pod, member)
+    return list(found.values())
+
+
+def _tell(each: Quarantine) -> None:
+    told = {"pod": each.pod.name, "why": each.reason, "until": each.try_at.isoformat()}
+    if each.is_held:
+        log.warning("pod.quarantined", extra=told)
+    else:
+        log.info("pod.tried_again", extra=told)
