@@ -55,6 +55,10 @@ class Fitness(Protocol):
 
     def fit(self, kinds: Iterable[str]) -> frozenset[str]: ...
 
+    def has_gpu(self) -> bool:
+        """Say whether what needs a GPU may be claimed, if there is one."""
+        ...
+
     def is_awaited(self, kinds: Collection[str]) -> bool:
         """Say whether one of these kinds waits for a check that is being made."""
         ...
@@ -69,6 +73,9 @@ class Untested:
 
     def fit(self, kinds: Iterable[str]) -> frozenset[str]:
         return frozenset(kinds)
+
+    def has_gpu(self) -> bool:
+        return True
 
     def is_awaited(self, kinds: Collection[str]) -> bool:
         return False
@@ -274,7 +281,8 @@ class Worker:
     def _seeker(self, ready: Ready) -> Seeker:
         self.roster.standing.kinds = tuple(ready.kinds)
         self.roster.standing.device = ready.device
-        able = Abilities(self.fitness.fit(ready.kinds), self.pod.gpu_gib, self.pod.region)
+        gpu_gib = self.pod.gpu_gib if self.fitness.has_gpu() else 0.0
+        able = Abilities(self.fitness.fit(ready.kinds), gpu_gib, self.pod.region)
         return Seeker(self.pod.id, self.pod.mode, able)
 
     def _resolve(self) -> Claim | None:
