@@ -320,6 +320,7 @@ class Worker:
             )
         except Transient as error:
             self._give_back(claim, error)
+            self.fitness.hear_failure(error.code, error.message)
             return
         self.intent.close()
         self.state.runs += 1
