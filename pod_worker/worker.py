@@ -245,7 +245,7 @@ class Worker:
                 known = ()
                 continue
             if not ready.is_loading:
-                known = self._pause(seeker, pause_s)
+                known = self._pause(seeker, ready, pause_s)
                 continue
             match child.wait_ready(min(pause_s, READY_TURN_S)):
                 case Ready() as ready:
@@ -256,10 +256,11 @@ class Worker:
                     return None
         return None
 
-    def _pause(self, seeker: Seeker, seconds: float) -> Sequence[WaitingClass]:
+    def _pause(self, seeker: Seeker, ready: Ready, seconds: float) -> Sequence[WaitingClass]:
         if wanted := classes(seeker.abilities):
             return self.pauses.pause(wanted, seconds, self.ports.stop)
-        self.ports.clock.wait(self.ports.stop, seconds)
+        if not self.fitness.is_awaited(ready.kinds):  # else the wait for checks is pause enough
+            self.ports.clock.wait(self.ports.stop, seconds)
         return ()
 
     def _wait_for_checks(self, ready: Ready) -> None:

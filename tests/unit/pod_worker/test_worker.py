@@ -150,6 +150,13 @@ class Sick(Untested):
         self.heard.append(end)
 
 
+class Slow(Sick):
+    """A pod that may claim nothing before its checks are made."""
+
+    def fit(self, kinds: Iterable[str]) -> frozenset[str]:
+        return frozenset() if self.is_awaited(frozenset(kinds)) else frozenset(kinds)
+
+
 def test_a_pod_asks_for_no_kind_that_a_check_keeps_from_it_and_for_nothing_where_none_is_left(
     tmp_path: Path,
 ) -> None:
@@ -158,6 +165,13 @@ def test_a_pod_asks_for_no_kind_that_a_check_keeps_from_it_and_for_nothing_where
     queue = asked_by_a_worker(tmp_path, [WHOLE], most=2, clock=clock, fitness=sick)
     assert queue.asked == [{"probe"}, {"experiment", "probe"}]
     assert queue.asked_at_s[1] >= 3 * POLL_S, "it looked twice in vain"
+
+
+def test_where_every_kind_waits_for_a_check_the_first_claim_follows_it_at_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    sick = Slow(clock, [set()], checked_at_s=1.0)
+    queue = asked_by_a_worker(tmp_path, [WHOLE], most=1, clock=clock, fitness=sick)
+    assert 1.0 <= queue.asked_at_s[0] <= 1.1
 
 
 @pytest.mark.parametrize("checked_at_s", [0.1, 60.0])
