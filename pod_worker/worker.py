@@ -55,6 +55,10 @@ class Fitness(Protocol):
 
     def fit(self, kinds: Iterable[str]) -> frozenset[str]: ...
 
+    def has_gpu(self) -> bool:
+        """Say whether what needs a GPU may be claimed, if there is one."""
+        ...
+
     def is_awaited(self, kinds: Collection[str]) -> bool:
         """Say whether one of these kinds waits for a check that is being made."""
         ...
@@ -69,6 +73,9 @@ class Untested:
 
     def fit(self, kinds: Iterable[str]) -> frozenset[str]:
         return frozenset(kinds)
+
+    def has_gpu(self) -> bool:
+        return True
 
     def is_awaited(self, kinds: Collection[str]) -> bool:
         return False
@@ -239,7 +246,7 @@ class Worker:
                 known = ()
                 continue
             if not ready.is_loading:
-                known = self._pause(classes(seeker.abilities) if may_claim else (), pause_s)
+                known = self._pause(classes(seeker.abilities) if may_claim else (), ready, pause_s)
                 continue
             match child.wait_ready(min(pause_s, READY_TURN_S)):
                 case Ready() as ready:
@@ -250,10 +257,11 @@ class Worker:
                     return None
         return None
 
-    def _pause(self, wanted: Sequence[str], seconds: float) -> Sequence[WaitingClass]:
+    def _pause(self, wanted: Sequence[str], ready: Ready, seconds: float) -> Sequence[WaitingClass]:
         if wanted:
             return self.pauses.pause(wanted, seconds, self.ports.stop)
-        self.ports.clock.wait(self.ports.stop, seconds)
+        if not self.fitness.is_awaited(ready.kinds):  # else the wait for checks is pause enough
+            self.ports.clock.wait(self.ports.stop, seconds)
         return ()
 
     def _wait_for_checks(self, ready: Ready) -> None:
@@ -275,7 +283,8 @@ class Worker:
     def _seeker(self, ready: Ready) -> Seeker:
         self.roster.standing.kinds = tuple(ready.kinds)
         self.roster.standing.device = ready.device
-        able = Abilities(self.fitness.fit(ready.kinds), self.pod.gpu_gib, self.pod.region)
+        gpu_gib = self.pod.gpu_gib if self.fitness.has_gpu() else 0.0
+        able = Abilities(self.fitness.fit(ready.kinds), gpu_gib, self.pod.region)
         return Seeker(self.pod.id, self.pod.mode, able)
 
     def _resolve(self) -> Claim | None:
@@ -313,6 +322,7 @@ class Worker:
             )
         except Transient as error:
             self._give_back(claim, error)
+            self.fitness.hear_failure(error.code, error.message)
             return
         self.intent.close()
         self.state.runs += 1

@@ -186,8 +186,7 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
         if len(missing) == 1:
             message += f": {missing[0]}"
         return Reason("no_pod_serves", message, {**evidence, "pods": lacking})
-    kind = class_key.partition("/")[0]
-    kept = {pod.id: found for pod in serving if (found := obstacle(kind, pod.broken)) is not None}
+    kept = {pod.id: found for pod in serving if (found := obstacle(class_key, pod.broken)) is not None}
     if len(kept) == len(serving):
         return _kept(kept, evidence)
     serving = [pod for pod in serving if pod.id not in kept]

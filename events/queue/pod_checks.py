@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
+from events.queue.requirements import GPU_TIERS
 from events.queue.roster import REPORT_EVERY_S
 
 Document = dict[str, Any]
@@ -20,6 +21,7 @@ SUSPECTS_MAX: Final = 16
 BELIEVED: Final = timedelta(seconds=3 * REPORT_EVERY_S)
 STORAGE: Final = "storage"
 MODEL: Final = "model:"
+GPU: Final = "gpu"
 SHOWN_MAX: Final = 20  # names of checks in a count; pods choose those of their models
 OTHERS: Final = "other"
 
@@ -42,9 +44,13 @@ class Broken:
         )
 
 
-def obstacle(kind: str, broken: Sequence[Broken]) -> Broken | None:
-    """Return what keeps a pod from claiming runs of a kind; None where nothing does."""
-    return next((each for each in broken if each.kinds is None or kind in each.kinds), None)
+def obstacle(class_key: str, broken: Sequence[Broken]) -> Broken | None:
+    """Return what keeps a pod from claiming runs of `kind/gpu tier/region`; None where nothing does."""
+    kind, tier, _ = class_key.split("/", 2)
+    for each in broken:
+        if each.kinds is None or kind in each.kinds or (each.name == GPU and tier != GPU_TIERS[0]):
+            return each
+    return None
 
 
 def count_failing(pods: Iterable[Iterable[Mapping[str, Any]]]) -> Mapping[str, int]:

@@ -19,7 +19,7 @@ from pod_worker.health.storage_look import StorageLook
 from pod_worker.health.trial import TRIAL_S, Trial
 
 CLOCK_AGAIN_S: Final = 10.0
-MACHINE_AGAIN_S: Final = 60.0
+MACHINE_AGAIN_S: Final = 15.0
 TRIAL_LIMIT_S: Final = TRIAL_S + 10.0
 
 

@@ -78,6 +78,11 @@ class Health:
         with self._lock:
             return frozenset(kind for kind in kinds if all(map(self._passes, self._needed(kind))))
 
+    def has_gpu(self) -> bool:
+        """Say whether what needs a GPU may be claimed, if there is one."""
+        with self._lock:
+            return all(self._passes(each.name) for each in self.checks if each.subject == "gpu")
+
     def is_awaited(self, kinds: Collection[str]) -> bool:
         """Say whether one of these kinds waits for a look."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ MIB: Final = 1024 * 1024
 DISK_FREE_MIN: Final = 64 * MIB  # less fails an attempt in its first minutes
 MEMORY_FREE_MIN: Final = 64 * MIB  # a pipeline's process alone takes more
 CLOCK_OFF_MAX_S: Final = 60.0  # beyond that leases, tokens and signatures mean something else here
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 PIECE_BYTES: Final = 4096
 
 
@@ -35,7 +37,8 @@ class DiskLook:
             free = os.statvfs(self.data)
             self.check_room()
         except OSError as error:
-            return Finding(False, "DISK_FAILED", f"{self.data} cannot be written: {error.strerror}")
+            code = "DISK_FULL" if error.errno in FULL else "DISK_FAILED"
+            return Finding(False, code, f"{self.data} cannot be written: {error.strerror}")
         except Transient as error:
             return Finding(False, error.code, error.message)
         free_bytes = free.f_bavail * free.f_frsize

@@ -235,7 +235,8 @@ def _claims(pod: Pod) -> str:
         return "–" if pod.state in ENDED else "all"
     kept = {kind for each in failing for kind in (pod.kinds if each.kinds is None else each.kinds)}
     left = [kind for kind in pod.kinds if kind not in kept]
-    return f"{', '.join(left) or 'nothing'}: {', '.join(each.name for each in failing)} fails"
+    names = f"{', '.join(each.name for each in failing)} fails"
+    return f"{', '.join(left)} only ({names})" if left else f"nothing ({names})"
 
 
 def _found(check: PodCheck) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from control_plane.upkeep.rescuer import Rescuer
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.exits import EXIT_LEFT
 from pod_worker.program import LEAVE_S
+from podfleet.embedded.process import Command
+from podfleet.embedded.service import Service
+from podfleet.embedded.supervisor import Supervisor
 from tests.fork_server import Program
 from tests.integration.conftest import QUICK_WORKER
 
@@ -66,6 +70,28 @@ def test_a_worker_whose_container_is_always_started_again_sleeps_without_claimin
     assert (worker.poll(), fleet.run(run_id)["status"]) == (None, "QUEUED")
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == EXIT_LEFT
+
+
+def test_a_supervisor_starts_a_service_again_unless_it_left_for_good(tmp_path: Path, until: Any) -> None:
+    def service(name: str, status: int) -> Service:
+        counts = f"open({str(tmp_path / name)!r}, 'a').write('x'); import sys; sys.exit({status})"
+        command = Command((sys.executable, "-c", counts), {})
+        return Service(
+            name=name, command=command, is_ready=lambda: True, start_s=30, grace_s=5, steady_s=30,
+            exit_left=EXIT_LEFT,
+        )  # fmt: skip
+
+    said: list[str] = []
+    services = [service("left", EXIT_LEFT), service("restarted", 0)]
+    supervisor = Supervisor([services], logs=tmp_path / "logs", clock=SystemClock(), say=said.append)
+    supervisor.begin()
+    try:
+        until(lambda: not supervisor.is_running())
+    finally:
+        supervisor.stop()
+    assert (tmp_path / "left").read_text() == "x"
+    assert (tmp_path / "restarted").read_text() == "xxx", "a start is tried three times"
+    assert "left has left for good, and is not started again" in said
 
 
 def test_a_worker_refuses_a_shift_that_makes_no_sense(fleet: Any) -> None:

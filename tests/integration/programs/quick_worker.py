@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from events.queue.lease_times import LEASE_TTL_S
+from events.runtime.exits import EXIT_LEFT
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
 from pod_worker.child.fork_server import ForkServer
@@ -16,7 +17,7 @@ from pod_worker.config import Wishes, read_settings
 from pod_worker.program import World, serve
 
 
-def main(lease_ttl_s: float, beat_s: float, data: Path) -> None:
+def main(lease_ttl_s: float, beat_s: float, data: Path) -> int:
     settings = read_settings(os.environ, Wishes(data=data), dotenv=Path(".env"))
     configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
     world = World(
@@ -24,7 +25,7 @@ def main(lease_ttl_s: float, beat_s: float, data: Path) -> None:
     )
     with ForkServer(ChildOptions(environ=settings.environ), world.clock) as fork_server:
         fork_server.prestart()
-        serve(settings, world, fork_server)
+        return EXIT_LEFT if serve(settings, world, fork_server) else 0
 
 
 if __name__ == "__main__":
@@ -33,4 +34,4 @@ if __name__ == "__main__":
     parser.add_argument("--beat", type=float, default=1.0, help="seconds between two renewals")
     parser.add_argument("--data", type=Path, required=True)
     arguments = parser.parse_args()
-    main(arguments.lease, arguments.beat, arguments.data)
+    sys.exit(main(arguments.lease, arguments.beat, arguments.data))

@@ -34,9 +34,11 @@ def check(name: str, *, ok: bool = False, kinds: list[str] | None = None) -> dic
 def test_a_check_that_fails_keeps_a_pod_from_the_kinds_that_need_it() -> None:
     broken = Broken.of([check("disk", ok=True), check("model:a", kinds=["experiment"])])
     assert [each.name for each in broken] == ["model:a"]
-    assert obstacle("experiment", broken) == broken[0]
-    assert obstacle("probe", broken) is None
-    assert obstacle("probe", Broken.of([check("disk")])) is not None
+    assert obstacle("experiment/cpu/any", broken) == broken[0]
+    assert obstacle("probe/cpu/any", broken) is None
+    assert obstacle("probe/cpu/any", Broken.of([check("disk")])) is not None
+    gpu = Broken.of([check("gpu", kinds=["experiment"])])
+    assert [obstacle(f"probe/{tier}/any", gpu) is None for tier in ("cpu", "24")] == [True, False]
 
 
 def test_pods_are_counted_by_check_and_rare_ones_together() -> None:

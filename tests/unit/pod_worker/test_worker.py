@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from pod_worker.child.exit_status import Exited, NeverStarted
 from pod_worker.gpu import Gauges, NoDriver
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.roster import PodOrders, Roster
-from pod_worker.worker import POLL_S, Pod, Worker
+from pod_worker.worker import CHECKED_WITHIN_S, POLL_S, Fitness, Pod, Untested, Worker
 
 PROBE = Ready(["probe"], "cpu", is_loading=True)
 WHOLE = Ready(["experiment", "probe"], "cpu")
@@ -99,6 +99,7 @@ def asked_by_a_worker(
     clock: ManualClock | None = None,
     orders: PodOrders | None = NO_ORDERS,
     reports: Any = None,
+    fitness: Fitness | None = None,
 ) -> EmptyQueue:
     """Let a worker have one process after the other, until it has asked for a run `most` times.
 
@@ -131,13 +132,76 @@ def asked_by_a_worker(
                 raise Transient("child_not_spawned", "no room for another process")
             return next(children)
 
-        Worker(pod, cast(Any, queue), ports, intent, roster, cast(Any, spawn), Rests(clock)).run()
+        checks = fitness or Untested()
+        Worker(pod, cast(Any, queue), ports, intent, roster, cast(Any, spawn), Rests(clock), checks).run()
     return queue
 
 
 def test_a_kind_that_is_loaded_is_claimed_while_another_is_on_its_way(tmp_path: Path) -> None:
     asked = kinds_asked_for(tmp_path, [PROBE, PROBE, WHOLE], most=4)
     assert asked == [{"probe"}, {"probe"}, {"probe", "experiment"}, {"probe", "experiment"}]
+
+
+@dataclass
+class Sick(Untested):
+    """A pod that may claim what `fits` says, turn by turn, and whose checks take so long at the start."""
+
+    clock: ManualClock
+    fits: list[set[str]]
+    checked_at_s: float = 0.0
+    heard: list[End] = field(default_factory=list)
+
+    def fit(self, kinds: Iterable[str]) -> frozenset[str]:
+        return frozenset(kinds) & (self.fits.pop(0) if len(self.fits) > 1 else self.fits[0])
+
+    def is_awaited(self, kinds: Collection[str]) -> bool:
+        return self.clock.monotonic_s() < self.checked_at_s
+
+    def hear_end(self, end: End, kind: str) -> None:
+        self.heard.append(end)
+
+
+class Slow(Sick):
+    """A pod that may claim nothing before its checks are made."""
+
+    def fit(self, kinds: Iterable[str]) -> frozenset[str]:
+        return frozenset() if self.is_awaited(frozenset(kinds)) else frozenset(kinds)
+
+
+def test_a_pod_asks_for_no_kind_that_a_check_keeps_from_it_and_for_nothing_where_none_is_left(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    sick = Sick(clock, [{"probe"}, set(), set(), {"experiment", "probe"}])
+    queue = asked_by_a_worker(tmp_path, [WHOLE], most=2, clock=clock, fitness=sick)
+    assert queue.asked == [{"probe"}, {"experiment", "probe"}]
+    assert queue.asked_at_s[1] >= 3 * POLL_S, "it looked twice in vain"
+
+
+def test_where_every_kind_waits_for_a_check_the_first_claim_follows_it_at_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    sick = Slow(clock, [set()], checked_at_s=1.0)
+    queue = asked_by_a_worker(tmp_path, [WHOLE], most=1, clock=clock, fitness=sick)
+    assert 1.0 <= queue.asked_at_s[0] <= 1.1
+
+
+@pytest.mark.parametrize("checked_at_s", [0.1, 60.0])
+def test_checks_hold_up_the_first_claim_for_a_moment_only(tmp_path: Path, checked_at_s: float) -> None:
+    clock = ManualClock()
+    sick = Sick(clock, [{"probe"}], checked_at_s)
+    queue = asked_by_a_worker(tmp_path, [WHOLE], most=1, clock=clock, fitness=sick)
+    assert queue.asked_at_s[0] <= min(checked_at_s, CHECKED_WITHIN_S) + 0.05
+
+
+def test_the_end_of_an_attempt_is_evidence_for_the_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = End("failed", "MODEL_UNAUTHORISED", "the key is refused")
+    monkeypatch.setattr("pod_worker.worker.Attempt", lambda *_: BriefAttempt(gave_back=False, how=end))
+    claim, clock = Claim("runs", "r", 1, "t", "experiment", {}, None), ManualClock()
+    sick = Sick(clock, [{"experiment"}])
+    asked_by_a_worker(tmp_path, [WHOLE], [WHOLE], runs=[claim], most=2, clock=clock, fitness=sick)
+    assert sick.heard == [end]
 
 
 def test_after_a_load_that_broke_its_process_nothing_is_claimed_before_the_load_is_done(

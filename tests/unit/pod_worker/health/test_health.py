@@ -141,6 +141,7 @@ def test_a_look_that_raises_has_failed() -> None:
     (found,) = health.report()
     assert (found.ok, found.code) == (False, "CHECK_FAILED")
     assert "libcuda" in found.message
+    assert (health.has_gpu(), Pod().health.has_gpu()) == (False, True)
 
 
 def test_a_loop_that_is_told_to_be_quiet_ends() -> None:

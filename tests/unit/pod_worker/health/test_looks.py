@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import sys
@@ -172,6 +173,13 @@ def test_a_full_disk_an_unwritable_one_and_a_full_outbox_fail(
     assert DiskLook(tmp_path / "none", full)().code == "DISK_FAILED"
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=4096))
     assert look().code == "DISK_FULL"
+
+    def refuses(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", refuses)
+    assert look().code == "DISK_FULL"
+    assert not list(tmp_path.iterdir()), "nothing stays"
 
 
 @pytest.mark.parametrize(

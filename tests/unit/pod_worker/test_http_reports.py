@@ -1,0 +1,55 @@
+"""A pod of today reports to a control plane of yesterday."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from events.delivery.control_plane_client import ControlPlane
+from events.runtime.clock import SystemClock
+from pod_worker.gpu import Capabilities, Telemetry
+from pod_worker.health.check import Reported
+from pod_worker.queue.http import HttpQueue
+from pod_worker.queue.roster import PodReport
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+REPORT = PodReport(
+    id="p/1", pod="p", mode="hybrid", region=None, kinds=("probe",), state="idle", run_id=None, attempt=None,
+    device="cpu", capabilities=Capabilities(2, 1024.0), telemetry=Telemetry(0.5, 512.0), version="0",
+    started_at=NOW, isolation="strict", pipeline_user="a user of its own",
+    checks=(Reported("disk", True, None, "9 MiB free", NOW, None),),
+)  # fmt: skip
+
+
+def report_to(refuses: bool) -> tuple[Any, list[dict[str, Any]]]:
+    """Report to a control plane that may refuse what is new; return the orders, and what was sent."""
+    sent: list[dict[str, Any]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content))
+        if refuses and "checks" in sent[-1]:
+            return httpx.Response(422, json={"detail": "checks: extra inputs are not permitted"})
+        return httpx.Response(
+            200, json={"drain": True} if refuses else {"drain": False, "suspects": ["storage"]}
+        )
+
+    with httpx.Client(base_url="http://control", transport=httpx.MockTransport(answer)) as client:
+        return HttpQueue(ControlPlane(client, SystemClock())).report(REPORT), sent
+
+
+def test_a_report_tells_the_checks_and_brings_what_others_suspect() -> None:
+    orders, (sent,) = report_to(refuses=False)
+    assert (orders.drain, orders.suspects) == (False, ("storage",))
+    assert sent["checks"] == [
+        {"name": "disk", "ok": True, "code": None, "message": "9 MiB free", "kinds": None,
+         "at": "2026-01-01T00:00:00+00:00"}
+    ]  # fmt: skip
+
+
+def test_a_control_plane_that_refuses_the_checks_gets_the_report_without_them() -> None:
+    orders, sent = report_to(refuses=True)
+    assert (orders.drain, orders.suspects) == (True, ())
+    assert ["checks" in each for each in sent] == [True, False]
