@@ -39,7 +39,7 @@ class Reads:
 async def test_of_what_may_be_large_few_are_read_at_once_and_all_in_the_end() -> None:
     reads: Any = Reads()
     nobody: Any = None
-    reading = Reading(reads, nobody, nobody, nobody, nobody, nobody, ManualClock(), nobody)
+    reading = Reading(reads, nobody, nobody, nobody, nobody, nobody, nobody, ManualClock(), nobody)
 
     async def ask(number: int) -> None:
         try:

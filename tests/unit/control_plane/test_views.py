@@ -22,6 +22,7 @@ from events.answers.logs import LoggedEvent
 from events.answers.pods import Pod
 from events.answers.runs import Lease, Note, Run, RunRow
 from events.answers.schedules import Schedule
+from events.queue.rules import Rules
 
 MOMENT = datetime(2026, 11, 21, 10, 0, 0, 123_000, UTC)
 
@@ -65,7 +66,7 @@ def test_what_was_cut_is_told_in_its_place_or_is_nothing() -> None:
 def test_a_pod_that_fell_silent_is_gone_unless_it_said_goodbye() -> None:
     def state(row: str, silent_for_s: float) -> str:
         document = {"_id": "p/1", "state": row, "reportedAt": MOMENT}
-        return pod(document, MOMENT + timedelta(seconds=silent_for_s)).state
+        return pod(document, MOMENT + timedelta(seconds=silent_for_s), Rules()).state
 
     assert (state("busy", 0), state("busy", 1), state("stopped", 1)) == ("busy", "gone", "stopped")
 

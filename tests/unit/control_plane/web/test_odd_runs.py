@@ -136,7 +136,7 @@ def reading_of(store: Store) -> Reading:
     clock.advance(30)
     tallies: Any = SimpleNamespace(count=nothing)
     nobody: Any = None
-    return Reading(reads, tallies, nobody, nobody, nobody, nobody, clock, KindLoops(lambda: reads))
+    return Reading(reads, tallies, nobody, nobody, nobody, nobody, nobody, clock, KindLoops(lambda: reads))
 
 
 async def nothing(*_: object) -> int:
