@@ -15,6 +15,7 @@ from events.queue.abilities import Abilities, lacks
 from events.queue.claims import past_faults
 from events.queue.faults import blame_of, boot_of
 from events.queue.pod_checks import Broken, obstacle
+from events.queue.rules import pod_name
 from events.queue.settlement import LEFT_TO_OTHERS_S
 from events.runtime.clock import timestamp
 
@@ -204,13 +205,15 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
     kinds = set(states.values())
     if kinds == {"draining"}:
         return Reason("pods_draining", f"{of_all} told to take nothing new", evidence)
-    held = [(pod.id, pod.hold.why) for pod in serving if pod.hold is not None]
-    if len(held) == len(serving):
-        (first, why), *others = held
+    if all(pod.hold is not None for pod in serving):
+        held = {pod_name(pod.id): pod.hold.why for pod in serving if pod.hold is not None}
+        (first, why), *others = held.items()
         message = f"{first} serves it, but it is {why}"
         if others:
             message += (
-                f"; so are {len(others)} more" if len(others) > 1 else f"; {others[0][0]} is {others[0][1]}"
+                f"; {len(others)} more that serve it are held back"
+                if len(others) > 1
+                else f"; {others[0][0]} is {others[0][1]}"
             )
         return Reason("pods_held_back", message, evidence)
     words = " or ".join(sorted(kinds))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from events.lifecycle import Fault, Judgement, PastFault
+from events.queue.rules import pod_name
 from events.runtime.backoff import back_off_s
 
 # What a pod tests of itself; `model` and `storage` are outside of it.
@@ -73,7 +74,7 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
         return Judgement(Fault.RUN)
     alike = [each for each in past if each.fault is blame.fault and each.place == place]
     times = len(alike) + 1
-    pods = {name_of(each.pod) for each in alike} | {name_of(pod)}
+    pods = {pod_name(each.pod) for each in alike} | {pod_name(pod)}
     follows = blame.fault is Fault.POD and len(pods) > PODS_MAX
     if follows or times > blame.times_max:
         return Judgement(Fault.RUN, times)
@@ -81,11 +82,6 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
         return Judgement(blame.fault, times)
     here = sum(each.pod == pod for each in past) + 1
     return Judgement(blame.fault, times, back_off_s(here, first_s=LEFT_FIRST_S, max_s=LEFT_MAX_S))
-
-
-def name_of(pod: str) -> str:
-    """Return the name of a pod, which outlives its starts."""
-    return pod.partition("/")[0]
 
 
 def boot_of(claimed_by: str) -> str:

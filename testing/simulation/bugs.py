@@ -32,6 +32,7 @@ from events.testing import DroppingIngest
 from events.text.attempt_id import AttemptId
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.mongo import MongoQueue
+from pod_worker.queue.roster import PodOrders, PodReport
 from testing.simulation.faults import STRIKES
 from testing.simulation.ledger import WitnessedOutbox
 from testing.simulation.product import Product
@@ -195,6 +196,13 @@ class CredulousIngestor(Ingestor):
         return kept if isinstance(kept, Refused) else kept._replace(is_unclaimed=False)
 
 
+class ForgivingQueue(MongoQueue):
+    """Reads the orders in the line of the worker alone, which a restart makes anew."""
+
+    def report(self, report: PodReport) -> PodOrders:
+        return PodOrders(super().report(report).drain)
+
+
 class OneNodeSet(ReplicaSet):
     """Acknowledges a write before a majority has it."""
 
@@ -230,5 +238,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "numbers-from-anybody": Bug(Product(ingestor=CredulousIngestor)),
     "claims-what-it-failed": Bug(Product(queue=GreedyQueue)),
     "blames-the-run": Bug(Product(queue=BlamingQueue)),
+    "orders-die-with-the-worker": Bug(Product(queue=ForgivingQueue), ("user: cordon",)),
     "one-node-is-enough": Bug(Product(servers=OneNodeSet), ("store: step-down",)),
 }

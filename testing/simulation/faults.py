@@ -85,6 +85,9 @@ class Nature:
         while True:
             for pod in world.pods:
                 self.revive(pod)
+            for left in world.servers.collection("cordons").newest({}):  # by a request that came late
+                if left.document["_id"] not in world.ledger.cordons:
+                    world.user.uncordon(left.document["_id"])
             world.kernel.wait(None, REVIVE_EVERY_S)
 
     def revive(self, pod: Pod) -> None:
@@ -309,6 +312,22 @@ def _cancel_storm(nature: Nature) -> None:
     nature.world.user.storm()
 
 
+def _cordon(nature: Nature) -> None:
+    """Cordon a pod by its name, start its worker again, and lift the cordon some time later."""
+    user, pod = nature.world.user, nature.some_pod()
+    nature.strikes("user: cordon", user.node)
+    name = pod.node.name
+
+    def keep_from_claiming() -> None:
+        user.cordon(name)
+        pod.kill()
+        nature.revive(pod)
+        nature.world.kernel.wait(None, nature.draw_s(RETURN_MAX_S))
+        user.uncordon(name)
+
+    nature.world.kernel.spawn("cordon", user.node, keep_from_claiming)
+
+
 def _stranger(nature: Nature) -> None:
     nature.strikes("stranger: sends", nature.world.stranger.node)
     nature.world.stranger.strike()
@@ -331,5 +350,6 @@ STRIKES: Final[Mapping[str, Callable[[Nature], None]]] = {
     "store: cut off": _cut_off,
     "control plane: away": _away,
     "user: cancel storm": _cancel_storm,
+    "user: cordon": _cordon,
     "stranger: sends": _stranger,
 }

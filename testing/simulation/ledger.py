@@ -48,6 +48,7 @@ class Ledger:
     canceled: set[str] = field(default_factory=set)  # acknowledged to the user
     owners: dict[str, list[Owner]] = field(default_factory=dict)
     doubts: dict[str, set[str]] = field(default_factory=dict)  # tokens by disk
+    cordons: dict[str, int] = field(default_factory=dict)  # acknowledged and not lifted, each with its number
     tokens: dict[AttemptId, str] = field(default_factory=dict)  # with which attempts were claimed
     unclaimed: set[tuple[str, str, int]] = field(
         default_factory=set

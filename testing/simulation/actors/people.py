@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from control_plane.runs.submission import Submission
 from events.lifecycle import Status
 from events.runtime.errors import Conflict, Transient
-from testing.simulation.actors.replicas import Balancer
+from testing.simulation.actors.replicas import Balancer, Parts
 from testing.simulation.kernel import Kernel, Node
 from testing.simulation.ledger import Ledger
 
@@ -58,6 +59,26 @@ class User:
                 assert run.status in (Status.CANCELING, Status.CANCELED)
                 self.ledger.counts["cancels"] += 1
                 self.ledger.canceled.add(run_id)
+                return
+
+    def cordon(self, pod: str) -> None:
+        """Cordon a pod until it is acknowledged."""
+        self._insist(lambda parts: parts.rules.cordon(pod, "simulated", BY, None, None))
+        self.ledger.counts["cordons"] += 1
+        self.ledger.cordons[pod] = self.ledger.counts["cordons"]
+
+    def uncordon(self, pod: str) -> None:
+        """Lift a cordon until it is acknowledged."""
+        self.ledger.cordons.pop(pod, None)  # from here on nobody knows whether it holds
+        self._insist(lambda parts: parts.rules.uncordon(pod))
+
+    def _insist(self, step: Callable[[Parts], Awaitable[object]]) -> None:
+        while True:
+            try:
+                self.balancer.ask(step)
+            except Transient:
+                self.kernel.wait(None, PATIENCE_S)
+            else:
                 return
 
     def _cancel_later(self, run_id: str) -> None:

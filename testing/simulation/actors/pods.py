@@ -14,6 +14,7 @@ from events.kinds.queues import collections
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.roster import REPORT_EVERY_S
+from events.queue.rules import pod_name
 from events.queue.settlement import End
 from events.runtime.clock import Ids, instant
 from events.runtime.errors import LeaseLost, Transient
@@ -68,6 +69,7 @@ class WitnessedQueue:
     disk: str
     kernel: Kernel
     ambushes: list[Callable[[], None]]
+    cordon: int | None = None  # which was in force when the worker was started
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Claim; whatever is still in doubt must not be held by now."""
@@ -78,6 +80,9 @@ class WitnessedQueue:
         doubts.clear()
         doubts.add(token)
         claim = self.queue.claim(seeker, token=token, known=known)
+        name = pod_name(seeker.pod)
+        if claim is not None and self.cordon is not None and self.ledger.cordons.get(name) == self.cordon:
+            self.ledger.blame(f"{seeker.pod} claims although it was started while {name} was cordoned")
         if claim is None:
             doubts.discard(token)
         return claim
@@ -185,7 +190,10 @@ class Pod:
         outbox = self.product.outbox(folder / "outbox.db", clock=clock, ids=self.ids)
         outbox.ledger, outbox.disk = self.ledger, self.disk
         mongo = self.product.queue(sync_database(self.servers, self.node.name), ttl_s=TTL_S)
-        queue = WitnessedQueue(mongo, self.servers, self.ledger, self.disk, self.kernel, self.ambushes)
+        cordon = self.ledger.cordons.get(self.node.name)
+        queue = WitnessedQueue(
+            mongo, self.servers, self.ledger, self.disk, self.kernel, self.ambushes, cordon
+        )
         spool = Telemetry(clock=clock, ids=self.ids)
         ingest = self.product.ingest(SimulatedIngest(self.balancer))
         pace = Pace(lock=cast(Lock, TurnLock(self.kernel)))

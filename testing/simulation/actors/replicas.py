@@ -25,6 +25,7 @@ from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.queue.lease_watches import LeaseWatches
+from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
@@ -74,6 +75,7 @@ class Parts:
     sweeper: Sweeper
     catch_up: CatchUp
     rescuer: Rescuer
+    rules: RuleStore
 
 
 @dataclass(slots=True)
@@ -161,6 +163,7 @@ class Replica:
             sweeper=Sweeper(runs, journal_flush),
             catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=LOG_GRACE_S),
             rescuer=Rescuer(runs, LeaseWatches(db), self.ids, TTL_S, gap_max_s=2 * RESCUE_EVERY_S),
+            rules=RuleStore(db),
         )
 
 

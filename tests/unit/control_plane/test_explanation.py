@@ -90,11 +90,11 @@ def test_every_status_has_a_reason() -> None:
             "all 2 pods that serve it are busy or susp",
         ),
         ([pod(is_draining=True)], "pods_draining", "told to take nothing new"),
-        ([pod(hold=CORDON)], "pods_held_back", "p/1 serves it, but it is cordoned: new disk (by ann)"),
+        ([pod(hold=CORDON)], "pods_held_back", "p serves it, but it is cordoned: new disk (by ann)"),
         (
             [pod(hold=CORDON), pod("q/1", hold=QUARANTINE)],
             "pods_held_back",
-            "; q/1 is in quarantine since 2026-03-01T00:00:00.000Z: 3 failures of its own (NO_MODEL), tri",
+            "; q is in quarantine since 2026-03-01T00:00:00.000Z: 3 failures of its own (NO_MODEL), tri",
         ),
         (
             [pod(hold=CORDON), pod("q/1", "busy")],
