@@ -128,6 +128,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
                 await _require(
                     database.require_guarantees(client), schema.verify(db), _require_key(settings, deps)
                 )
+                await deps.timekeeper.run_once()
                 break
             except Transient as error:
                 log.warning("start.waits", extra={"code": error.code, "why": error.message})

@@ -26,6 +26,7 @@ from events.queue.roster import REPORT_EVERY_S
 from events.runtime.clock import Clock, Ids, SystemClock, SystemIds
 from events.runtime.errors import Transient
 from events.runtime.loops import Threads, run_every, start_thread
+from events.runtime.measured_clock import MeasuredClock
 from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
@@ -75,7 +76,10 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
     client = control_plane_client(settings.control_plane_url, settings.api_key)
     control_plane = ControlPlane(client, world.clock)
     store = _store(settings, control_plane, world)
-    if not _is_sound(store, settings.mode, world):
+    # What is said to others is said by the store's clock. A lease is trusted by those of the machine, of which
+    # one goes on where the machine is paused: see `Instant`.
+    stores = MeasuredClock(world.clock)
+    if not _is_sound(store, settings.mode, world, stores):
         return
     queue = world.queue(store)
     gauges = Gauges(open_driver())
@@ -90,8 +94,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
         runs_max=settings.runs_max,
         idle_exit_s=settings.idle_exit_s,
     )
-    with Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox:
-        spool = Telemetry(clock=clock, ids=ids)
+    with Outbox(settings.data / "outbox.db", clock=stores, ids=ids) as outbox:
+        spool = Telemetry(clock=stores, ids=ids)
         sender = Sender(outbox, spool, HttpIngest(control_plane), clock, ids)
         identity = {
             "id": pod.id,
@@ -101,9 +105,9 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
             "isolation": settings.isolation,
             "pipeline_user": world.pipeline_user,
             "version": version("podfleet"),
-            "started_at": clock.now(),
+            "started_at": stores.now(),
         }
-        roster = Roster(store, gauges, spool, identity)
+        roster = Roster(store, gauges, spool, identity, stores)
 
         tls = httpx.create_ssl_context(trust_env=False)
         storage = httpx.Client(trust_env=False, verify=tls)
@@ -156,15 +160,18 @@ def _pauses(
     return wakeups
 
 
-def _is_sound(store: MongoQueue | HttpQueue, mode: Mode, world: World) -> bool:
-    """Check the store before the first claim; return False if stopped before it answered."""
+def _is_sound(store: MongoQueue | HttpQueue, mode: Mode, world: World, clock: MeasuredClock) -> bool:
+    """Check the store, and measure its clock, before the first claim; False if stopped before it answered."""
     while not world.stop.is_set():
+        asked_s = clock.monotonic_s()
         try:
-            store.check(mode)
+            now = store.check(mode)
         except Transient as error:
             log.warning("start.waits", extra={"code": error.code, "why": error.message})
             world.clock.wait(world.stop, RETRY_S)
         else:
+            if now is not None:
+                clock.note(now, asked_s=asked_s)
             return True
     return False
 

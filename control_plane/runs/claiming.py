@@ -102,7 +102,7 @@ class Claimer:
         return change.waiting
 
     async def report(self, line: Json, *, key_id: str | None) -> Json:
-        """Write a pod's entry in the roster; return the orders for the pod.
+        """Write a pod's entry in the roster; return the orders for the pod, and the store's now.
 
         Raises `Forbidden`, `RateLimited`.
         """
@@ -114,8 +114,7 @@ class Claimer:
         document = await self.claims.report(pod_id, fields, started_at, key_id=key_id)
         if document is None:
             raise _foreign(pod_id)
-        orders: Json = document["orders"]
-        return orders
+        return {**document["orders"], "now": document["reportedAt"]}
 
     def _pass_on(self, change: Change | None) -> None:
         """Notify the next pod, if this one disconnected."""

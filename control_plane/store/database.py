@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, Final
 
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
@@ -99,6 +100,14 @@ async def _answer_to(client: AsyncMongoClient[Document], command: str) -> Docume
         log.info("mongodb.not_told", extra={"command": command, "code": error.code})
         return None
     return answer
+
+
+async def moment(db: Database) -> datetime:
+    """Return the store's now. Raises `Transient`."""
+    async with answers():
+        hello: Document = await db.client.admin.command("hello")
+    now: datetime = hello["localTime"]
+    return now
 
 
 async def ping(db: Database) -> None:

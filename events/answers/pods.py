@@ -45,9 +45,13 @@ class Sample(Telemetry, frozen=True, kw_only=True):
 
 
 class PodOrders(Answer, frozen=True, kw_only=True):
-    """The orders of the fleet for a pod: with `drain` it takes no other run."""
+    """The orders of the fleet for a pod: with `drain` it takes no other run.
+
+    The answer to a report also tells `now`, the moment at which the store took it.
+    """
 
     drain: bool
+    now: Moment | UnsetType = UNSET
 
 
 class Pod(Answer, frozen=True, kw_only=True):
@@ -55,6 +59,7 @@ class Pod(Answer, frozen=True, kw_only=True):
 
     `state` is starting, idle, busy, suspended, draining or stopped as it reported, or gone where it has not
     reported for a minute. `run_id` and `attempt` are what it works on, null where that is nothing.
+    `clock_offset_s` says by how far its machine's clock is ahead of the store's, null if that is not known.
     """
 
     id: str
@@ -72,3 +77,4 @@ class Pod(Answer, frozen=True, kw_only=True):
     reported_at: Moment
     orders: PodOrders
     key_id: str | UnsetType | None = UNSET
+    clock_offset_s: Amount | UnsetType | None = UNSET

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from events.answers.claims import ClaimAnswer, PodNote, RunOrders, SettledAnswer
+from events.codec import moment
 from events.delivery.control_plane_client import ControlPlane
 from events.kinds.queues import Mode
 from events.pipe import Note
@@ -32,6 +34,7 @@ T = TypeVar("T")
 
 class _PodOrders(msgspec.Struct, frozen=True):
     drain: bool
+    now: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,16 @@ class HttpQueue:
     control_plane: ControlPlane
     wait_s: float = WAIT_S
 
-    def check(self, mode: Mode) -> None:
-        """Check the key by an empty request. Raises `ConfigError` if it may not claim, or `Transient`."""
+    def check(self, mode: Mode) -> datetime | None:
+        """Check the key by an empty request; return the store's moment, None if it is not told.
+
+        Raises `ConfigError` if the key may not claim, or `Transient`.
+        """
         try:
-            self._ask("/api/claims/recover", {"token": NOBODYS, "mode": mode}, ClaimAnswer)
+            answer = self._ask("/api/claims/recover", {"token": NOBODYS, "mode": mode}, ClaimAnswer)
         except Barred as error:
             raise ConfigError([f"PODFLEET_API_KEY may not claim: {error.message}"]) from error
+        return None if answer.now is msgspec.UNSET else moment(answer.now)
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Ask the control plane to claim a run, or to wait a little for one."""
@@ -81,7 +88,7 @@ class HttpQueue:
         """Write the pod's entry in the roster; return the orders for the pod."""
         body = {"id": report.id, **report_fields(report), "startedAt": report.started_at.isoformat()}
         orders = self._ask("/api/pods", body, _PodOrders)
-        return PodOrders(drain=orders.drain)
+        return PodOrders(drain=orders.drain, now=orders.now)
 
     def _of_run(self, claim: Claim, action: str, body: Mapping[str, Any], what: type[T]) -> T:
         headers = {"Podfleet-Run-Token": claim.run_token}

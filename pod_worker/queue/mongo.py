@@ -76,8 +76,8 @@ def connect(url: str) -> Database[Document]:
     )
 
 
-def require_guarantees(db: Database[Document], collections: Sequence[str]) -> None:
-    """Refuse a store that could give one run to two pods.
+def require_guarantees(db: Database[Document], collections: Sequence[str]) -> datetime:
+    """Refuse a store that could give one run to two pods; return its moment.
 
     Raises `ConfigError` that lists every reason, `Transient` while nobody answers.
     """
@@ -98,6 +98,8 @@ def require_guarantees(db: Database[Document], collections: Sequence[str]) -> No
         missing.append("run `podfleet migrate` once, with a user that may create indexes")
     if problems or missing:
         raise ConfigError([*problems, *missing])
+    now: datetime = hello["localTime"]
+    return now
 
 
 def _answer_to(db: Database[Document], command: str) -> Document | None:
@@ -119,9 +121,12 @@ class MongoQueue:
     db: Database[Document]
     ttl_s: float = LEASE_TTL_S
 
-    def check(self, mode: Mode) -> None:
-        """Refuse a store that could give one run to two pods. Raises `ConfigError`, `Transient`."""
-        require_guarantees(self.db, collections(mode))
+    def check(self, mode: Mode) -> datetime:
+        """Refuse a store that could give one run to two pods; return its moment.
+
+        Raises `ConfigError`, `Transient`.
+        """
+        return require_guarantees(self.db, collections(mode))
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Take the head of the first class that has one and that the pod can serve."""
@@ -203,7 +208,7 @@ class MongoQueue:
             )
             assert document is not None, "an upsert answers with its document"
             self._sample(report.id, document["reportedAt"], fields["telemetry"])
-        return PodOrders(drain=bool(document["orders"]["drain"]))
+        return PodOrders(drain=bool(document["orders"]["drain"]), now=document["reportedAt"])
 
     def _sample(self, pod_id: str, at: datetime, telemetry: Mapping[str, Any]) -> None:
         """Store a sample of the telemetry, by the store's clock."""

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from events.catalog import RunHeartbeat
 from events.delivery.sender import Telemetry as Spool
 from events.queue.claims import Claim
+from events.runtime.measured_clock import ALARM_S, THE_STORES, MeasuredClock, ahead_words
 from pod_worker.gpu import Capabilities, Gauges, Telemetry
 
 log = logging.getLogger(__name__)
@@ -40,13 +41,15 @@ class PodReport:
     telemetry: Telemetry
     version: str
     started_at: datetime
+    clock_offset_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodOrders:
-    """The orders for a pod."""
+    """The orders for a pod, and the store's moment, which old control planes do not tell."""
 
     drain: bool
+    now: datetime | None = None
 
 
 class Reports(Protocol):
@@ -69,14 +72,19 @@ class Standing:
 
 @dataclass(slots=True)
 class Roster:
-    """Reports one pod; `drained` turns true when the fleet orders it, and stays so."""
+    """Reports one pod; `drained` turns true when the fleet orders it, and stays so.
+
+    Each answer measures `clock`, which is the store's.
+    """
 
     reports: Reports
     gauges: Gauges
     spool: Spool
     identity: dict[str, Any]
+    clock: MeasuredClock
     standing: Standing = field(default_factory=Standing)
     drained: bool = False
+    is_clock_off: bool = False
 
     def run_once(self) -> PodOrders:
         """Report now; a running attempt also gets a heartbeat event."""
@@ -101,10 +109,28 @@ class Roster:
             device=now.device,
             capabilities=self.gauges.capabilities(),
             telemetry=telemetry,
+            clock_offset_s=self.clock_offset_s,
         )
+        asked_s = self.clock.monotonic_s()
         orders = self.reports.report(report)
+        if orders.now is not None:
+            self.clock.note(orders.now, asked_s=asked_s)
+        self._tell()
         self.drained = self.drained or orders.drain
         return orders
+
+    @property
+    def clock_offset_s(self) -> float | None:
+        """By how much the machine's clock is ahead of the store's, now; None if that was not measured."""
+        return self.clock.machine_ahead_s
+
+    def _tell(self) -> None:
+        """Log a clock that is off, once."""
+        ahead_s = self.clock_offset_s or 0.0
+        was_off, self.is_clock_off = self.is_clock_off, abs(ahead_s) >= ALARM_S
+        if self.is_clock_off and not was_off:
+            says = f"the clock of this machine is {ahead_words(ahead_s, THE_STORES)}"
+            log.warning("clock.off", extra={"ahead_s": round(ahead_s, 3), "why": says})
 
 
 def source_of(pod_id: str, claim: Claim) -> str:
@@ -130,6 +156,7 @@ def report_fields(report: PodReport) -> dict[str, Any]:
             **asdict(report.capabilities),
         },
         "telemetry": asdict(report.telemetry),
+        "clock_offset_s": report.clock_offset_s,
     }
     return {_camel(name): _camels(value) for name, value in fields.items()}
 

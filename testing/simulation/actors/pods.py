@@ -18,6 +18,7 @@ from events.queue.settlement import End
 from events.runtime.clock import Ids, instant
 from events.runtime.errors import LeaseLost, Transient
 from events.runtime.loops import run_every
+from events.runtime.measured_clock import MeasuredClock
 from events.text.attempt_id import AttemptId
 from events.text.key_text import digest
 from pod_worker.attempt.attempt import Ports
@@ -182,11 +183,12 @@ class Pod:
         folder.mkdir(exist_ok=True)
         self.node.is_up = self.child_node.is_up = True
         clock = NodeClock(self.kernel, self.node)
-        outbox = self.product.outbox(folder / "outbox.db", clock=clock, ids=self.ids)
+        stores = MeasuredClock(clock)
+        outbox = self.product.outbox(folder / "outbox.db", clock=stores, ids=self.ids)
         outbox.ledger, outbox.disk = self.ledger, self.disk
         mongo = self.product.queue(sync_database(self.servers, self.node.name), ttl_s=TTL_S)
         queue = WitnessedQueue(mongo, self.servers, self.ledger, self.disk, self.kernel, self.ambushes)
-        spool = Telemetry(clock=clock, ids=self.ids)
+        spool = Telemetry(clock=stores, ids=self.ids)
         ingest = self.product.ingest(SimulatedIngest(self.balancer))
         pace = Pace(lock=cast(Lock, TurnLock(self.kernel)))
         sender = Sender(outbox, spool, ingest, clock, self.ids, pace)
@@ -197,8 +199,8 @@ class Pod:
             gpu_gib=0.0,
             renew_every_s=RENEW_EVERY_S,
         )
-        named = {"id": identity.id, "pod": self.node.name, "started_at": clock.now(), **IDENTITY}
-        roster = Roster(mongo, cast(Gauges, NoGauges()), spool, named)
+        named = {"id": identity.id, "pod": self.node.name, "started_at": stores.now(), **IDENTITY}
+        roster = Roster(mongo, cast(Gauges, NoGauges()), spool, named, stores)
         stop = Event()
         uploads = SimulatedUploads(self.kernel, self.node, clock, outbox, self.ledger)
         ports = Ports(

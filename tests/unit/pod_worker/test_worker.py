@@ -15,6 +15,7 @@ from events.queue.claims import Claim
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import LEFT_TO_OTHERS_S
 from events.runtime.errors import Transient
+from events.runtime.measured_clock import MeasuredClock
 from events.testing import ManualClock, SeededIds, make_outbox
 from pod_worker.attempt.attempt import Ports
 from pod_worker.child.exit_status import Exited, NeverStarted
@@ -96,7 +97,7 @@ def asked_by_a_worker(
     clock, stop = clock or ManualClock(), threading.Event()
     queue = EmptyQueue(stop, most, clock, list(runs))
     children = iter([LoadingChild(list(says)) for says in lives])
-    roster = Roster(*cast(Any, (None, None, None)), identity={})
+    roster = Roster(*cast(Any, (None, None, None)), identity={}, clock=MeasuredClock(ManualClock()))
     if isinstance(clock, DrainingClock):
         clock.roster = roster
     with make_outbox(folder, clock=clock) as outbox:

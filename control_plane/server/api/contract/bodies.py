@@ -320,4 +320,5 @@ class PodLine(Stored):
     version: Annotated[ShortText, Storable]
     capabilities: CapabilitiesLine
     telemetry: TelemetryLine
+    clock_offset_s: Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)] | None = None
     started_at: Moment
