@@ -430,6 +430,10 @@ class Reading:
         found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since, region)
         return listing("pods", found, self._pod)
 
+    async def worst_pod_clock_s(self) -> float:
+        """Return how far the worst clock of a live pod is from the store's; 0 without any."""
+        return await self.pod_reads.worst_clock_s(self.clock.now() - SILENT_AFTER)
+
     async def telemetry(self, pod_id: str, hours: int) -> list[Sample]:
         """Return what a pod had in use in the last `hours`, the earliest first. Raises `NotFound`."""
         required(await self.pod_reads.find(pod_id), "pod", pod_id)

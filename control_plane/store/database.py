@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
@@ -106,8 +106,8 @@ async def moment(db: Database) -> datetime:
     """Return the store's now. Raises `Transient`."""
     async with answers():
         hello: Document = await db.client.admin.command("hello")
-    now: datetime = hello["localTime"]
-    return now
+    now: datetime = hello["localTime"]  # commands are read without a time zone
+    return now.replace(tzinfo=UTC)
 
 
 async def ping(db: Database) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pymongo
@@ -98,8 +98,8 @@ def require_guarantees(db: Database[Document], collections: Sequence[str]) -> da
         missing.append("run `podfleet migrate` once, with a user that may create indexes")
     if problems or missing:
         raise ConfigError([*problems, *missing])
-    now: datetime = hello["localTime"]
-    return now
+    now: datetime = hello["localTime"]  # commands are read without a time zone
+    return now.replace(tzinfo=UTC)
 
 
 def _answer_to(db: Database[Document], command: str) -> Document | None:

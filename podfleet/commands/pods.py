@@ -100,6 +100,7 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
                 ("gpus", ", ".join(map(_memory, has.gpus)) or None),
                 ("cpu in use", percent(field("cpu_util")(telemetry))),
                 ("gpu in use", percent(field("gpu_util")(telemetry))),
+                ("clock", _clock(each)),
                 ("version", each.version),
                 ("started", each.started_at),
                 ("reported", each.reported_at),
@@ -138,6 +139,13 @@ def _farewell(pod: Pod) -> str:
     if pod.run_id is not None:
         return f"ends after run {pod.run_id}"
     return "ends as soon as it hears of it"
+
+
+def _clock(pod: Pod) -> str | None:
+    from events.runtime.measured_clock import THE_STORES, ahead_words
+
+    ahead_s = pod.clock_offset_s
+    return ahead_words(ahead_s, THE_STORES) if isinstance(ahead_s, int | float) else None
 
 
 def _names(pods: Sequence[Pod]) -> str:

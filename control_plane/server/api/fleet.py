@@ -14,7 +14,7 @@ from control_plane.access.auth import Principal, require
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
-from control_plane.server.metrics import exposition
+from control_plane.server.metrics import exposition, tell_clocks
 from control_plane.store import database, schema
 from control_plane.store.pods import HOURS_MAX
 from events.answers.answer import Listing
@@ -64,7 +64,11 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics(_: MayRead) -> Response:
-        overview, numbers = await asyncio.gather(deps.reading.overview(), deps.accounts.now())
+        reading = deps.reading
+        overview, numbers, worst_s = await asyncio.gather(
+            reading.overview(), deps.accounts.now(), reading.worst_pod_clock_s()
+        )
+        tell_clocks(deps.timekeeper.offsets(), worst_s)
         return Response(exposition(overview, numbers), media_type=CONTENT_TYPE_LATEST)
 
     return routes
