@@ -76,8 +76,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
     client = control_plane_client(settings.control_plane_url, settings.api_key)
     control_plane = ControlPlane(client, world.clock)
     store = _store(settings, control_plane, world)
-    # What is said to others is said by the store's clock. A lease is trusted by those of the machine, of which
-    # one goes on where the machine is paused: see `Instant`.
+    # What is said to others is said by the store's clock. A lease is trusted by the machine's two clocks, of
+    # which one goes on while it is paused: see `Instant`.
     stores = MeasuredClock(world.clock)
     if not _is_sound(store, settings.mode, world, stores):
         return

@@ -70,7 +70,7 @@ def create_app(deps: Deps) -> FastAPI:
         loops = [
             asyncio.create_task(run_every(timekeeper.TICK_S, "clock", deps.timekeeper.run_once)),
             asyncio.create_task(
-                run_every(timekeeper.STORAGE_TICK_S, "storage_clock", deps.timekeeper.measure_storage)
+                run_every(timekeeper.TICK_S, "storage_clock", deps.timekeeper.measure_storage)
             ),
             asyncio.create_task(run_every(sweeper.TICK_S, "sweeper", deps.sweeper.run_once)),
             asyncio.create_task(run_every(catch_up.TICK_S, "catch_up", deps.catch_up.run_once)),

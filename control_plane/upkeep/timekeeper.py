@@ -13,8 +13,7 @@ from events.runtime.measured_clock import ALARM_S, THE_STORES, MeasuredClock, ah
 
 log = logging.getLogger(__name__)
 
-TICK_S: Final = 2.0  # so long a jump of the store's clock goes unnoticed
-STORAGE_TICK_S: Final = 5.0
+TICK_S: Final = 2.0  # so long a jump of another machine's clock goes unnoticed
 CONTROL_PLANE: Final = "control_plane"
 STORAGE: Final = "storage"
 

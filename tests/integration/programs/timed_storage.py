@@ -18,7 +18,7 @@ from events.runtime.clock import SystemClock
 BUCKET: Final = "podfleet"
 SKEW_MAX: Final = timedelta(minutes=15)  # as S3, MinIO and rclone have it
 ACCESS_KEY: Final = "storage"
-SECRET_KEY: Final = "storage-secret"  # noqa: S105 - of a test
+SECRET_KEY: Final = "storage-secret"
 
 
 @dataclass(slots=True)

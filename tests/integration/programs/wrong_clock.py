@@ -16,7 +16,7 @@ from events.runtime.clock import SystemClock
 
 def main(shift: Path, program: str, *arguments: str) -> None:
     def now(_: SystemClock) -> datetime:
-        return datetime.now(UTC) + timedelta(seconds=float(shift.read_text()))  # noqa: DTZ005 - the real one
+        return datetime.now(UTC) + timedelta(seconds=float(shift.read_text()))
 
     SystemClock.now = now  # type: ignore[method-assign]
     if program == "-m":
