@@ -140,6 +140,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
             log_config=None,
             access_log=False,
             server_header=False,
+            date_header=False,  # it would be this machine's: ours is the store's
             # Else whoever is on this machine, or a proxy of somebody else, could name any address as theirs.
             proxy_headers=bool(settings.proxies),
             forwarded_allow_ips=settings.proxies,

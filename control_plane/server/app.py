@@ -132,7 +132,7 @@ def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     app.add_middleware(BodyLimit)
     app.add_middleware(HeadLimits)
     app.add_middleware(AnswerCount)
-    app.add_middleware(AnswerHeaders)
+    app.add_middleware(AnswerHeaders, clock=deps.clock)
     app.add_middleware(HeadRequests)
     app.add_middleware(Watched, watchdog=watchdog)
     if deps.settings.origins:

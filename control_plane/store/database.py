@@ -26,7 +26,9 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from events.queue.guarantees import DATABASE_DEFAULT, KILLED, deployment_of, weak_options, weaknesses
+from events.runtime.clock import Clock
 from events.runtime.errors import ConfigError, Transient
+from events.runtime.measured_clock import MeasuredClock
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +110,14 @@ async def moment(db: Database) -> datetime:
         hello: Document = await db.client.admin.command("hello")
     now: datetime = hello["localTime"]  # commands are read without a time zone
     return now.replace(tzinfo=UTC)
+
+
+async def stores_clock(db: Database, machine: Clock) -> MeasuredClock:
+    """Return the store's clock, measured once: for a command, which is over before it drifts."""
+    clock = MeasuredClock(machine)
+    asked_s = clock.monotonic_s()
+    clock.note(await moment(db), asked_s=asked_s)
+    return clock
 
 
 async def ping(db: Database) -> None:

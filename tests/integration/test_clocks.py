@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -11,6 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
+from control_plane.config import read_storage
+from control_plane.files.blobs import open_blobs, storage_call
+from control_plane.files.signing import Content
+from events.runtime.errors import ConfigError
 from tests.integration.conftest import (
     LOG,
     QUICK_WORKER,
@@ -163,6 +168,36 @@ def test_a_storage_an_hour_off_takes_what_is_signed_for_its_clock(
                 assert [each["name"] for each in found] == ["probe.bin"]
             finally:
                 end(fleet.workers)
+
+
+@BOTH_WAYS
+def test_the_storage_refuses_keys_and_is_not_blamed_for_a_clock_in_silence(way: int) -> None:
+    words = f"the clock of this machine is 3,600 s {'behind' if way > 0 else 'ahead of'} the storage's"
+    with serving(TimedStorage(way * HOUR_S, refuses_keys=True)) as storage:
+        with pytest.raises(ConfigError, match=words):
+            asyncio.run(open_blobs(read_storage(storage.environment)).prepare())
+        storage.ahead_s = 0.0
+        with pytest.raises(ConfigError, match=r"refuses them \(AccessDenied\)$"):
+            asyncio.run(open_blobs(read_storage(storage.environment)).prepare())
+        storage.tells_time = False
+        with pytest.raises(
+            ConfigError, match="it does not tell its time: is the clock of this machine right"
+        ):
+            asyncio.run(open_blobs(read_storage(storage.environment)).prepare())
+
+
+@BOTH_WAYS
+def test_a_signature_for_another_time_is_made_again_for_the_right_one(way: int) -> None:
+    with serving(TimedStorage()) as storage:
+        blobs = open_blobs(read_storage(storage.environment))
+        asyncio.run(blobs.prepare())
+        storage.objects[f"/{blobs.bucket}/a"] = b"content"
+        storage.ahead_s = way * HOUR_S  # since the last measurement
+        read = asyncio.run(storage_call(lambda: blobs.client.get_object(blobs.bucket, "a").read()))
+        assert read == b"content"
+        assert storage.refused == [f"GET /{blobs.bucket}/a RequestTimeTooSkewed"]
+        signed = blobs.puts.sign("b", Content(3))
+        assert httpx.put(signed.url, content=b"new", trust_env=False).status_code == httpx.codes.OK
 
 
 def as_server(storage: TimedStorage) -> S3Server:

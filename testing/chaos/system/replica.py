@@ -58,7 +58,11 @@ async def _serve(settings: Settings, listener: socket.socket, arguments: argpars
     try:
         deps = await _ready(settings, database.database(client, settings.mongodb_url), arguments)
         config = uvicorn.Config(
-            create_app(deps), log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_S
+            create_app(deps),
+            log_config=None,
+            access_log=False,
+            date_header=False,
+            timeout_graceful_shutdown=GRACE_S,
         )
         rescuer = asyncio.create_task(run_every(RESCUE_TICK_S, "short rescuer", deps.rescuer.run_once))
         await uvicorn.Server(config).serve(sockets=[listener])

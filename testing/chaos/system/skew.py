@@ -14,7 +14,8 @@ from events.runtime.clock import Clock
 class SkewedClock:
     """Shows `offset_s` more than the machine's wall clock; both hands run `rate` times as fast.
 
-    Whoever writes a number into `set_by` sets the wall clock by so many seconds more. A rate beyond the margin of a lease (one part in twelve) breaks what any lease can promise.
+    Whoever writes a number into `set_by` sets the wall clock by that many seconds. A rate beyond the margin
+    of a lease (one part in twelve) breaks what any lease can promise.
     """
 
     true: Clock

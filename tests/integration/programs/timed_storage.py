@@ -27,6 +27,7 @@ class TimedStorage:
 
     ahead_s: float = 0.0
     tells_time: bool = True
+    refuses_keys: bool = False
     port: int = 0
     objects: dict[str, bytes] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
@@ -48,7 +49,7 @@ class TimedStorage:
     def objection(self, query: dict[str, list[str]], date: str | None) -> str | None:
         """Say why the time of a signature is not good; None where it is, or where nothing is signed."""
         signed = query.get("X-Amz-Date", [date])[0]
-        if signed is None:
+        if signed is None or self.refuses_keys:
             return "AccessDenied"
         at = datetime.strptime(signed, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         if "X-Amz-Expires" in query:
