@@ -1,5 +1,8 @@
 """Builds one worker from its settings, and runs it until it is stopped.
 
+What is said to others is said by the store's clock. A lease is trusted by the machine's two clocks, of which
+one goes on while the machine is paused (see `Instant`).
+
 Law: the program exits at most `LEAVE_S` after the first signal, even if the network fails. Unsent events
 stay in its outbox, and runs that it did not release are rescued.
 """
@@ -76,8 +79,6 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
     client = control_plane_client(settings.control_plane_url, settings.api_key)
     control_plane = ControlPlane(client, world.clock)
     store = _store(settings, control_plane, world)
-    # What is said to others is said by the store's clock. A lease is trusted by the machine's two clocks, of
-    # which one goes on while it is paused: see `Instant`.
     stores = MeasuredClock(world.clock)
     if not _is_sound(store, settings.mode, world, stores):
         return
