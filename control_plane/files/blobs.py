@@ -29,7 +29,6 @@ PIECE_BYTES: Final = 256 * 1024
 DOWNLOAD: Final = "application/octet-stream"
 MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
 REFUSED: Final = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
-SKEWED: Final = "RequestTimeTooSkewed"
 FOR_GOOD: Final = frozenset({400, 405, 411, 412, 413, 414, 416})  # it will answer no better later
 SHOWN_CHARS_MAX: Final = 300
 # The SDK's own are five minutes and five tries, in which a request of ours would hang.
@@ -211,16 +210,10 @@ def open_blobs(storage: Storage, machine: Clock = MACHINE) -> Blobs:
 async def storage_call(step: Callable[[], T]) -> T:
     """Ask the storage beside the event loop.
 
-    A signature for another time is made again: the answer that refused it has told the right one. Raises
-    `Transient` when the storage does not answer, `Rejected` where it refuses for good what is asked for.
+    Raises `Transient` when it does not answer, `Rejected` where it refuses for good what is asked for.
     """
     try:
-        try:
-            return await asyncio.to_thread(step)
-        except S3Error as error:
-            if error.code != SKEWED:
-                raise
-            return await asyncio.to_thread(step)
+        return await asyncio.to_thread(step)
     except (S3Error, ServerError) as error:
         status = error.response.status if isinstance(error, S3Error) else error.status_code
         if status not in FOR_GOOD:

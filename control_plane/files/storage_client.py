@@ -10,11 +10,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from minio import Minio
+from minio.error import MinioException
 from minio.time import to_amz_date
 from urllib3 import BaseHTTPResponse, PoolManager
 
 from events.runtime.measured_clock import SECOND_S, MeasuredClock
 
+SKEW_S: Final = 60.0  # storage takes fifteen minutes
 KEPT: Final = "age"  # told by a cache of an answer that it has kept: its date is over
 
 
@@ -37,7 +39,11 @@ class TimedPool(PoolManager):
 
 
 class TimedClient(Minio):
-    """The SDK's client; its signatures are made for the storage's clock."""
+    """The SDK's client; its signatures are made for the storage's clock.
+
+    A request that is refused, in an answer that tells that it was signed for another time, is signed anew and
+    sent once more. The code of the refusal says little: storages differ, and a HEAD has none.
+    """
 
     def __init__(self, endpoint: str, *, clock: MeasuredClock, **options: Any) -> None:
         super().__init__(endpoint, **options)
@@ -65,6 +71,18 @@ class TimedClient(Minio):
             version_id,
             extra_query_params,
         )
+
+    def _url_open(self, *request: Any, **more: Any) -> BaseHTTPResponse:
+        again = {**more, "headers": dict(more.get("headers") or {})}  # the SDK adds to those that it is given
+        signed_for, begun_s = self._clock.now(), self._clock.monotonic_s()
+        try:
+            return super()._url_open(*request, **more)
+        except MinioException:
+            passed_s = self._clock.monotonic_s() - begun_s
+            moved_s = (self._clock.now() - signed_for).total_seconds() - passed_s
+            if abs(moved_s) < SKEW_S:
+                raise
+            return super()._url_open(*request, **again)
 
     def _build_headers(self, *request: Any, **more: Any) -> tuple[Any, datetime]:
         headers, _ = super()._build_headers(*request, **more)

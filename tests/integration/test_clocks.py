@@ -13,8 +13,9 @@ import httpx
 import pytest
 
 from control_plane.config import read_storage
-from control_plane.files.blobs import open_blobs, storage_call
+from control_plane.files.blobs import open_blobs
 from control_plane.files.signing import Content
+from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import ConfigError
 from tests.integration.conftest import (
     LOG,
@@ -193,11 +194,28 @@ def test_a_signature_for_another_time_is_made_again_for_the_right_one(way: int) 
         asyncio.run(blobs.prepare())
         storage.objects[f"/{blobs.bucket}/a"] = b"content"
         storage.ahead_s = way * HOUR_S  # since the last measurement
-        read = asyncio.run(storage_call(lambda: blobs.client.get_object(blobs.bucket, "a").read()))
-        assert read == b"content"
-        assert storage.refused == [f"GET /{blobs.bucket}/a RequestTimeTooSkewed"]
+        assert asyncio.run(blobs.beginning("a", 99)) == b"content"
+        assert storage.refused == [f"HEAD /{blobs.bucket}/a RequestTimeTooSkewed"]
         signed = blobs.puts.sign("b", Content(3))
         assert httpx.put(signed.url, content=b"new", trust_env=False).status_code == httpx.codes.OK
+
+
+@BOTH_WAYS
+def test_the_embedded_storage_takes_what_an_hour_off_would_refuse(s3: S3Server, way: int) -> None:
+    class Wrong(SystemClock):
+        def now(self) -> datetime:
+            return super().now() + timedelta(seconds=way * HOUR_S)
+
+    blobs = open_blobs(read_storage(s3.environment), Wrong())
+    assert asyncio.run(blobs.version("clocks/none")) is None, "the first request is refused, and measures"
+    key = f"clocks/{SystemIds().ulid()}"
+    signed = blobs.puts.sign(key, Content(3))
+    put = httpx.put(signed.url, content=b"new", headers=signed.headers, trust_env=False)
+    assert put.status_code == httpx.codes.OK, put.text
+    assert asyncio.run(blobs.beginning(key, 9)) == b"new"
+    url = asyncio.run(blobs.get_url(key, name="new"))
+    assert httpx.get(url, trust_env=False).content == b"new"
+    assert blobs.clock.machine_ahead_s == pytest.approx(way * HOUR_S, abs=2)
 
 
 def as_server(storage: TimedStorage) -> S3Server:

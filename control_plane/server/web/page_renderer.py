@@ -102,8 +102,8 @@ def templates() -> Templates:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    clock = partial(ahead_words, whose=THE_STORES)
-    loaded.filters |= {**formatting.FILTERS, "verdict": verdict, "conclusion": conclusion, "clock": clock}
+    ahead = partial(ahead_words, whose=THE_STORES)
+    loaded.filters |= {**formatting.FILTERS, "verdict": verdict, "conclusion": conclusion, "ahead": ahead}
     loaded.globals |= {
         "all_columns": columns.COLUMNS,
         "usual_columns": columns.USUAL,
