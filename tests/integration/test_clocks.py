@@ -17,6 +17,7 @@ from control_plane.files.blobs import open_blobs
 from control_plane.files.signing import Content
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import ConfigError
+from podfleet.commands.maintenance import doctor
 from tests.integration.conftest import (
     LOG,
     QUICK_WORKER,
@@ -216,6 +217,21 @@ def test_the_embedded_storage_takes_what_an_hour_off_would_refuse(s3: S3Server, 
     url = asyncio.run(blobs.get_url(key, name="new"))
     assert httpx.get(url, trust_env=False).content == b"new"
     assert blobs.clock.machine_ahead_s == pytest.approx(way * HOUR_S, abs=2)
+
+
+@BOTH_WAYS
+def test_the_doctor_names_the_clock_that_is_wrong(
+    database_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch, way: int
+) -> None:
+    true = SystemClock.now
+    monkeypatch.setattr(SystemClock, "now", lambda self: true(self) + timedelta(seconds=way * HOUR_S))
+    found = list(doctor.clocks({"MONGODB_URL": database_url, **s3.environment}))
+    how = "ahead of" if way > 0 else "behind"
+    assert [(each.state, each.says) for each in found] == [
+        ("failed", f"3,600 s {how} the store's"),
+        ("failed", f"3,600 s {how} the storage's"),
+    ]
+    assert list(doctor.clocks({"MONGODB_URL": "mongodb://127.0.0.1:1/x"})) == [], "nobody answers there"
 
 
 def as_server(storage: TimedStorage) -> S3Server:
