@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from control_plane.files.blobs import Blobs
+from events.runtime.errors import Transient
 from events.runtime.measured_clock import ALARM_S, THE_STORES, MeasuredClock, ahead_words
 
 log = logging.getLogger(__name__)
@@ -16,6 +17,7 @@ log = logging.getLogger(__name__)
 TICK_S: Final = 2.0  # so long a jump of another machine's clock goes unnoticed
 CONTROL_PLANE: Final = "control_plane"
 STORAGE: Final = "storage"
+AWAY: Final = "away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Timekeeper:
     clock: MeasuredClock
     ask: Callable[[], Awaitable[datetime]]
     blobs: Blobs
-    told: dict[str, bool] = field(default_factory=dict)  # of each part, whether its clock was said to be off
+    told: dict[str, bool] = field(default_factory=dict)  # what was logged, and is still so
 
     async def run_once(self) -> None:
         """Measure the store's clock. Raises `Transient`."""
@@ -34,8 +36,15 @@ class Timekeeper:
         self._tell()
 
     async def measure_storage(self) -> None:
-        """Measure the storage's clock. Raises `Transient`."""
-        await self.blobs.measure()
+        """Measure the storage's clock; a storage that is away is logged once."""
+        try:
+            await self.blobs.measure()
+        except Transient as error:
+            if not self.told.get(AWAY):
+                log.warning("storage.away", extra={"code": error.code, "why": error.message})
+            self.told[AWAY] = True
+            return
+        self.told[AWAY] = False
         self._tell()
 
     def offsets(self) -> dict[str, float]:

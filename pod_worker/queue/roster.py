@@ -140,7 +140,7 @@ def source_of(pod_id: str, claim: Claim) -> str:
 
 def report_fields(report: PodReport) -> dict[str, Any]:
     """Return the stored fields of a pod's entry."""
-    fields = {
+    fields: dict[str, Any] = {
         "pod": report.pod,
         "mode": report.mode,
         "region": report.region,
@@ -156,8 +156,9 @@ def report_fields(report: PodReport) -> dict[str, Any]:
             **asdict(report.capabilities),
         },
         "telemetry": asdict(report.telemetry),
-        "clock_offset_s": report.clock_offset_s,
     }
+    if report.clock_offset_s is not None:  # a control plane that tells no time takes no such field
+        fields["clock_offset_s"] = report.clock_offset_s
     return {_camel(name): _camels(value) for name, value in fields.items()}
 
 

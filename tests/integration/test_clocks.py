@@ -231,6 +231,7 @@ def test_the_doctor_names_the_clock_that_is_wrong(
         ("failed", f"3,600 s {how} the store's"),
         ("failed", f"3,600 s {how} the storage's"),
     ]
+    monkeypatch.setattr(doctor, "PATIENCE_S", 0.1)
     assert list(doctor.clocks({"MONGODB_URL": "mongodb://127.0.0.1:1/x"})) == [], "nobody answers there"
 
 

@@ -12,7 +12,6 @@ import pytest
 from control_plane.config import read_storage
 from control_plane.files.blobs import open_blobs
 from control_plane.upkeep.timekeeper import Timekeeper
-from events.runtime.errors import Transient
 from events.runtime.measured_clock import MeasuredClock
 from events.testing import ManualClock
 
@@ -67,9 +66,14 @@ def test_a_clock_that_is_off_is_logged_once_and_once_when_it_is_right_again(
     assert why == "the clock of the control plane is 3,600 s ahead of the store's"
 
 
-def test_a_storage_that_is_away_says_so_and_the_stores_clock_goes_on() -> None:
+def test_a_storage_that_is_away_is_logged_once_and_the_stores_clock_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     keeper, _ = timekeeper(0.0)
-    with pytest.raises(Transient):
+    for _ in range(2):
         asyncio.run(keeper.measure_storage())
+    assert [record.message for record in caplog.records if record.name == keeper.__module__] == [
+        "storage.away"
+    ]
     asyncio.run(keeper.run_once())
     assert set(keeper.offsets()) == {"control_plane"}
