@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,9 @@ def test_a_control_plane_an_hour_off_serves_as_any(
             require_one_axis(fleet, run)
             assert_offset(client, way * HOUR_S, "control_plane")
             assert_offset(client, 0.0, "storage")
+            assert f"3,600 s {'ahead of' if way > 0 else 'behind'} the store" in client.get("/numbers").text
+            told = parsedate_to_datetime(client.get("/healthz").headers["date"])
+            assert abs(told - SystemClock().now()) < timedelta(minutes=1), "answers have the store's date"
             assert "clock.off" in fleet.log.read_text()
             set_clock(Path(shift), -way * HOUR_S)  # from one side to the other
             until(lambda: offset_is(client, -way * HOUR_S, "control_plane"))
