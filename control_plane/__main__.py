@@ -128,6 +128,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
                 await _require(
                     database.require_guarantees(client), schema.verify(db), _require_key(settings, deps)
                 )
+                await deps.timekeeper.run_once()
                 break
             except Transient as error:
                 log.warning("start.waits", extra={"code": error.code, "why": error.message})
@@ -139,6 +140,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
             log_config=None,
             access_log=False,
             server_header=False,
+            date_header=False,  # it would be this machine's: ours is the store's
             # Else whoever is on this machine, or a proxy of somebody else, could name any address as theirs.
             proxy_headers=bool(settings.proxies),
             forwarded_allow_ips=settings.proxies,

@@ -1,5 +1,8 @@
 """Builds one worker from its settings, and runs it until it is stopped.
 
+What is said to others is said by the store's clock. A lease is trusted by the machine's two clocks, of which
+one goes on while the machine is paused (see `Instant`).
+
 Law: the program exits at most `LEAVE_S` after the first signal, even if the network fails. Unsent events
 stay in its outbox, and runs that it did not release are rescued.
 """
@@ -27,6 +30,7 @@ from events.queue.roster import REPORT_EVERY_S
 from events.runtime.clock import Clock, Ids, SystemClock, SystemIds
 from events.runtime.errors import Transient
 from events.runtime.loops import Threads, run_every, start_thread
+from events.runtime.measured_clock import MeasuredClock
 from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
@@ -82,7 +86,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
     client = control_plane_client(settings.control_plane_url, settings.api_key)
     control_plane = ControlPlane(client, world.clock)
     store = _store(settings, control_plane, world)
-    if not _is_sound(store, settings.mode, world):
+    stores = MeasuredClock(world.clock)
+    if not _is_sound(store, settings.mode, world, stores):
         return False
     queue = world.queue(store)
     gauges = Gauges(open_driver())
@@ -97,8 +102,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
         runs_max=settings.runs_max,
         idle_exit_s=settings.idle_exit_s,
     )
-    with Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox:
-        spool = Telemetry(clock=clock, ids=ids)
+    with Outbox(settings.data / "outbox.db", clock=stores, ids=ids) as outbox:
+        spool = Telemetry(clock=stores, ids=ids)
         sender = Sender(outbox, spool, HttpIngest(control_plane), clock, ids)
         tls = httpx.create_ssl_context(trust_env=False)
         storage = httpx.Client(trust_env=False, verify=tls)
@@ -117,8 +122,9 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
             rate=Rate(len(gpus), settings.gpu_usd_per_hour),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
-        health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world)
-        roster = Roster(store, gauges, spool, _identity(settings, pod, world), tested=health)
+        health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world, stores)
+        identity = _identity(settings, pod, world, stores)
+        roster = Roster(store, gauges, spool, identity, stores, tested=health)
         intent = Intent(settings.data / "claim.token")
         quiet = threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
@@ -138,7 +144,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
             _say_goodbye(roster)
 
 
-def _identity(settings: Settings, pod: Pod, world: World) -> dict[str, Any]:
+def _identity(settings: Settings, pod: Pod, world: World, stores: MeasuredClock) -> dict[str, Any]:
     """Return the part of a report that stays the same."""
     return {
         "id": pod.id,
@@ -148,7 +154,7 @@ def _identity(settings: Settings, pod: Pod, world: World) -> dict[str, Any]:
         "isolation": settings.isolation,
         "pipeline_user": world.pipeline_user,
         "version": version("podfleet"),
-        "started_at": world.clock.now(),
+        "started_at": stores.now(),
     }
 
 
@@ -175,6 +181,7 @@ def _health(
     has_gpu: bool,
     fork_server: ForkServer,
     world: World,
+    stores: MeasuredClock,
 ) -> Health:
     """Return the checks of this pod."""
     subjects = Subjects(
@@ -184,6 +191,7 @@ def _health(
         options=fork_server.options,
         storage=storage,
         has_gpu=has_gpu,
+        clock_offset_s=lambda: stores.machine_ahead_s,
     )
     return Health(checks_of(subjects), world.clock, world.threads)
 
@@ -199,15 +207,18 @@ def _pauses(
     return wakeups
 
 
-def _is_sound(store: MongoQueue | HttpQueue, mode: Mode, world: World) -> bool:
-    """Check the store before the first claim; return False if stopped before it answered."""
+def _is_sound(store: MongoQueue | HttpQueue, mode: Mode, world: World, clock: MeasuredClock) -> bool:
+    """Check the store, and measure its clock, before the first claim; False if stopped before it answered."""
     while not world.stop.is_set():
+        asked_s = clock.monotonic_s()
         try:
-            store.check(mode)
+            now = store.check(mode)
         except Transient as error:
             log.warning("start.waits", extra={"code": error.code, "why": error.message})
             world.clock.wait(world.stop, RETRY_S)
         else:
+            if now is not None:
+                clock.note(now, asked_s=asked_s)
             return True
     return False
 

@@ -16,10 +16,13 @@ from urllib3.exceptions import HTTPError
 
 from control_plane.config import Storage
 from control_plane.files.signing import URL_LIFE, PutSigner
+from control_plane.files.storage_client import TimedClient, TimedPool
 from control_plane.model.presentation import IN_PLACE
 from control_plane.store.log.inspections import Looked, Version
 from events.files.paths import PATH_BYTES_MAX
+from events.runtime.clock import Clock, SystemClock
 from events.runtime.errors import ConfigError, Rejected, Transient
+from events.runtime.measured_clock import ALARM_S, THE_STORAGES, MeasuredClock, ahead_words
 
 T = TypeVar("T")
 PIECE_BYTES: Final = 256 * 1024
@@ -31,6 +34,7 @@ SHOWN_CHARS_MAX: Final = 300
 # The SDK's own are five minutes and five tries, in which a request of ours would hang.
 TIMEOUT: Final = Timeout(connect=3.0, read=10.0)
 CONNECTIONS_MAX: Final = 16
+MACHINE: Final = SystemClock()
 RETRIES: Final = Retry(total=2, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504))
 
 
@@ -46,12 +50,19 @@ class Blobs:
     bucket: str
     puts: PutSigner
     http: PoolManager
+    clock: MeasuredClock  # the storage's
+    origin: str
+
+    async def measure(self) -> None:
+        """Ask the storage for its time, without a signature: no clock can be too wrong for that."""
+        await storage_call(lambda: self.http.request("HEAD", f"{self.origin}/", redirect=False))
 
     async def prepare(self) -> None:
         """Make the bucket if it is not there, and learn what its storage holds a PUT to.
 
         Raises `ConfigError` where our keys are not valid.
         """
+        await self.measure()
 
         def make() -> None:
             try:
@@ -61,8 +72,7 @@ class Blobs:
             except S3Error as error:
                 if error.code not in REFUSED:
                     raise
-                refused = f"MINIO_ACCESS_KEY, MINIO_SECRET_KEY: the storage refuses them ({error.code})"
-                raise ConfigError([refused]) from error
+                raise ConfigError([self._refusal(error.code)]) from error
 
         await storage_call(make)
 
@@ -141,6 +151,16 @@ class Blobs:
 
         return await storage_call(read)
 
+    def _refusal(self, code: str) -> str:
+        """Say why the storage refuses us, and what of it our clock may have to do with."""
+        refused = f"MINIO_ACCESS_KEY, MINIO_SECRET_KEY: the storage refuses them ({code})"
+        ahead_s = self.clock.machine_ahead_s
+        if ahead_s is None:
+            return f"{refused}; it does not tell its time: is the clock of this machine right?"
+        if abs(ahead_s) < ALARM_S:
+            return refused
+        return f"{refused}; the clock of this machine is {ahead_words(ahead_s, THE_STORAGES)}"
+
     def _stat(self, key: str) -> Version | None:
         try:
             found = self.client.stat_object(self.bucket, key)
@@ -166,12 +186,14 @@ def _require_key(key: str) -> None:
         raise Rejected("bad_key", f"the file was registered under a key that no storage holds: {key!r}")
 
 
-def open_blobs(storage: Storage) -> Blobs:
+def open_blobs(storage: Storage, machine: Clock = MACHINE) -> Blobs:
     """Return the bucket of the settings; nothing is asked yet. Raises `ConfigError`."""
-    http = PoolManager(timeout=TIMEOUT, retries=RETRIES, maxsize=CONNECTIONS_MAX)
+    clock = MeasuredClock(machine)
+    http = TimedPool(clock, timeout=TIMEOUT, retries=RETRIES, maxsize=CONNECTIONS_MAX)
     try:
-        client = Minio(
+        client = TimedClient(
             storage.endpoint,
+            clock=clock,
             access_key=storage.access_key,
             secret_key=storage.secret_key,
             secure=storage.is_secure,
@@ -181,7 +203,8 @@ def open_blobs(storage: Storage) -> Blobs:
         client.get_presigned_url("GET", storage.bucket, "any")  # the SDK checks the bucket's name
     except ValueError as error:
         raise ConfigError([f"MINIO_ENDPOINT, MINIO_BUCKET: {error}"]) from error
-    return Blobs(client, storage.bucket, PutSigner(client, storage.bucket, storage.secret_key), http)
+    signer = PutSigner(client, storage.bucket, storage.secret_key)
+    return Blobs(client, storage.bucket, signer, http, clock, storage.origin)
 
 
 async def storage_call(step: Callable[[], T]) -> T:

@@ -78,7 +78,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "pods": {
         **_by(
             "report", "pod", "mode", "region", "kinds", "state", "runId", "attempt", "version",
-            "capabilities", "telemetry", "checks", "reportedAt", "startedAt", "keyId",
+            "capabilities", "telemetry", "checks", "clockOffsetS", "reportedAt", "startedAt", "keyId",
         ),
         **_by("drain", "orders"),
     },

@@ -440,6 +440,10 @@ class Reading:
         rules = await self.pod_rules.in_force()
         return listing("pods", found, partial(self._pod, rules))
 
+    async def worst_pod_clock_s(self) -> float:
+        """Return how far the worst clock of a live pod is from the store's; 0 without any."""
+        return await self.pod_reads.worst_clock_s(self.clock.now() - SILENT_AFTER)
+
     async def telemetry(self, pod_id: str, hours: int) -> list[Sample]:
         """Return what a pod had in use in the last `hours`, the earliest first. Raises `NotFound`."""
         required(await self.pod_reads.find(pod_id), "pod", pod_id)

@@ -113,7 +113,7 @@ class Claimer:
         return change.waiting
 
     async def report(self, line: Json, *, key_id: str | None) -> Json:
-        """Write a pod's entry in the roster; return the orders for the pod.
+        """Write a pod's entry in the roster; return the orders for the pod, and the store's now.
 
         Raises `Forbidden`, `RateLimited`.
         """
@@ -126,7 +126,8 @@ class Claimer:
         if document is None:
             raise _foreign(pod_id)
         rules = await self.rules.in_force()
-        return rules.orders(pod_id, key_id, drain=bool(document["orders"]["drain"]))
+        orders = rules.orders(pod_id, key_id, drain=bool(document["orders"]["drain"]))
+        return {**orders, "now": document["reportedAt"]}
 
     async def suspects(self, pod_id: str) -> tuple[str, ...]:
         """Return the names of checks that other live pods report as failing."""

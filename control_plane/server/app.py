@@ -49,7 +49,7 @@ from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import compare, new_run, numbers, pods, read_only, sign_in, steering
 from control_plane.server.web.pages import schedules as schedule_pages
-from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper
+from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
 
 NOUNS: Final = (
     *(bulk, runs, artifacts, uploads),
@@ -68,6 +68,10 @@ def create_app(deps: Deps) -> FastAPI:
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         loops = [
+            asyncio.create_task(run_every(timekeeper.TICK_S, "clock", deps.timekeeper.run_once)),
+            asyncio.create_task(
+                run_every(timekeeper.TICK_S, "storage_clock", deps.timekeeper.measure_storage)
+            ),
             asyncio.create_task(run_every(sweeper.TICK_S, "sweeper", deps.sweeper.run_once)),
             asyncio.create_task(run_every(catch_up.TICK_S, "catch_up", deps.catch_up.run_once)),
             asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
@@ -129,7 +133,7 @@ def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     app.add_middleware(BodyLimit)
     app.add_middleware(HeadLimits)
     app.add_middleware(AnswerCount)
-    app.add_middleware(AnswerHeaders)
+    app.add_middleware(AnswerHeaders, clock=deps.clock)
     app.add_middleware(HeadRequests)
     app.add_middleware(Watched, watchdog=watchdog)
     if deps.settings.origins:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from control_plane.access.auth import Keyed, Keyless
@@ -70,7 +71,9 @@ from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.spec_sweeper import SpecSweeper
 from control_plane.upkeep.sweeper import Sweeper
+from control_plane.upkeep.timekeeper import Timekeeper
 from events.runtime.clock import Clock, Ids
+from events.runtime.measured_clock import MeasuredClock
 
 # Wrong keys from one address: so many at once, then one in so many seconds.
 FAILURES_BURST: Final = 20
@@ -92,6 +95,7 @@ class Deps:
     key_ring: KeyRing
     audit_log: AuditLog
     clock: Clock
+    timekeeper: Timekeeper
     ids: Ids
     reading: Reading
     accounts: Accounts
@@ -127,8 +131,9 @@ class Deps:
         return self.log_feed if any(topic.startswith(LOG) for topic in wanted) else self.feed
 
 
-def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
-    """Put a control plane together on one database."""
+def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
+    """Put a control plane together on one database; all of it goes by the store's clock."""
+    clock = MeasuredClock(machine)
     runs, events, documents = Runs(db), Events(db), Documents(db)
     submissions, schedules = Submissions(db), Schedules(db)
     submitter = Submitter(runs, submissions, ids, RunReads(db))
@@ -143,7 +148,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
     ring = KeyRing(Keys(db), clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
-    blobs, url = open_blobs(settings.storage), settings.mongodb_url
+    blobs, url = open_blobs(settings.storage, machine), settings.mongodb_url
     inspector = Inspector(blobs, Inspections(db), RunReads(db))
     pod_rules = PodRules(RuleStore(db), clock)
     reading = Reading(
@@ -164,6 +169,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         key_ring=ring,
         audit_log=AuditLog(db),
         clock=clock,
+        timekeeper=Timekeeper(clock, partial(database.moment, db), blobs),
         ids=ids,
         reading=reading,
         accounts=Accounts(NumberReads(db), clock),
@@ -180,7 +186,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         scheduler=Scheduler(schedules, submitter),
         spec_sweeper=SpecSweeper(submissions),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
-        upload_sweeper=UploadSweeper(multipart, clock),
+        upload_sweeper=UploadSweeper(multipart, blobs.clock),
         feed=feed,
         log_feed=log_feed,
         watcher=Watcher(Changes(db, STATES), feed, notifier),

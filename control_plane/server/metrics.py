@@ -55,6 +55,14 @@ _LETTERS: Final = _gauge(
 )
 _SPENT: Final = _gauge("spent_today_usd", "Cost told since midnight UTC, where a price was known")
 _GPU: Final = _gauge("gpu_today_hours", "GPU time told since midnight UTC")
+_CLOCKS: Final = _gauge(
+    "clock_offset_seconds",
+    "How far a clock is ahead of MongoDB's: this process' machine's, and the storage's",
+    "part",
+)
+_POD_CLOCKS: Final = _gauge(
+    "pod_clock_offset_seconds_max", "How far the worst clock of up to 10000 live pods is from MongoDB's"
+)
 _ENDED: Final = _gauge("runs_ended_today", "Runs that ended since midnight UTC, by how", "end")
 
 
@@ -82,6 +90,13 @@ def exposition(overview: Overview, numbers: Numbers, failing_checks: Mapping[str
         _HELD_BACK.labels(by).set(count)
     _tell(numbers)
     return generate_latest(REGISTRY)
+
+
+def tell_clocks(offsets: Mapping[str, float], worst_of_pods_s: float) -> None:
+    """Set the metrics of clocks: of each part as far as it was measured."""
+    for part, ahead_s in offsets.items():
+        _CLOCKS.labels(part).set(ahead_s)
+    _POD_CLOCKS.set(worst_of_pods_s)
 
 
 def _tell(numbers: Numbers) -> None:

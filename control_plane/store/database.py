@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
@@ -25,7 +26,9 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from events.queue.guarantees import DATABASE_DEFAULT, KILLED, deployment_of, weak_options, weaknesses
+from events.runtime.clock import Clock
 from events.runtime.errors import ConfigError, Transient
+from events.runtime.measured_clock import MeasuredClock
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +102,22 @@ async def _answer_to(client: AsyncMongoClient[Document], command: str) -> Docume
         log.info("mongodb.not_told", extra={"command": command, "code": error.code})
         return None
     return answer
+
+
+async def moment(db: Database) -> datetime:
+    """Return the store's now. Raises `Transient`."""
+    async with answers():
+        hello: Document = await db.client.admin.command("hello")
+    now: datetime = hello["localTime"]  # commands are read without a time zone
+    return now.replace(tzinfo=UTC)
+
+
+async def stores_clock(db: Database, machine: Clock) -> MeasuredClock:
+    """Return the store's clock, measured once: for a command, which is over before it drifts."""
+    clock = MeasuredClock(machine)
+    asked_s = clock.monotonic_s()
+    clock.note(await moment(db), asked_s=asked_s)
+    return clock
 
 
 async def ping(db: Database) -> None:

@@ -90,6 +90,17 @@ class Pods:
             cursor = await self.db.pods.aggregate(pipeline)
             return {group["_id"]: group["count"] for group in await cursor.to_list()}
 
+    async def worst_clock_s(self, since: datetime) -> float:
+        """Return the greatest distance of a clock from the store's, of pods that reported since then."""
+        pipeline: list[Document] = [
+            {"$match": {"reportedAt": {"$gte": since}, "state": {"$ne": "stopped"}}},
+            {"$limit": COUNT_MAX},
+            {"$group": {"_id": None, "worst": {"$max": {"$abs": {"$ifNull": ["$clockOffsetS", 0]}}}}},
+        ]
+        async with answers():
+            cursor = await self.db.pods.aggregate(pipeline)
+            return max((float(group["worst"]) for group in await cursor.to_list()), default=0.0)
+
     async def takers_by_kind(self, since: datetime, barred: Sequence[str]) -> Mapping[str, int]:
         """Return how many pods that reported since then take runs of each kind; those named take none."""
         pipeline: list[Document] = [

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from events.answers.answer import Answer
+from msgspec import UNSET, UnsetType
+
+from events.answers.answer import Answer, Moment
 
 
 class PodNote(Answer, frozen=True, kw_only=True):
@@ -44,9 +46,10 @@ class ClaimedRun(Answer, frozen=True, kw_only=True):
 
 
 class ClaimAnswer(Answer, frozen=True, kw_only=True):
-    """The claim of a pod that seeks a run; null if there is none for it."""
+    """The claim of a pod that seeks a run; null if there is none for it. `now` is the store's moment."""
 
     claim: ClaimedRun | None
+    now: Moment | UnsetType = UNSET
 
 
 class SettledAnswer(Answer, frozen=True, kw_only=True):

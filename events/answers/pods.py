@@ -80,13 +80,14 @@ class PodOrders(Answer, frozen=True, kw_only=True):
     """The orders of the fleet for a pod: with `drain` it takes no other run, and leaves.
 
     With a `cordon` or a `quarantine` it claims nothing, and stays. `suspects` are the names of checks that
-    other pods report as failing, in the answer to a report.
+    other pods report as failing; `now`, in the answer to a report, is when the store took that.
     """
 
     drain: bool
     cordon: Cordon | None = None
     quarantine: Quarantine | None = None
     suspects: list[str] = msgspec.field(default_factory=list)
+    now: Moment | UnsetType = UNSET
 
 
 class PodStanding(Answer, frozen=True, kw_only=True):
@@ -117,6 +118,7 @@ class Pod(Answer, frozen=True, kw_only=True):
 
     `state` is starting, idle, busy, suspended, draining or stopped as it reported, or gone where it has not
     reported for a minute. `run_id` and `attempt` are what it works on, null where that is nothing.
+    `clock_offset_s` says by how far its machine's clock is ahead of the store's, null if that is not known.
     """
 
     id: str
@@ -135,3 +137,4 @@ class Pod(Answer, frozen=True, kw_only=True):
     orders: PodOrders
     checks: list[PodCheck] = msgspec.field(default_factory=list)
     key_id: str | UnsetType | None = UNSET
+    clock_offset_s: Amount | UnsetType | None = UNSET

@@ -407,6 +407,7 @@ class Attempt:
         log.warning("child.halted", extra={"run": self.claim.run_id, "why": why})
         if why == "lease":
             self.ports.uploads.suspend()
+            self.heartbeat.hurry()  # time passed that nobody counted, or the machine's clock was set
         if not self.halts:
             self.child.suspend()
         self.halts.add(why)

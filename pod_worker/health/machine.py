@@ -12,12 +12,12 @@ from typing import Final
 import psutil
 
 from events.runtime.errors import Transient
+from events.runtime.measured_clock import CLAIMS_MAX_S
 from pod_worker.health.check import Finding
 
 MIB: Final = 1024 * 1024
 DISK_FREE_MIN: Final = 64 * MIB  # less fails an attempt in its first minutes
 MEMORY_FREE_MIN: Final = 64 * MIB  # a pipeline's process alone takes more
-CLOCK_OFF_MAX_S: Final = 60.0  # beyond that leases, tokens and signatures mean something else here
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 PIECE_BYTES: Final = 4096
 
@@ -74,8 +74,8 @@ def judge_clock(offset_s: float | None) -> Finding:
     if offset_s is None:
         return Finding(True, message="not measured")
     words = f"the clock is {abs(offset_s):,.1f} s {'ahead of' if offset_s > 0 else 'behind'} the store's"
-    if abs(offset_s) > CLOCK_OFF_MAX_S:
-        return Finding(False, "CLOCK_OFF", f"{words}; at most {CLOCK_OFF_MAX_S:.0f} s are allowed")
+    if abs(offset_s) > CLAIMS_MAX_S:
+        return Finding(False, "CLOCK_OFF", f"{words}; at most {CLAIMS_MAX_S:.0f} s are allowed")
     return Finding(True, message=words)
 
 

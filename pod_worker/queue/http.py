@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import httpx
 import msgspec
 
 from events.answers.claims import ClaimAnswer, PodNote, RunOrders, SettledAnswer
+from events.codec import moment
 from events.delivery.control_plane_client import ControlPlane
 from events.kinds.queues import Mode
 from events.pipe import Note
@@ -39,6 +41,7 @@ class _PodOrders(msgspec.Struct, frozen=True):
     suspects: tuple[str, ...] = ()
     cordon: dict[str, Any] | None = None
     quarantine: dict[str, Any] | None = None
+    now: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,16 @@ class HttpQueue:
     control_plane: ControlPlane
     wait_s: float = WAIT_S
 
-    def check(self, mode: Mode) -> None:
-        """Check the key by an empty request. Raises `ConfigError` if it may not claim, or `Transient`."""
+    def check(self, mode: Mode) -> datetime | None:
+        """Check the key by an empty request; return the store's moment, None if it is not told.
+
+        Raises `ConfigError` if the key may not claim, or `Transient`.
+        """
         try:
-            self._ask("/api/claims/recover", {"token": NOBODYS, "mode": mode}, ClaimAnswer)
+            answer = self._ask("/api/claims/recover", {"token": NOBODYS, "mode": mode}, ClaimAnswer)
         except Barred as error:
             raise ConfigError([f"PODFLEET_API_KEY may not claim: {error.message}"]) from error
+        return None if answer.now is msgspec.UNSET else moment(answer.now)
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Ask the control plane to claim a run, or to wait a little for one."""
@@ -93,7 +100,7 @@ class HttpQueue:
             body = {name: value for name, value in body.items() if name not in LATER}
             answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
         orders = answer.read(_PodOrders)
-        return orders_of(orders.drain, orders.cordon, orders.quarantine, orders.suspects)
+        return orders_of(orders.drain, orders.cordon, orders.quarantine, orders.suspects, orders.now)
 
     def _of_run(self, claim: Claim, action: str, body: Mapping[str, Any], what: type[T]) -> T:
         headers = {"Podfleet-Run-Token": claim.run_token}

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pymongo
@@ -76,8 +76,8 @@ def connect(url: str) -> Database[Document]:
     )
 
 
-def require_guarantees(db: Database[Document], collections: Sequence[str]) -> None:
-    """Refuse a store that could give one run to two pods.
+def require_guarantees(db: Database[Document], collections: Sequence[str]) -> datetime:
+    """Refuse a store that could give one run to two pods; return its moment.
 
     Raises `ConfigError` that lists every reason, `Transient` while nobody answers.
     """
@@ -98,6 +98,8 @@ def require_guarantees(db: Database[Document], collections: Sequence[str]) -> No
         missing.append("run `podfleet migrate` once, with a user that may create indexes")
     if problems or missing:
         raise ConfigError([*problems, *missing])
+    now: datetime = hello["localTime"]  # commands are read without a time zone
+    return now.replace(tzinfo=UTC)
 
 
 def _answer_to(db: Database[Document], command: str) -> Document | None:
@@ -119,9 +121,12 @@ class MongoQueue:
     db: Database[Document]
     ttl_s: float = LEASE_TTL_S
 
-    def check(self, mode: Mode) -> None:
-        """Refuse a store that could give one run to two pods. Raises `ConfigError`, `Transient`."""
-        require_guarantees(self.db, collections(mode))
+    def check(self, mode: Mode) -> datetime:
+        """Refuse a store that could give one run to two pods; return its moment.
+
+        Raises `ConfigError`, `Transient`.
+        """
+        return require_guarantees(self.db, collections(mode))
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Take the head of the first class that has one and that the pod can serve."""
@@ -207,8 +212,9 @@ class MongoQueue:
             name = rules.pod_name(report.id)
             cordon = rules.cordon_at(self.db.cordons.find_one({"_id": name}), document["reportedAt"])
             quarantines = self.db.quarantines.find_one(rules.naming(name))
+        now = document["reportedAt"]
         quarantine = rules.quarantine_of(quarantines, name, document.get("keyId"))
-        return orders_of(bool(document["orders"]["drain"]), cordon, quarantine, suspected)
+        return orders_of(bool(document["orders"]["drain"]), cordon, quarantine, suspected, now)
 
     def _suspects(self, pod_id: str, now: datetime) -> tuple[str, ...]:
         wanted, fields = pod_checks.failing(now)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from events.catalog import RunHeartbeat
 from events.delivery.sender import Telemetry as Spool
 from events.queue.claims import Claim
+from events.runtime.measured_clock import ALARM_S, THE_STORES, MeasuredClock, ahead_words
 from pod_worker.gpu import Capabilities, Gauges, Telemetry
 from pod_worker.health.check import Reported
 
@@ -42,19 +43,22 @@ class PodReport:
     version: str
     started_at: datetime
     checks: tuple[Reported, ...] = ()
+    clock_offset_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodOrders:
     """The orders for a pod: to leave, and why it shall claim nothing, None where it may.
 
-    `suspects` are the names of checks that other pods report as failing.
+    `suspects` are the names of checks that other pods report as failing, `now` is the store's moment, which
+    old control planes do not tell.
     """
 
     drain: bool
     cordon: str | None = None
     quarantine: str | None = None
     suspects: tuple[str, ...] = ()
+    now: datetime | None = None
 
     @property
     def held_back(self) -> str | None:
@@ -92,15 +96,20 @@ class Standing:
 
 @dataclass(slots=True)
 class Roster:
-    """Reports one pod, and keeps its last orders; None before the first: until then it claims nothing."""
+    """Reports one pod, and keeps its last orders; None before the first: until then it claims nothing.
+
+    Each answer measures `clock`, which is the store's.
+    """
 
     reports: Reports
     gauges: Gauges
     spool: Spool
     identity: dict[str, Any]
+    clock: MeasuredClock
     standing: Standing = field(default_factory=Standing)
     tested: Tested | None = None
     orders: PodOrders | None = None
+    is_clock_off: bool = False
 
     @property
     def drained(self) -> bool:
@@ -135,8 +144,13 @@ class Roster:
             capabilities=self.gauges.capabilities(),
             telemetry=telemetry,
             checks=() if self.tested is None else self.tested.report(),
+            clock_offset_s=self.clock_offset_s,
         )
+        asked_s = self.clock.monotonic_s()
         orders, before = self.reports.report(report), self.orders
+        if orders.now is not None:
+            self.clock.note(orders.now, asked_s=asked_s)
+        self._tell()
         self.orders = orders
         if self.tested is not None:
             self.tested.suspect(orders.suspects)
@@ -146,16 +160,30 @@ class Roster:
             )
         return orders
 
+    @property
+    def clock_offset_s(self) -> float | None:
+        """By how much the machine's clock is ahead of the store's, now; None if that was not measured."""
+        return self.clock.machine_ahead_s
+
+    def _tell(self) -> None:
+        """Log a clock that is off, once."""
+        ahead_s = self.clock_offset_s or 0.0
+        was_off, self.is_clock_off = self.is_clock_off, abs(ahead_s) >= ALARM_S
+        if self.is_clock_off and not was_off:
+            says = f"the clock of this machine is {ahead_words(ahead_s, THE_STORES)}"
+            log.warning("clock.off", extra={"ahead_s": round(ahead_s, 3), "why": says})
+
 
 def orders_of(
     drain: bool,
     cordon: Mapping[str, Any] | None,
     quarantine: Mapping[str, Any] | None,
     suspects: Sequence[str] = (),
+    now: datetime | None = None,
 ) -> PodOrders:
     """Return the orders that the fleet has for a pod."""
     cordoned, quarantined = (None if each is None else str(each["reason"]) for each in (cordon, quarantine))
-    return PodOrders(drain, cordoned, quarantined, tuple(suspects))
+    return PodOrders(drain, cordoned, quarantined, tuple(suspects), now)
 
 
 def source_of(pod_id: str, claim: Claim) -> str:
@@ -165,7 +193,7 @@ def source_of(pod_id: str, claim: Claim) -> str:
 
 def report_fields(report: PodReport) -> dict[str, Any]:
     """Return the stored fields of a pod's entry."""
-    fields = {
+    fields: dict[str, Any] = {
         "pod": report.pod,
         "mode": report.mode,
         "region": report.region,
@@ -183,6 +211,8 @@ def report_fields(report: PodReport) -> dict[str, Any]:
         },
         "telemetry": asdict(report.telemetry),
     }
+    if report.clock_offset_s is not None:  # a control plane that tells no time takes no such field
+        fields["clock_offset_s"] = report.clock_offset_s
     return {_camel(name): _camels(value) for name, value in fields.items()}
 
 

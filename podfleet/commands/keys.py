@@ -172,7 +172,8 @@ async def _store(body: Any) -> MadeKey:
         db = database.database(mongo, url)
         await database.require_guarantees(mongo)
         await schema.verify(db)
-        ring = KeyRing(Keys(db), SystemClock(), SystemIds())
+        clock = await database.stores_clock(db, SystemClock())
+        ring = KeyRing(Keys(db), clock, SystemIds())
         return shown_once(await ring.make(wanted_key(body), by=f"direct:{getpass.getuser()}"))
     finally:
         await mongo.close()

@@ -120,6 +120,7 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
                 ("cpu in use", percent(field("cpu_util")(telemetry))),
                 ("gpu in use", percent(field("gpu_util")(telemetry))),
                 *((f"check {check.name}", _found(check)) for check in each.checks),
+                ("clock", _clock(each)),
                 ("version", each.version),
                 ("started", each.started_at),
                 ("reported", each.reported_at),
@@ -241,6 +242,13 @@ def _claims(pod: Pod) -> str:
 
 def _found(check: PodCheck) -> str:
     return f"{'ok' if check.ok else 'FAILS'}{': ' if check.message else ''}{check.message}"
+
+
+def _clock(pod: Pod) -> str | None:
+    from events.runtime.measured_clock import THE_STORES, ahead_words
+
+    ahead_s = pod.clock_offset_s
+    return ahead_words(ahead_s, THE_STORES) if isinstance(ahead_s, int | float) else None
 
 
 def _names(pods: Sequence[Pod]) -> str:

@@ -102,8 +102,11 @@ def trouble_of(status: int, words: str) -> Trouble:
 def retry_after_of(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the seconds after which the server accepts a retry; None where it does not name them.
 
-    `headers` are found by their lower-case names. A limit that is not used up is ignored.
+    `headers` are found by their lower-case names. A limit that is not used up is ignored. A moment is by the
+    server's clock, which the answer tells (`Date`); `now` is ours, where it does not.
     """
+    if (told := _date_of(headers)) is not None:
+        now = told
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     if (retry_at := _moment(headers.get("retry-after"), now)) is not None:
@@ -147,9 +150,17 @@ def _moment(text: str | None, now: datetime) -> float | None:
 
 
 def _date(text: str, now: datetime) -> float | None:
+    moment = _read(text)
+    return None if moment is None else max(0.0, (moment - now).total_seconds())
+
+
+def _date_of(headers: Mapping[str, str]) -> datetime | None:
+    return _read(headers.get("date") or "")
+
+
+def _read(text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text) if text[:1].isdigit() else parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError):
         return None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (aware - now).total_seconds())
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -31,7 +31,7 @@ LATE_S: Final = 12.0  # how long a fault waits for somebody whom it can strike
 PEACE_TURN_S: Final = 0.5
 ASK_MS: Final = 5_000
 DISK_FULL: Final = "disk full"
-HURRY: Final = {"workers": 0.8, "cluster": 0.4, "control planes": 0.45, "storage": 0.6, "people": 0.4}
+HURRY: Final = {"workers": 0.7, "cluster": 0.4, "control planes": 0.45, "storage": 0.6, "people": 0.4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from control_plane.log.ingest import Candidate, Capacity, Ingestor, Refused, Request
@@ -28,6 +29,7 @@ from events.queue.claims import CLAIM_ORDER, Claim, standing_of, taking
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End, settle_decision
 from events.runtime.errors import Transient
+from events.runtime.measured_clock import MeasuredClock
 from events.testing import DroppingIngest
 from events.text.attempt_id import AttemptId
 from pod_worker.queue.claim_intent import Intent
@@ -211,6 +213,13 @@ class OneNodeSet(ReplicaSet):
             self._replicate(self._committed_count + 1)
 
 
+class OwnClock(MeasuredClock):
+    """Goes by the machine's own clock, whatever is measured."""
+
+    def now(self) -> datetime:
+        return self.machine.now()
+
+
 UNCOMMITTED_MAX: Final = 3  # so many acknowledged writes one step-down may take back
 
 
@@ -239,5 +248,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "claims-what-it-failed": Bug(Product(queue=GreedyQueue)),
     "blames-the-run": Bug(Product(queue=BlamingQueue)),
     "orders-die-with-the-worker": Bug(Product(queue=ForgivingQueue), ("user: cordon",)),
+    "own-clock": Bug(Product(clock=OwnClock), ("pod: clock jumps",)),
     "one-node-is-enough": Bug(Product(servers=OneNodeSet), ("store: step-down",)),
 }

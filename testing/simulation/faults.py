@@ -20,7 +20,7 @@ DOOM_MAX: Final = 60
 RETURN_MAX_S: Final = 30.0
 OUTAGE_MAX_S: Final = 35.0
 STORE_JUMP_MAX_S: Final = 90.0
-POD_JUMP_MAX_S: Final = 40.0
+MACHINE_JUMP_MAX_S: Final = 3_700.0
 REVIVE_EVERY_S: Final = 2.0
 
 
@@ -275,6 +275,7 @@ def _store_clock(nature: Nature) -> None:
     chance = nature.world.kernel.chance
     nature.strikes("store: clock jumps", nature.world.store_clock)
     nature.world.store_clock.wall_ahead_s = STORE_JUMP_MAX_S * (2 * chance.random() - 1)
+    nature.world.store_clock.shaken_s = nature.world.kernel.now_s
 
 
 def _pod_clock(nature: Nature) -> None:
@@ -282,7 +283,13 @@ def _pod_clock(nature: Nature) -> None:
     if pod.child_node.is_frozen:  # nobody sets the clock of a machine that is paused
         return
     nature.strikes("pod: clock jumps", pod.node)
-    pod.node.wall_ahead_s += POD_JUMP_MAX_S * (2 * nature.world.kernel.chance.random() - 1)
+    pod.node.wall_ahead_s += MACHINE_JUMP_MAX_S * (2 * nature.world.kernel.chance.random() - 1)
+
+
+def _replica_clock(nature: Nature) -> None:
+    node = nature.some_replica().node
+    nature.strikes("replica: clock jumps", node)
+    node.wall_ahead_s += MACHINE_JUMP_MAX_S * (2 * nature.world.kernel.chance.random() - 1)
 
 
 def _cut_off(nature: Nature) -> None:
@@ -344,6 +351,7 @@ STRIKES: Final[Mapping[str, Callable[[Nature], None]]] = {
     "replica: killed": _kill_replica,
     "replica: stopped": _stop_replica,
     "replica: sluggish": _sluggish,
+    "replica: clock jumps": _replica_clock,
     "pod: back as it is rescued": _back_as_it_is_rescued,
     "store: step-down": _step_down,
     "store: clock jumps": _store_clock,

@@ -133,6 +133,7 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> Worl
             kernel,
             Node(f"pod-{number}"),
             Node(f"pod-{number}-child"),
+            store_clock,
             servers,
             balancer,
             SeededIds(kernel.seed * 100 + 10 + number),

@@ -11,6 +11,7 @@ from control_plane.model.byte_limits import OVER_BUDGET
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Verifier
 from events.catalog import EventRefused, type_of
+from events.codec import moment
 from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Fault, Status
 from events.text.attempt_id import AttemptId
 from testing.simulation.event_loop import driven
@@ -206,6 +207,8 @@ class InvariantChecker:
                 yield f"position {sequence} holds {event['type']}, which nobody said there"
             elif event["type"] == words.type and event["data"] != words.data:
                 yield f"position {sequence} holds other data than was said"
+            elif words is not None:
+                yield from self._timed(name, sequence, event["time"])
         missing = sorted(set(sent) - set(log))
         if missing and name not in self.ledger.cut_short:
             yield f"the events {missing} were numbered and are not stored"
@@ -217,6 +220,13 @@ class InvariantChecker:
         applied = 0 if record is None else record.document.get("lastEventSeq", 0)
         if applied != whole:
             yield f"{whole} events are stored without a gap, and {applied} applied"
+
+    def _timed(self, name: AttemptId, sequence: int, told: str) -> Iterator[str]:
+        """Compare the moment of an event with the store's at which it was said."""
+        truth, said = self.ledger.said_at[name, sequence], moment(told)
+        assert said is not None
+        if abs((said - truth.moment).total_seconds()) > truth.allowed_s:
+            yield f"position {sequence} is told to be of {told}, and is of {truth.moment}, by the store"
 
 
 def _claims(old: Document, fresh: list[Document]) -> Iterator[str]:

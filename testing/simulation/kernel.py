@@ -35,7 +35,8 @@ class Stuck(Exception):
 class Node:
     """A machine, or a process on it: what dies, stands still and tells the time together.
 
-    `doom` counts down at each call of the node; at zero `fate` is called.
+    `doom` counts down at each call of the node; at zero `fate` is called. `shaken_s` is when its time last
+    moved as no measurement of it can know: a machine was paused, or the store's clock was set.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Node:
     monotonic_behind_s: float = 0.0
     is_frozen: bool = False
     is_up: bool = True
+    shaken_s: float = float("-inf")
     doom: int | None = None
     fate: Callable[[], None] = lambda: None
 
@@ -155,6 +157,8 @@ class Kernel:
         """Let a node go on; `lost_s` of its own time did not pass, as for a paused virtual machine."""
         node.is_frozen = False
         node.monotonic_behind_s += lost_s
+        if lost_s:
+            node.shaken_s = self.now_s
         for each in self._actors:
             if each.node is node and each.wake_s > self.now_s - lost_s:
                 each.wake_s += lost_s

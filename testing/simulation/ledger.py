@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
 
 from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Attempt, Intention, Outbox
@@ -34,6 +35,13 @@ class Owner(Protocol):
     def is_over(self) -> bool: ...
 
 
+class Truth(NamedTuple):
+    """The store's moment when something was said, and by how much who said it may be wrong about it."""
+
+    moment: datetime
+    allowed_s: float
+
+
 @dataclass(slots=True)
 class Ledger:
     """The truth of one history."""
@@ -42,6 +50,7 @@ class Ledger:
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     sent: dict[AttemptId, dict[int, FactFrame]] = field(default_factory=dict)
+    said_at: dict[tuple[AttemptId, int], Truth] = field(default_factory=dict)
     cut_short: set[AttemptId] = field(default_factory=set)  # their log's end was lost with a disk
     failed: set[AttemptId] = field(default_factory=set)  # their child failed by itself
     submitted: list[str] = field(default_factory=list)
@@ -59,11 +68,12 @@ class Ledger:
         if what not in self.violations:
             self.violations.append(what)
 
-    def tell(self, name: AttemptId, last: int, facts: Sequence[Fact | FactFrame]) -> None:
-        """Note which sequences an outbox gave."""
+    def tell(self, name: AttemptId, last: int, facts: Sequence[Fact | FactFrame], truth: Truth) -> None:
+        """Note which sequences an outbox gave, and when."""
         sent = self.sent.setdefault(name, {})
         for sequence, fact in enumerate(facts, last - len(facts) + 1):
             sent[sequence] = fact_frame(fact)
+            self.said_at[name, sequence] = truth
         self.counts["events"] += len(facts)
 
     def own(self, owner: Owner) -> None:
@@ -92,6 +102,7 @@ class WitnessedOutbox(Outbox):
 
     ledger: Ledger
     disk: str
+    truth: Callable[[], Truth]
 
     def open_attempt(self, attempt_id: AttemptId, **held: Any) -> Attempt:
         """Begin an attempt; its claim is in doubt no more."""
@@ -103,13 +114,13 @@ class WitnessedOutbox(Outbox):
     def append(self, attempt_id: AttemptId, facts: Sequence[Fact | FactFrame]) -> int:
         """Keep facts."""
         last = super().append(attempt_id, facts)
-        self.ledger.tell(attempt_id, last, facts)
+        self.ledger.tell(attempt_id, last, facts, self.truth())
         return last
 
     def append_end(self, attempt_id: AttemptId, fact: Fact | FactFrame, how: End) -> Intention:
         """Keep the end."""
         intention = super().append_end(attempt_id, fact, how)
-        self.ledger.tell(attempt_id, intention.attempt.last, [fact])
+        self.ledger.tell(attempt_id, intention.attempt.last, [fact], self.truth())
         return intention
 
 

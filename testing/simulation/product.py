@@ -10,6 +10,8 @@ from control_plane.log.projector import Projector
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Runs
 from events.delivery.sender import Ingest
+from events.runtime.clock import Clock
+from events.runtime.measured_clock import MeasuredClock
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.mongo import MongoQueue
 from testing.simulation.ledger import WitnessedOutbox
@@ -27,5 +29,6 @@ class Product:
     queue: Callable[..., MongoQueue] = MongoQueue
     intent: Callable[..., Intent] = Intent
     outbox: Callable[..., WitnessedOutbox] = WitnessedOutbox
+    clock: Callable[[Clock], MeasuredClock] = MeasuredClock
     ingest: Callable[[Ingest], Ingest] = lambda ingest: ingest
     servers: Callable[..., ReplicaSet] = ReplicaSet

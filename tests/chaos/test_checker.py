@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -61,7 +61,7 @@ def healthy() -> Evidence:
         runs={RUN: run},
         attempts={f"{RUN}/a1": {"lastEventSeq": 3}},
         decisions={RUN: decisions},
-        events=[StoredEvent(RUN, 1, n, f"e{n}", "ai.run.log") for n in (1, 2, 3)],
+        events=[StoredEvent(RUN, 1, n, f"e{n}", "ai.run.log", NOW, NOW) for n in (1, 2, 3)],
         artifacts=[{"runId": RUN, "attempt": 1, "key": KEY, "size": 4, "sha256": "cafe"}],
         objects={KEY: StoredObject(4, "cafe")},
         lines=lines,
@@ -97,6 +97,11 @@ def without_event(sequence: int, *, disk_is_lost: bool = False) -> Evidence:
         runs={RUN: {**good.runs[RUN], "lastEventSeq": 2, "logIncomplete": {"from": 3, "to": 3}}},
         attempts={f"{RUN}/a1": {"lastEventSeq": 2}},
     )
+
+
+def with_moments(off: timedelta) -> Evidence:
+    good = healthy()
+    return replace(good, events=[replace(each, said_at=NOW + off, received_at=NOW) for each in good.events])
 
 
 def as_second_owner(at_s: float) -> list[Line]:
@@ -228,6 +233,8 @@ BROKEN: dict[str, tuple[Callable[[], Evidence], str]] = {
         lambda: replace(healthy(), objects={KEY: StoredObject(4, "beef")}),
         artifacts.PRESENT,
     ),
+    "an event of an hour later": (lambda: with_moments(timedelta(hours=1)), log.TIMED),
+    "an event of an hour before its run": (lambda: with_moments(timedelta(hours=-1)), log.TIMED),
     "an object in nobody's place": (
         lambda: replace(
             healthy(), objects={**(healthy().objects or {}), f"runs/{RUN}/a2/x/y": StoredObject(1, None)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -109,7 +109,9 @@ def house(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[House]:
 
 def test_a_run_is_claimed_once_with_all_that_its_pod_has_to_know(house: House) -> None:
     run_id = house.fleet.submit(spec={"seconds": 2})
-    house.queue.check("hybrid")
+    told = house.queue.check("hybrid")
+    assert told is not None
+    assert abs((told - SystemClock().now()).total_seconds()) < 60
     mine = token()
     claim = house.claim(mine)
     assert claim is not None
@@ -241,7 +243,13 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
         telemetry=Telemetry(0.5, 512.0, 0.25, 1.0, 60.0), version="0", started_at=SystemClock().now(),
         isolation="filter", pipeline_user="the worker's user: it is not root",
     )  # fmt: skip
-    assert not house.queue.report(report).drain
+    orders = house.queue.report(report)
+    assert not orders.drain
+    assert orders.now == house.db.pods.find_one({"_id": POD})["reportedAt"]
+    shown = house.fleet.client.get(f"/api/pods/{POD}").json()
+    assert shown.get("clockOffsetS") is None, "it was not measured yet"
+    house.queue.report(replace(report, clock_offset_s=-7.5))
+    assert house.fleet.client.get(f"/api/pods/{POD}").json()["clockOffsetS"] == -7.5
     assert house.fleet.client.post(f"/api/pods/{POD}/drain").status_code == 200
     told = house.queue.report(report)
     assert (told.drain, told.cordon, told.quarantine) == (True, "drained", None)

@@ -43,6 +43,7 @@ from events.queue.abilities import Abilities
 from events.queue.claims import CLASSES_MAX, Claim, Orders
 from events.queue.matching import Seeker
 from events.queue.settlement import End
+from events.runtime.clock import timestamp
 from events.runtime.errors import Conflict, Rejected
 from events.text.key_text import RunToken, read_run_token
 
@@ -95,7 +96,7 @@ def router(deps: Deps) -> APIRouter:
     @routes.post("/api/claims/recover")
     async def recover(body: SoughtClaim, _: MayClaim) -> ClaimAnswer:
         found = await claimer.claims.recover(collections(body.mode), body.token)
-        return ClaimAnswer(claim=None if found is None else shown(found))
+        return ClaimAnswer(claim=None if found is None else shown(found), now=timestamp(deps.clock.now()))
 
     @routes.post("/api/claims/{run_id}/renew")
     async def renew(run_id: str, _: MayClaim, token: Token) -> RunOrders:

@@ -16,7 +16,7 @@ from control_plane.server.api.contract.bodies import NewCordon
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
-from control_plane.server.metrics import exposition
+from control_plane.server.metrics import exposition, tell_clocks
 from control_plane.store import database, schema
 from control_plane.store.pods import HOURS_MAX
 from events.answers.answer import Listing
@@ -64,9 +64,11 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics(_: MayRead) -> Response:
-        overview, numbers, failing = await asyncio.gather(
-            deps.reading.overview(), deps.accounts.now(), deps.reading.failing_checks()
+        reading = deps.reading
+        overview, numbers, failing, worst_s = await asyncio.gather(
+            reading.overview(), deps.accounts.now(), reading.failing_checks(), reading.worst_pod_clock_s()
         )
+        tell_clocks(deps.timekeeper.offsets(), worst_s)
         return Response(exposition(overview, numbers, failing), media_type=CONTENT_TYPE_LATEST)
 
     return routes

@@ -1,16 +1,20 @@
-"""Security headers of every answer: no caching, no type guessing, no framing by other pages.
+"""Headers of every answer: the store's time, no caching, no type guessing, no framing by other pages.
 
-An answer may hold a key or the log of a run; only static files may be cached.
+An answer may hold a key or the log of a run; only static files may be cached. A reader that compares moments
+with its own clock has in `Date` the clock that they are of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import format_datetime
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from events.runtime.clock import Clock
 
 HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
@@ -22,9 +26,10 @@ KEPT: Final = "/static/"
 
 @dataclass(frozen=True, slots=True)
 class AnswerHeaders:
-    """ASGI middleware that adds the security headers that an answer lacks."""
+    """ASGI middleware that adds the date, and the security headers that an answer lacks."""
 
     app: ASGIApp
+    clock: Clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -35,6 +40,7 @@ class AnswerHeaders:
         async def headed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                headers.setdefault("Date", format_datetime(self.clock.now(), usegmt=True))
                 for name, value in HEADERS.items():
                     if not (may_keep and name == "Cache-Control"):
                         headers.setdefault(name, value)

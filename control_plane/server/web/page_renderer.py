@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +48,7 @@ from events.kinds import NOUNS, RUN_KINDS
 from events.lifecycle import FINAL, Status
 from events.runtime.clock import timestamp
 from events.runtime.errors import NotFound
+from events.runtime.measured_clock import THE_STORES, ahead_words
 
 HERE: Final = Path(__file__).resolve().parent
 HOUR: Final = timedelta(hours=1)
@@ -101,7 +102,8 @@ def templates() -> Templates:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    loaded.filters |= {**formatting.FILTERS, "verdict": verdict, "conclusion": conclusion}
+    ahead = partial(ahead_words, whose=THE_STORES)
+    loaded.filters |= {**formatting.FILTERS, "verdict": verdict, "conclusion": conclusion, "ahead": ahead}
     loaded.globals |= {
         "all_columns": columns.COLUMNS,
         "usual_columns": columns.USUAL,

@@ -170,6 +170,34 @@ def storage(variables: Variables) -> Iterator[Finding]:
     )
 
 
+def clocks(variables: Variables) -> Iterator[Finding]:
+    """Compare this machine's clock with those of the database and of the storage, where they answer."""
+    from events.runtime.measured_clock import ALARM_S, THE_STORAGES, THE_STORES, ahead_words
+
+    asks: dict[str, Callable[[], Awaitable[float | None]]] = {}
+    if url := variables.get("MONGODB_URL"):
+        asks[THE_STORES] = lambda: _ahead_of_store(url)
+    if all(variables.get(name) for name in STORAGE):
+        asks[THE_STORAGES] = lambda: _ahead_of_storage(variables)
+    for whose, ask in asks.items():
+        found: list[float | None] = []
+
+        async def measure(ask: Callable[[], Awaitable[float | None]] = ask) -> None:
+            found.append(await ask())  # noqa: B023 - it is over before the next turn
+
+        _asked("clock", "", measure, "")  # what does not answer is a finding of its own check
+        for ahead_s in found:
+            if ahead_s is None:
+                yield Finding(
+                    "clock", "note", f"no answer tells {whose} time", "nothing: keys may be refused"
+                )
+            elif abs(ahead_s) < ALARM_S:
+                yield Finding("clock", "ok", ahead_words(ahead_s, whose))
+            else:
+                then = "set the clock that is wrong: `timedatectl set-ntp true` there"
+                yield Finding("clock", "failed", ahead_words(ahead_s, whose), then)
+
+
 def control_plane(_: Variables) -> Iterator[Finding]:
     """Ask the control plane what it stands on, whether our key is valid, and what time it is there."""
     import httpx
@@ -272,6 +300,27 @@ async def _storage(variables: Variables) -> None:
     await open_blobs(read_storage(variables)).ping()
 
 
+async def _ahead_of_store(url: str) -> float | None:
+    from control_plane.store import database
+    from events.runtime.clock import SystemClock
+
+    client = database.connect(url)
+    try:
+        clock = await database.stores_clock(database.database(client, url), SystemClock())
+        return clock.machine_ahead_s
+    finally:
+        await client.close()
+
+
+async def _ahead_of_storage(variables: Variables) -> float | None:
+    from control_plane.config import read_storage
+    from control_plane.files.blobs import open_blobs
+
+    blobs = open_blobs(read_storage(variables))
+    await blobs.measure()
+    return blobs.clock.machine_ahead_s
+
+
 def _version() -> str:
     try:
         return version("podfleet")
@@ -285,5 +334,6 @@ CHECKS: Final[tuple[Callable[[Variables], Iterator[Finding]], ...]] = (
     isolation,
     mongodb,
     storage,
+    clocks,
     control_plane,
 )

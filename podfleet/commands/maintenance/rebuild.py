@@ -78,7 +78,7 @@ def rebuild(
 async def _rebuild(wish: Wish, progress: Progress) -> None:
     from control_plane.log.journal_flush import JournalFlush
     from control_plane.log.projector import Projector
-    from control_plane.store.database import require_guarantees
+    from control_plane.store.database import require_guarantees, stores_clock
     from control_plane.store.log.documents import Documents
     from control_plane.store.log.events import Events
     from control_plane.store.queue.runs import Runs
@@ -92,7 +92,7 @@ async def _rebuild(wish: Wish, progress: Progress) -> None:
         kind_of(wish.kind)
     async with database.opened(database.variables(), to="rebuild") as db:
         await require_guarantees(db.client)
-        clock, ids = SystemClock(), SystemIds()
+        clock, ids = await stores_clock(db, SystemClock()), SystemIds()
         runs, events, documents = Runs(db), Events(db), Documents(db)
         flush = JournalFlush(events, documents, clock, ids)
         application = Projector(runs, events, documents, flush, clock, ids)

@@ -21,6 +21,7 @@ INVARIANTS: Final[tuple[Callable[[Evidence], Iterator[Violation]], ...]] = (
     log.delivered,
     log.refused,
     log.complete,
+    log.timed,
     audit.replayed,
     audit.verified,
     owners.live_owners,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +30,8 @@ class StoredEvent:
     sequence: int
     id: str
     type: str
+    said_at: datetime | None = None
+    received_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

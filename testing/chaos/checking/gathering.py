@@ -18,6 +18,7 @@ from control_plane.store import database
 from control_plane.store.queue.runs import decode_entry
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Objects, Verifier
+from events.codec import moment
 from testing.chaos.checking.evidence import Evidence, OutboxLeft, StoredEvent, StoredObject
 from testing.chaos.records import journal, ledger
 
@@ -97,9 +98,17 @@ def _decisions(db: Database[Document], runs: Mapping[str, Document]) -> Mapping[
 
 
 def _events(db: Database[Document]) -> list[StoredEvent]:
-    fields = {"runId": 1, "attempt": 1, "sequence": 1, "ceId": 1, "type": 1}
+    fields = dict.fromkeys(("runId", "attempt", "sequence", "ceId", "type", "time", "receivedAt"), 1)
     return [
-        StoredEvent(each["runId"], each["attempt"], each["sequence"], each["ceId"], each["type"])
+        StoredEvent(
+            each["runId"],
+            each["attempt"],
+            each["sequence"],
+            each["ceId"],
+            each["type"],
+            moment(each["time"]),
+            each["receivedAt"],
+        )
         for each in db.events.find({"sequence": {"$exists": True}}, fields)
     ]
 

@@ -20,8 +20,10 @@ from testing.chaos.records.journal import Journal
 from testing.chaos.system.fleet import PIPELINE, PROC, Fleet, Pod, content
 from testing.chaos.system.pod import NEVER
 from testing.chaos.system.programs import Program, signal_all
+from testing.chaos.system.skew import set_clock
 
-SKEW_S: Final = 3600.0
+SKEW_S: Final = 45.0  # with more a pod claims nothing
+SET_S: Final = 3600.0
 DRIFT: Final = 0.03
 LEAVE_S: Final = 8.0  # what a preempted worker may take on a busy machine; it gives itself five seconds
 REFUSED_TO_START: Final = "exited with status 2"
@@ -157,6 +159,22 @@ class Injector:
         pod.skew = (chance.uniform(-SKEW_S, SKEW_S), chance.uniform(1 - DRIFT, 1 + DRIFT))
         self.struck["worker killed"] += 1
         return self._later(pod.name, fault.seconds, pod.start)
+
+    def _set_pod_clock(self, fault: Fault, chance: Random) -> str | None:
+        """Set the clock of a machine whose worker runs, and back."""
+        pod = self._pod(chance)
+        if pod is None:
+            return None
+        set_clock(pod.clock, chance.uniform(-SET_S, SET_S))
+        return self._later(pod.name, fault.seconds, lambda: set_clock(pod.clock, 0.0))
+
+    def _set_replica_clock(self, fault: Fault, chance: Random) -> str | None:
+        replica = chance.choice(self.fleet.replicas)
+        if replica.name in self._busy or replica.pid is None:
+            return None
+        clock = self.fleet.clock_of(replica)
+        set_clock(clock, chance.uniform(-SET_S, SET_S))
+        return self._later(replica.name, fault.seconds, lambda: set_clock(clock, 0.0))
 
     def _freeze_pod(self, fault: Fault, chance: Random) -> str | None:
         pod = self._pod(chance)
@@ -297,12 +315,14 @@ STRIKES: Final[dict[str, Callable[[Injector, Fault, Random], str | None]]] = {
     "child killed": Injector._kill_child,
     "disk full": Injector._fill_disk,
     "pod clock skewed": Injector._skew,
+    "pod clock set": Injector._set_pod_clock,
     "primary killed": Injector._kill_primary,
     "primary stepped down": Injector._step_down,
     "primary frozen": Injector._freeze_primary,
     "primary partitioned": Injector._cut_primary,
     "secondary partitioned": Injector._cut_secondary,
     "control plane killed": Injector._kill_replica,
+    "control plane clock set": Injector._set_replica_clock,
     "control plane terminated": Injector._terminate_replica,
     "control plane frozen": Injector._freeze_replica,
     "object storage frozen": Injector._freeze_storage,

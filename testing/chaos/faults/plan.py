@@ -56,6 +56,7 @@ WORKERS: Final = Lane(
         Card("child killed", 2, 0.0, 0.0),
         Card("disk full", 1, 3.0, 6.0),
         Card("pod clock skewed", 2, 0.2, 1.0),
+        Card("pod clock set", 2, 1.0, 6.0),
     ),
     0.5,
     3.0,
@@ -76,6 +77,7 @@ CONTROL_PLANES: Final = Lane(
     "control planes",
     (
         Card("control plane killed", 4, 0.2, 2.0),
+        Card("control plane clock set", 2, 1.0, 6.0),
         Card("control plane terminated", 1, 0.2, 1.0),
         Card("control plane frozen", 2, 2.0, 8.0),
     ),

@@ -24,6 +24,7 @@ from testing.chaos.system.cluster import Cluster, NotReady, prepare_cluster
 from testing.chaos.system.disk import Disk
 from testing.chaos.system.pod import NEVER
 from testing.chaos.system.programs import Program, signal_all
+from testing.chaos.system.skew import set_clock
 from testing.chaos.system.storage import ObjectStorage, prepare_storage
 
 READY_S: Final = 60.0
@@ -71,10 +72,15 @@ class Pod:
     def outbox(self) -> Path:
         return self.disk.folder / "outbox.db"
 
+    @property
+    def clock(self) -> Path:
+        return self.home / "clock"
+
     def start(self) -> None:
         """Start the worker, with the clock and the fate that the pod has now."""
         offset_s, rate = self.skew
-        fate = ("--offset", str(offset_s), "--rate", str(rate), "--dies-at", self.dies_at)
+        wrong = ("--offset", str(offset_s), "--rate", str(rate), "--clock", str(self.clock))
+        fate = (*wrong, "--dies-at", self.dies_at)
         self.program.argv = (*self.argv, *fate)
         self.program.start()
 
@@ -137,6 +143,7 @@ class Fleet:
         self.cluster.heal()
         self.storage.start()
         for replica in self.replicas:
+            set_clock(self.clock_of(replica), 0.0)
             replica.signal(signal.SIGCONT)
             replica.start()
         self._await_replicas()
@@ -145,7 +152,12 @@ class Fleet:
             signal_all(pod.program.children(), signal.SIGCONT)
             pod.program.signal(signal.SIGCONT)
             pod.skew, pod.dies_at = (0.0, 1.0), NEVER
+            set_clock(pod.clock, 0.0)
             pod.start()
+
+    def clock_of(self, replica: Program) -> Path:
+        """Return the file by which the wall clock of a control plane is set."""
+        return self.home / f"{replica.name}.clock"
 
     def dismiss_pods(self) -> list[str]:
         """Stop every worker in order; return the names of those that had to be killed."""
@@ -193,8 +205,10 @@ class Fleet:
                 "--ttl",
                 str(TTL_S),
             )
-            log = self.home / f"replica-{number}.log"
-            replica = Program(f"replica-{number}", (*argv, "--bug", self.bug), environment, log, self.clock)
+            name = f"replica-{number}"
+            more = ("--clock", str(self.home / f"{name}.clock"), "--bug", self.bug)
+            log = self.home / f"{name}.log"
+            replica = Program(name, (*argv, *more), environment, log, self.clock)
             self._held.callback(replica.reap)
             self.replicas.append(replica)
             replica.start()

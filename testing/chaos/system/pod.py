@@ -63,7 +63,7 @@ def main() -> int:
         parts = COMPOSABLE[arguments.bug]
         world = World(
             stop=stop_on_signals(),
-            clock=skewed(clock, offset_s=arguments.offset, rate=arguments.rate),
+            clock=skewed(clock, offset_s=arguments.offset, rate=arguments.rate, set_by=arguments.clock),
             lease_ttl_s=arguments.ttl,
             renew_every_s=arguments.renew,
             queue=lambda queue: RecordedQueue(composed(parts, queue), journal, arguments.ttl),
@@ -113,6 +113,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="*", default=[])
     parser.add_argument("--offset", type=float, default=0.0, help="seconds that the wall clock is ahead")
     parser.add_argument("--rate", type=float, default=1.0, help="how fast the clock runs")
+    parser.add_argument("--clock", type=Path, help="a file with the seconds by which the wall clock was set")
     parser.add_argument("--dies-at", default=NEVER, help="the line of the journal after which to be killed")
     parser.add_argument("--bug", default=NO_BUG)
     return parser.parse_args()

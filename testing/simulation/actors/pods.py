@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Final, cast
@@ -19,13 +20,14 @@ from events.queue.settlement import End
 from events.runtime.clock import Ids, instant
 from events.runtime.errors import LeaseLost, Transient
 from events.runtime.loops import run_every
+from events.runtime.measured_clock import DRIFT
 from events.text.attempt_id import AttemptId
 from events.text.key_text import digest
 from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.lease import judge
 from pod_worker.gpu import Capabilities, Gauges
 from pod_worker.gpu import Telemetry as Readings
-from pod_worker.program import FLUSH_S, LEAVE_S
+from pod_worker.program import FLUSH_S, LEAVE_S, RETRY_S
 from pod_worker.queue.mongo import MongoQueue
 from pod_worker.queue.roster import Roster
 from pod_worker.queue.wakeups import Polls
@@ -35,11 +37,12 @@ from testing.simulation.actors.child import SimulatedChild
 from testing.simulation.actors.replicas import RENEW_EVERY_S, TTL_S, Balancer, SimulatedIngest
 from testing.simulation.actors.uploads import SimulatedCheckpoints, SimulatedUploads
 from testing.simulation.kernel import Kernel, Node, NodeClock, TurnLock
-from testing.simulation.ledger import Ledger, WitnessedOutbox, undelivered
+from testing.simulation.ledger import Ledger, Truth, WitnessedOutbox, undelivered
 from testing.simulation.product import Product
 from testing.simulation.store.driver import sync_database
 from testing.simulation.store.replica_set import ReplicaSet
 
+TICK_S: Final = 0.002  # what whole milliseconds cost
 IDENTITY: Final = {
     "isolation": "strict",
     "pipeline_user": "the worker's user",
@@ -130,6 +133,8 @@ class Incarnation:
     clock: NodeClock
     stop: Event = field(default_factory=Event)
     is_up: bool = True
+    asked_s: float = float("-inf")  # when it last asked for the store's time, and had an answer
+    trip_s: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -166,6 +171,7 @@ class Pod:
     kernel: Kernel
     node: Node
     child_node: Node
+    store_clock: Node
     servers: ReplicaSet
     balancer: Balancer
     ids: Ids
@@ -187,14 +193,15 @@ class Pod:
         folder.mkdir(exist_ok=True)
         self.node.is_up = self.child_node.is_up = True
         clock = NodeClock(self.kernel, self.node)
-        outbox = self.product.outbox(folder / "outbox.db", clock=clock, ids=self.ids)
-        outbox.ledger, outbox.disk = self.ledger, self.disk
+        stores = self.product.clock(clock)
+        outbox = self.product.outbox(folder / "outbox.db", clock=stores, ids=self.ids)
+        outbox.ledger, outbox.disk, outbox.truth = self.ledger, self.disk, self._truth
         mongo = self.product.queue(sync_database(self.servers, self.node.name), ttl_s=TTL_S)
         cordon = self.ledger.cordons.get(self.node.name)
         queue = WitnessedQueue(
             mongo, self.servers, self.ledger, self.disk, self.kernel, self.ambushes, cordon
         )
-        spool = Telemetry(clock=clock, ids=self.ids)
+        spool = Telemetry(clock=stores, ids=self.ids)
         ingest = self.product.ingest(SimulatedIngest(self.balancer))
         pace = Pace(lock=cast(Lock, TurnLock(self.kernel)))
         sender = Sender(outbox, spool, ingest, clock, self.ids, pace)
@@ -205,8 +212,8 @@ class Pod:
             gpu_gib=0.0,
             renew_every_s=RENEW_EVERY_S,
         )
-        named = {"id": identity.id, "pod": self.node.name, "started_at": clock.now(), **IDENTITY}
-        roster = Roster(mongo, cast(Gauges, NoGauges()), spool, named)
+        named = {"id": identity.id, "pod": self.node.name, "started_at": stores.now(), **IDENTITY}
+        roster = Roster(mongo, cast(Gauges, NoGauges()), spool, named, stores)
         stop = Event()
         uploads = SimulatedUploads(self.kernel, self.node, clock, outbox, self.ledger)
         ports = Ports(
@@ -227,7 +234,8 @@ class Pod:
         self._start("worker", lambda: self._work(worker, sender, roster, quiet))
         self._start("leave", self._leave_in_time)
         self._start("sender", lambda: sender.run(quiet, worker.heed))
-        self._start("roster", lambda: run_every(REPORT_EVERY_S, roster.run_once, stop=quiet, clock=clock))
+        report = partial(self._report, roster)
+        self._start("roster", lambda: run_every(REPORT_EVERY_S, report, stop=quiet, clock=clock))
 
     def kill(self) -> None:
         """End the program and its child as `kill -9` does."""
@@ -261,6 +269,7 @@ class Pod:
 
     def _work(self, worker: Worker, sender: Sender, roster: Roster, quiet: Event) -> None:
         """Do what the program does around its worker."""
+        self._measure(roster)
         worker.run()
         quiet.set()
         sender.flush(sender.clock.monotonic_s() + FLUSH_S)
@@ -270,6 +279,30 @@ class Pod:
             self.ledger.counts["goodbyes unsaid"] += 1
         self.kernel.tell(self.node.name, "leaves")
         self.kill()
+
+    def _report(self, roster: Roster) -> None:
+        """Report, which measures the store's clock."""
+        assert self.now is not None
+        incarnation, asked_s = self.now, self.kernel.now_s
+        roster.run_once()
+        incarnation.asked_s, incarnation.trip_s = asked_s, self.kernel.now_s - asked_s
+
+    def _measure(self, roster: Roster) -> None:
+        """Measure the store's clock before anything else, as the program does when it checks the store."""
+        assert self.now is not None
+        while not self.now.stop.is_set():
+            try:
+                return self._report(roster)
+            except Transient:
+                self.kernel.wait(self.now.stop, RETRY_S)
+
+    def _truth(self) -> Truth:
+        """Return the store's moment, and how wrong the pod may be about it: a round trip, if all is calm."""
+        assert self.now is not None
+        shaken_s = max(self.node.shaken_s, self.store_clock.shaken_s)
+        age_s = self.kernel.now_s - self.now.asked_s
+        allowed_s = self.now.trip_s + DRIFT * age_s + TICK_S if self.now.asked_s > shaken_s else float("inf")
+        return Truth(self.servers.now(), allowed_s)
 
     def _leave_in_time(self) -> None:
         assert self.now is not None

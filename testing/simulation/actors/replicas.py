@@ -50,6 +50,8 @@ RENEW_EVERY_S: Final = 2.0
 SWEEP_EVERY_S: Final = 3.0
 RESCUE_EVERY_S: Final = 2.0
 CATCH_UP_EVERY_S: Final = 4.0
+MEASURE_EVERY_S: Final = 5.0
+TIMED: Final = "clocks"  # the store's time is read with a watch; this one watches no queue
 LOG_GRACE_S: Final = 20.0
 REQUEST_S: Final = 30.0
 EVENT_BYTES_MAX: Final = 200_000  # of an attempt: several times what a simulated child says
@@ -76,6 +78,7 @@ class Parts:
     catch_up: CatchUp
     rescuer: Rescuer
     rules: RuleStore
+    measure: Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -99,6 +102,7 @@ class Replica:
             ("sweeper", SWEEP_EVERY_S, parts.sweeper.run_once),
             ("catch-up", CATCH_UP_EVERY_S, parts.catch_up.run_once),
             ("rescuer", RESCUE_EVERY_S, parts.rescuer.run_once),
+            ("clock", MEASURE_EVERY_S, parts.measure),
         ):
             self.kernel.spawn(name, self.node, self._loop(every_s, step))
 
@@ -142,7 +146,14 @@ class Replica:
 
     def _wire(self) -> Parts:
         db = async_database(self.servers, self.node.name)
-        clock = NodeClock(self.kernel, self.node)
+        clock = self.product.clock(NodeClock(self.kernel, self.node))
+        watches = LeaseWatches(db)
+
+        async def measure() -> None:
+            asked_s = clock.monotonic_s()
+            _, now = await watches.read(TIMED)
+            clock.note(now, asked_s=asked_s)
+
         runs: Runs = self.product.runs(db)
         events: Events = self.product.events(db)
         documents = Documents(db)
@@ -162,7 +173,8 @@ class Replica:
             decider=Decider(runs, documents, events, NoFiles(), self.ids, clock),
             sweeper=Sweeper(runs, journal_flush),
             catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=LOG_GRACE_S),
-            rescuer=Rescuer(runs, LeaseWatches(db), self.ids, TTL_S, gap_max_s=2 * RESCUE_EVERY_S),
+            measure=measure,
+            rescuer=Rescuer(runs, watches, self.ids, TTL_S, gap_max_s=2 * RESCUE_EVERY_S),
             rules=RuleStore(db),
         )
 

@@ -301,6 +301,22 @@ def test_without_trust_child_and_uploads_stand_still_until_a_renewal(scene: Scen
     assert scene.store.settled[0][0].outcome == "completed"
 
 
+def test_a_wall_clock_that_was_put_forward_costs_one_renewal_at_once(scene: Scene) -> None:
+    attempt = scene.attempt(beats=False)
+
+    def renew_if_hurried() -> None:
+        if attempt.heartbeat._hurry.is_set():
+            attempt.heartbeat.run_once()
+
+    scene.clock.at(5, lambda: setattr(scene.clock, "wall_s", 3600.0))
+    scene.clock.at(6, renew_if_hurried)
+    scene.clock.at(10, scene.child.complete)
+    attempt.run()
+    assert scene.child.names() == ["suspend", "resume"]
+    assert scene.child.second_of("resume") == pytest.approx(6, abs=0.2)
+    assert scene.store.settled[0][0].outcome == "completed"
+
+
 def test_a_lost_lease_kills_and_writes_nothing(scene: Scene) -> None:
     scene.clock.at(1, lambda: scene.child.say(RunStarted()))
     scene.clock.at(25, lambda: setattr(scene.store, "answer", LeaseLost(FIRST)))

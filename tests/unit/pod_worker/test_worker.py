@@ -16,6 +16,7 @@ from events.queue.claims import Claim
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import LEFT_TO_OTHERS_S, End
 from events.runtime.errors import Transient
+from events.runtime.measured_clock import MeasuredClock
 from events.testing import ManualClock, SeededIds, make_outbox
 from pod_worker.attempt.attempt import Ports
 from pod_worker.child.exit_status import Exited, NeverStarted
@@ -108,7 +109,14 @@ def asked_by_a_worker(
     clock, stop = clock or ManualClock(), threading.Event()
     queue = EmptyQueue(stop, most, clock, list(runs))
     children = iter([LoadingChild(list(says)) for says in lives])
-    roster = Roster(reports, Gauges(NoDriver()), cast(Any, None), identity=IDENTITY, orders=orders)
+    roster = Roster(
+        reports,
+        Gauges(NoDriver()),
+        cast(Any, None),
+        identity=IDENTITY,
+        clock=MeasuredClock(ManualClock()),
+        orders=orders,
+    )
     if isinstance(clock, DrainingClock | RelentingClock):
         clock.roster = roster
     with make_outbox(folder, clock=clock) as outbox:

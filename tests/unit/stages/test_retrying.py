@@ -112,6 +112,11 @@ def test_each_status_has_its_trouble(status: int, words: str, trouble: Trouble) 
         ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
         ({"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT"}, 30.0),
         ({"retry-after": "Thu, 01 Jan 2026 11:00:00 GMT"}, 0.0),
+        (
+            {"retry-after": "Thu, 01 Jan 2026 15:00:30 GMT", "date": "Thu, 01 Jan 2026 15:00:00 GMT"},
+            30.0,
+        ),
+        ({"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT", "date": "soon"}, 30.0),
         ({"retry-after": "soon"}, None),
         ({"retry-after": " "}, None),
         ({"retry-after": "-3"}, None),

@@ -368,4 +368,5 @@ class PodLine(Stored):
     capabilities: CapabilitiesLine
     telemetry: TelemetryLine
     checks: Annotated[list[CheckLine], Field(max_length=CHECKS_MAX)] = []
+    clock_offset_s: Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)] | None = None
     started_at: Moment

@@ -25,7 +25,10 @@ def router(site: Site) -> APIRouter:
         found, overview = await asyncio.gather(site.deps.accounts.now(), site.deps.reading.overview())
         days = await site.deps.accounts.days()
         table = rows(days)
-        return await site.show("numbers.html", live=live, numbers=found, days=table, overview=overview)
+        clocks = {part.replace("_", " "): ahead_s for part, ahead_s in site.deps.timekeeper.offsets().items()}
+        return await site.show(
+            "numbers.html", live=live, numbers=found, days=table, overview=overview, clocks=clocks
+        )
 
     return routes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Final
 
 from testing.chaos.checking.evidence import Evidence, StoredEvent, Term, Violation
@@ -13,6 +14,8 @@ STORED: Final = "each emitted event is stored once"
 APPLIED: Final = "each stored event is applied once, in order"
 DELIVERED: Final = "each outbox is empty"
 REFUSED: Final = "nothing was refused that should not have been"
+TIMED: Final = "events are told by the store's clock, whatever clocks were set to"
+TIMED_WITHIN: Final = timedelta(seconds=5)  # a clock that drifts, and could not be measured for a while
 COMPLETE: Final = "a log that is incomplete says what is missing, and why"
 
 
@@ -95,6 +98,17 @@ def complete(evidence: Evidence) -> Iterator[Violation]:
         if short and not run["logOpen"] and mark != {"from": run["lastEventSeq"] + 1, "to": settled["last"]}:
             missing = f"{run['lastEventSeq'] + 1} to {settled['last']} are missing, the mark says {mark}"
             yield _of(COMPLETE, term, missing)
+
+
+def timed(evidence: Evidence) -> Iterator[Violation]:
+    """No event is told to be of before its run was submitted, nor of after it was received."""
+    for event in evidence.events:
+        decisions = evidence.decisions.get(event.run_id)
+        if event.said_at is None or event.received_at is None or not decisions:
+            continue
+        if not decisions[0].at - TIMED_WITHIN <= event.said_at <= event.received_at + TIMED_WITHIN:
+            told = f"event {event.id} is of {event.said_at}, its run of {decisions[0].at}"
+            yield _of(TIMED, (event.run_id, event.attempt), f"{told}, and it came at {event.received_at}")
 
 
 def _reach(held: Mapping[int, StoredEvent]) -> int:
