@@ -19,6 +19,7 @@ from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kind_parts import names_of
 from control_plane.runs.schedules import scheduler
+from control_plane.server import dependencies
 from control_plane.server.api import (
     artifacts,
     audit_log,
@@ -78,6 +79,7 @@ def create_app(deps: Deps) -> FastAPI:
             ),
             asyncio.create_task(run_every(byte_budgets.TICK_S, "budgets", deps.budgets.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "watcher", deps.watcher.run_once)),
+            asyncio.create_task(run_every(dependencies.TICK_S, "dependencies", deps.dependencies.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "log_watcher", deps.log_watcher.run_once)),
         ]
         try:
@@ -88,6 +90,7 @@ def create_app(deps: Deps) -> FastAPI:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             await deps.reading.kind_loops.close()
+            await deps.dependencies.close()
 
     app = FastAPI(
         title="podfleet",

@@ -5,6 +5,8 @@ Every name ends in its unit. The help of a number that is bounded states the bou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
@@ -12,11 +14,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, genera
 from control_plane.reads.numbers import Numbers
 from control_plane.reads.reading import Overview
 
-REGISTRY: Final = CollectorRegistry()
+REGISTRY: Final = CollectorRegistry()  # what this process knows
+FLEET: Final = CollectorRegistry()  # what MongoDB says; left out while it does not answer
 
 
-def _gauge(name: str, says: str, *labels: str) -> Gauge:
-    return Gauge(f"podfleet_{name}", says, labels, registry=REGISTRY)
+def _gauge(name: str, says: str, *labels: str, registry: CollectorRegistry = FLEET) -> Gauge:
+    return Gauge(f"podfleet_{name}", says, labels, registry=registry)
 
 
 EVENTS: Final = Counter("podfleet_events", "Events by verdict", ["verdict"], registry=REGISTRY)
@@ -31,6 +34,9 @@ STALLS: Final = Summary(
     "How long a step of this process held the event loop, where longer than 0.25 s, by route",
     ["route"],
     registry=REGISTRY,
+)
+_UP: Final = _gauge(
+    "dependency_up", "Whether a dependency of this process works: 1, else 0", "dependency", registry=REGISTRY
 )
 _RUNS: Final = _gauge("runs", "Runs by status, counted up to 10000 each", "status")
 _DEPTH: Final = _gauge(
@@ -53,8 +59,22 @@ _GPU: Final = _gauge("gpu_today_hours", "GPU time told since midnight UTC")
 _ENDED: Final = _gauge("runs_ended_today", "Runs that ended since midnight UTC, by how", "end")
 
 
-def exposition(overview: Overview, numbers: Numbers) -> bytes:
-    """Return the metrics of a fleet with the state `overview`, in the text format of Prometheus."""
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The fleet's state at a scrape."""
+
+    overview: Overview
+    numbers: Numbers
+
+
+def exposition(states: Mapping[str, str], fleet: Fleet | None) -> bytes:
+    """Return the metrics in the text format of Prometheus; None stands for a fleet that nobody knows now."""
+    for name, state in states.items():
+        _UP.labels(name).set(state == "ok")
+    own = generate_latest(REGISTRY)
+    if fleet is None:
+        return own
+    overview = fleet.overview
     for status, count in overview.statuses.items():
         _RUNS.labels(status).set(count)
     for gauge in (_DEPTH, _WAIT, _PODS, _INGEST, _LETTERS):  # what is gone must not stand at its last value
@@ -64,8 +84,8 @@ def exposition(overview: Overview, numbers: Numbers) -> bytes:
         _WAIT.labels(each.class_key).set(each.oldest_wait_s or 0.0)
     for state, count in overview.pods.items():
         _PODS.labels(state).set(count)
-    _tell(numbers)
-    return generate_latest(REGISTRY)
+    _tell(fleet.numbers)
+    return own + generate_latest(FLEET)
 
 
 def _tell(numbers: Numbers) -> None:
