@@ -42,9 +42,10 @@ from control_plane.server.http.answer_headers import AnswerHeaders
 from control_plane.server.http.body_limit import BodyLimit
 from control_plane.server.http.head_limits import HeadLimits
 from control_plane.server.http.head_requests import HeadRequests
+from control_plane.server.http.leaving import Leaving
 from control_plane.server.http.watchdog import Watchdog, Watched
 from control_plane.server.kind_routes import include_kinds
-from control_plane.server.metrics import STALLS
+from control_plane.server.metrics import STALLS, WAITING
 from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
@@ -102,6 +103,7 @@ def create_app(deps: Deps) -> FastAPI:
         redirect_slashes=False,  # they would lead to whatever host the request names
     )
     _wrap(app, deps, watchdog)
+    WAITING.set_function(lambda: len(deps.claimer.notifier))
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.admission)]
@@ -130,6 +132,7 @@ def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     app.add_middleware(Audited, audit_log=deps.audit_log, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
     app.add_middleware(HeadLimits)
+    app.add_middleware(Leaving)
     app.add_middleware(AnswerCount)
     app.add_middleware(AnswerHeaders)
     app.add_middleware(HeadRequests)

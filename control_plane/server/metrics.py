@@ -35,6 +35,9 @@ STALLS: Final = Summary(
     ["route"],
     registry=REGISTRY,
 )
+WAITING: Final = _gauge(
+    "requests_waiting", "Requests of pods that wait for a run in this process", registry=REGISTRY
+)
 _UP: Final = _gauge(
     "dependency_up", "Whether a dependency of this process works: 1, else 0", "dependency", registry=REGISTRY
 )
