@@ -49,7 +49,8 @@ class Claimer:
     ) -> Claim | None:
         """Claim the first run that the pod can serve; wait up to `wait_s` for one.
 
-        Nothing is taken for a pod that `is_gone`; a process that leaves lets nobody wait. Raises `Forbidden`, `Transient`.
+        Nothing is taken for a pod that `is_gone`; a process that leaves lets nobody wait. Raises `Forbidden`,
+        `Transient`.
         """
         await self._require_own(seeker.pod, key_id)
         until_s = self.clock.monotonic_s() + wait_s

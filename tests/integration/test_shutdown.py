@@ -1,4 +1,4 @@
-"""A control plane that is told to stop answers every request that waits, and every request that is cut off."""
+"""A control plane that is told to stop answers every request that waits, and those that it cuts off."""
 
 from __future__ import annotations
 
