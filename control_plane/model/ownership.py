@@ -38,6 +38,7 @@ CLAIMABLE: Final[Writers] = {
     **_by("application", "lastEventSeq", "currentStage", "startedAt", "validation"),
     **_by("claim, settle, application, catch-up, review", "logOpen", "logIncomplete"),
     **_by("heartbeat", "lastHeartbeat"),
+    **_by("repair", "lostEvents"),
 }  # fmt: skip
 
 OWNERS: Final[Mapping[str, Writers]] = {

@@ -14,6 +14,7 @@ from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
 
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.verify.collecting import Collected, Unjudged
 from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.evidence import Evidence
@@ -165,6 +166,7 @@ class VerifyReads:
             sealed_root=held.sealed.stored,
             settled_root=held.settled.said,
             unnumbered=unnumbered,
+            lease_watch=await LeaseWatches(self.db).known(collection),
         )
 
     @answers()
