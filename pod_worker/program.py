@@ -30,6 +30,7 @@ from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.config import Settings
+from pod_worker.delivery import delivery_report
 from pod_worker.files.checkpoint_restore import HttpCheckpoints
 from pod_worker.files.storage import HttpStorage
 from pod_worker.files.upload_registration import OutboxRegistry
@@ -108,6 +109,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
         tls = httpx.create_ssl_context(trust_env=False)
         storage = httpx.Client(trust_env=False, verify=tls)
         uploads = Uploader(control_plane, HttpStorage(tls), OutboxRegistry(outbox), clock, ids)
+        roster.delivery = delivery_report(outbox, settings.data, uploads.failures, clock)
         ports = Ports(
             queue=queue,
             outbox=outbox,

@@ -79,7 +79,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "pods": {
         **_by(
             "report", "pod", "mode", "region", "kinds", "state", "runId", "attempt", "version",
-            "capabilities", "telemetry", "reportedAt", "startedAt", "keyId",
+            "capabilities", "telemetry", "delivery", "reportedAt", "startedAt", "keyId",
         ),
         **_by("drain", "orders"),
     },

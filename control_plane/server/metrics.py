@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 
-from control_plane.reads.numbers import Numbers
+from control_plane.reads.numbers import Numbers, Shortage
 from control_plane.reads.reading import Overview
 
 REGISTRY: Final = CollectorRegistry()  # what this process knows
@@ -62,12 +62,27 @@ _GPU: Final = _gauge("gpu_today_hours", "GPU time told since midnight UTC")
 _ENDED: Final = _gauge("runs_ended_today", "Runs that ended since midnight UTC, by how", "end")
 
 
+_OVERDUE: Final = _gauge("leases_over", "Leases that are over and not taken back, counted up to 10000")
+_OVERDUE_AGE: Final = _gauge(
+    "lease_over_oldest_seconds", "For how long the oldest of them is over; 0 for none"
+)
+_OUTBOX: Final = _gauge("outbox_waiting_events", "Events that live pods have not delivered")
+_OUTBOX_AGE: Final = _gauge(
+    "outbox_oldest_seconds", "Age of the oldest event that a live pod has not delivered"
+)
+_UPLOADS: Final = _gauge(
+    "upload_failures", "Failed tries to upload a file, of live pods since their start", "code"
+)
+_FREE: Final = _gauge("disk_free_bytes", "Free disk: of the store, and the least of live pods", "part")
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """The fleet's state at a scrape."""
 
     overview: Overview
     numbers: Numbers
+    shortage: Shortage
 
 
 def exposition(states: Mapping[str, str], fleet: Fleet | None) -> bytes:
@@ -80,7 +95,15 @@ def exposition(states: Mapping[str, str], fleet: Fleet | None) -> bytes:
     overview = fleet.overview
     for status, count in overview.statuses.items():
         _RUNS.labels(status).set(count)
-    for gauge in (_DEPTH, _WAIT, _PODS, _INGEST, _LETTERS):  # what is gone must not stand at its last value
+    for gauge in (
+        _DEPTH,
+        _WAIT,
+        _PODS,
+        _INGEST,
+        _LETTERS,
+        _UPLOADS,
+        _FREE,
+    ):  # what is gone must not stand at its last value
         gauge.clear()
     for each in overview.queue:
         _DEPTH.labels(each.class_key).set(each.depth)
@@ -88,6 +111,7 @@ def exposition(states: Mapping[str, str], fleet: Fleet | None) -> bytes:
     for state, count in overview.pods.items():
         _PODS.labels(state).set(count)
     _tell(fleet.numbers)
+    _tell_shortage(fleet.shortage)
     return own + generate_latest(FLEET)
 
 
@@ -104,3 +128,16 @@ def _tell(numbers: Numbers) -> None:
     _GPU.set(today.gpu_hours)
     for end, count in (("good", today.finished), ("failed", today.failed), ("canceled", today.canceled)):
         _ENDED.labels(end).set(count)
+
+
+def _tell_shortage(shortage: Shortage) -> None:
+    _OVERDUE.set(shortage.overdue.count)
+    _OVERDUE_AGE.set(shortage.overdue.oldest_s)
+    told = shortage.deliveries
+    _OUTBOX.set(told.waiting)
+    _OUTBOX_AGE.set(told.oldest_s)
+    for code, count in told.upload_failures.items():
+        _UPLOADS.labels(code).set(count)
+    for part, free in (("store", shortage.store_free_bytes), ("pods", told.disk_free_bytes)):
+        if free is not None:
+            _FREE.labels(part).set(free)

@@ -113,6 +113,10 @@ CHANGED: Final = (
 )
 
 
+class _Said(msgspec.Struct):
+    time: str | None = None
+
+
 class Outbox:
     """The spool of one data directory; safe for any number of threads of one process."""
 
@@ -323,6 +327,12 @@ class Outbox:
             (run_id,),
         )
         return int(count)
+
+    def oldest_at(self) -> str | None:
+        """Return when the oldest waiting event was said, by the pod's clock; None where none waits."""
+        for (line,) in self._read("SELECT line FROM events ORDER BY position LIMIT 1"):
+            return msgspec.json.decode(line, type=_Said).time
+        return None
 
     def has_left(self, attempt_id: AttemptId, sequence: int) -> bool:
         """Say whether every event of the attempt up to `sequence` has left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
@@ -12,6 +12,7 @@ from urllib.parse import quote
 from events.catalog import RunHeartbeat
 from events.delivery.sender import Telemetry as Spool
 from events.queue.claims import Claim
+from pod_worker.delivery import DeliveryReport
 from pod_worker.gpu import Capabilities, Gauges, Telemetry
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class PodReport:
     telemetry: Telemetry
     version: str
     started_at: datetime
+    delivery: DeliveryReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Roster:
     gauges: Gauges
     spool: Spool
     identity: dict[str, Any]
+    delivery: Callable[[], DeliveryReport | None] = lambda: None
     standing: Standing = field(default_factory=Standing)
     drained: bool = False
 
@@ -101,6 +104,7 @@ class Roster:
             device=now.device,
             capabilities=self.gauges.capabilities(),
             telemetry=telemetry,
+            delivery=self.delivery(),
         )
         orders = self.reports.report(report)
         self.drained = self.drained or orders.drain
@@ -131,7 +135,16 @@ def report_fields(report: PodReport) -> dict[str, Any]:
         },
         "telemetry": asdict(report.telemetry),
     }
-    return {_camel(name): _camels(value) for name, value in fields.items()}
+    told = {_camel(name): _camels(value) for name, value in fields.items()}
+    if report.delivery is not None:
+        told["delivery"] = _delivery(report.delivery)
+    return told
+
+
+def _delivery(report: DeliveryReport) -> dict[str, Any]:
+    failures = [{"code": code, "count": count} for code, count in sorted(report.upload_failures.items())]
+    known = {_camel(name): value for name, value in asdict(report).items()}
+    return {**known, "uploadFailures": failures}
 
 
 def _camel(name: str) -> str:

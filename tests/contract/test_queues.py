@@ -26,6 +26,7 @@ from events.queue.settlement import End
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Barred, LeaseLost, Transient
 from events.text.key_text import digest, letters
+from pod_worker.delivery import DeliveryReport
 from pod_worker.gpu import Capabilities, Gpu, Telemetry
 from pod_worker.queue.http import HttpQueue
 from pod_worker.queue.mongo import MongoQueue, connect
@@ -240,10 +241,14 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
         attempt=None, device="cuda", capabilities=Capabilities(4, 1024.0, (Gpu("H100", 81_559.0),)),
         telemetry=Telemetry(0.5, 512.0, 0.25, 1.0, 60.0), version="0", started_at=SystemClock().now(),
         isolation="filter", pipeline_user="the worker's user: it is not root",
+        delivery=DeliveryReport(waiting=2, oldest_s=1.5, disk_free_bytes=10**9, upload_failures={"X": 1}),
     )  # fmt: skip
     assert not house.queue.report(report).drain
     assert house.fleet.client.post(f"/api/pods/{POD}/drain").status_code == 200
     assert house.queue.report(report).drain
+    assert house.db.pods.find_one({"_id": POD})["delivery"] == {
+        "waiting": 2, "oldestS": 1.5, "diskFreeBytes": 10**9, "uploadFailures": [{"code": "X", "count": 1}],
+    }  # fmt: skip
     shown = house.fleet.client.get(f"/api/pods/{POD}").json()
     has = shown["capabilities"]
     assert (shown["region"], has["device"], has["isolation"]) == ("eu", "cuda", "filter")

@@ -78,10 +78,12 @@ async def _fleet(deps: Deps) -> Fleet | None:
     """Return the fleet's numbers, None where the store does not answer."""
     try:
         async with asyncio.timeout(FLEET_S):
-            overview, numbers = await asyncio.gather(deps.reading.overview(), deps.accounts.now())
+            found = await asyncio.gather(
+                deps.reading.overview(), deps.accounts.now(), deps.accounts.shortage()
+            )
     except (TimeoutError, Transient):
         return None
-    return Fleet(overview, numbers)
+    return Fleet(*found)
 
 
 def health(deps: Deps) -> APIRouter:

@@ -306,6 +306,22 @@ class TelemetryLine(Stored):
     gpu_temperature_c: Annotated[float, Field(ge=-300, le=10_000, allow_inf_nan=False)] | None = None
 
 
+class UploadFailures(Stored):
+    """How many tries to upload a file failed with a code, since the pod's start."""
+
+    code: Annotated[ShortText, Storable]
+    count: Annotated[int, Field(ge=0, lt=2**53), WHOLE]
+
+
+class DeliveryLine(Stored):
+    """What waits in a pod's outbox and for how long, the free bytes of its disk, and its failed uploads."""
+
+    waiting: Annotated[int, Field(ge=0, lt=2**53), WHOLE]
+    oldest_s: Amount
+    disk_free_bytes: Annotated[int, Field(ge=0, lt=2**63), WHOLE] | None = None
+    upload_failures: Annotated[list[UploadFailures], Field(max_length=64)] = []
+
+
 class PodLine(Stored):
     """A pod's entry in the roster; `id` is the pod's name with a mark of its start, such as `pod-7/3f2a`."""
 
@@ -320,4 +336,5 @@ class PodLine(Stored):
     version: Annotated[ShortText, Storable]
     capabilities: CapabilitiesLine
     telemetry: TelemetryLine
+    delivery: DeliveryLine | None = None
     started_at: Moment
