@@ -34,11 +34,11 @@ SHOWN_CHARS_MAX: Final = 300
 TIMEOUT: Final = Timeout(connect=3.0, read=10.0)
 CONNECTIONS_MAX: Final = 16
 RETRIES: Final = Retry(total=2, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504))
-# Of a probe, whose answer is awaited.
+# Of a look whose answer is awaited.
 QUICK_TIMEOUT: Final = Timeout(connect=0.7, read=0.7)
 QUICK_THREADS: Final = 2
-PROBE_KEY: Final = ".podfleet/probe"
-PROBE_BYTES: Final = 4096  # a block of any file system: a smaller file may find room where no artifact does
+TRIAL_KEY: Final = ".podfleet/trial"
+TRIAL_BYTES: Final = 4096  # a block of any file system: a smaller file may find room where no artifact does
 FULL: Final = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded"})
 INSUFFICIENT_STORAGE: Final = 507
 NO_SPACE: Final = "no space left"
@@ -56,7 +56,7 @@ class Blobs:
     bucket: str
     puts: PutSigner
     http: PoolManager
-    threads: Executor | None = None  # those of a probe, which wait for no other work
+    threads: Executor | None = None  # of its own, which wait for no other work
 
     async def prepare(self) -> None:
         """Make the bucket if it is not there, and learn what its storage holds a PUT to.
@@ -81,13 +81,13 @@ class Blobs:
         """Check that the storage answers."""
         await storage_call(lambda: self.client.bucket_exists(self.bucket), self.threads)
 
-    async def probe(self) -> None:
+    async def try_put(self) -> None:
         """Check that the storage takes a small object. Raises `Transient`, also `storage_full`."""
 
         def put() -> None:
-            body = io.BytesIO(bytes(PROBE_BYTES))
+            body = io.BytesIO(bytes(TRIAL_BYTES))
             try:
-                self.client.put_object(self.bucket, PROBE_KEY, body, PROBE_BYTES)
+                self.client.put_object(self.bucket, TRIAL_KEY, body, TRIAL_BYTES)
             except S3Error as error:
                 if _is_full(error):
                     raise Transient("storage_full", f"object storage is full: {error.code}") from error
@@ -213,7 +213,7 @@ def open_blobs(storage: Storage, *, is_quick: bool = False) -> Blobs:
         client.get_presigned_url("GET", storage.bucket, "any")  # the SDK checks the bucket's name
     except ValueError as error:
         raise ConfigError([f"MINIO_ENDPOINT, MINIO_BUCKET: {error}"]) from error
-    threads = ThreadPoolExecutor(QUICK_THREADS, "probe") if is_quick else None
+    threads = ThreadPoolExecutor(QUICK_THREADS, "quick") if is_quick else None
     puts = PutSigner(client, storage.bucket, storage.secret_key)
     return Blobs(client, storage.bucket, puts, http, threads)
 

@@ -1,6 +1,6 @@
 """Asks each dependency of a control plane how it is, within a second, beside all other work.
 
-Law: a probe has a connection and threads of its own, so that it waits for no request, and no request for it.
+Law: a look has a connection and threads of its own, so that it waits for no request, and no request for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIMIT_S: Final = 0.7
 FRESH_S: Final = 0.3  # a dependency that did not answer is left alone for so long
 LATE_S: Final = 0.2  # this process stalled for so long: that says nothing of the dependency
 TICK_S: Final = 15.0
-PROBE_EVERY_S: Final = 60.0  # while the storage takes what is put there
+TRIAL_EVERY_S: Final = 60.0  # while the storage takes what is put there
 INCOMPLETE: Final = "incomplete"
 
 
@@ -54,9 +54,9 @@ class Dependencies:
     async def run_once(self) -> None:
         """Look at what takes longer: the indexes, and whether the storage takes a small object."""
         now_s = self.clock.monotonic_s()
-        is_due = self._written_at_s is None or now_s - self._written_at_s >= PROBE_EVERY_S
+        is_due = self._written_at_s is None or now_s - self._written_at_s >= TRIAL_EVERY_S
         if is_due or self._writes != OK:
-            self._writes = await self._state("writes", self.blobs.probe)
+            self._writes = await self._state("writes", self.blobs.try_put)
             self._written_at_s = now_s
         try:
             await schema.verify(self._own())

@@ -38,7 +38,7 @@ class Objects:
     async def ping(self) -> None:
         """Answer."""
 
-    async def probe(self) -> None:
+    async def try_put(self) -> None:
         self.put += 1
         if self.refusal is not None:
             raise self.refusal
@@ -144,5 +144,5 @@ async def test_what_a_full_storage_says_is_known(code: str, status: int, message
     real = open_blobs(read_storage(NOWHERE))
     client: Any = Client()
     with pytest.raises(Transient) as refused:
-        await Blobs(client, real.bucket, real.puts, real.http).probe()
+        await Blobs(client, real.bucket, real.puts, real.http).try_put()
     assert word(refused.value.code) == state
