@@ -318,7 +318,7 @@ class DeliveryLine(Stored):
 
     waiting: Annotated[int, Field(ge=0, lt=2**53), WHOLE]
     oldest_s: Amount
-    disk_free_bytes: Annotated[int, Field(ge=0, lt=2**63), WHOLE] | None = None
+    disk_free_bytes: Annotated[int, Field(ge=0, lt=2**53), WHOLE] | None = None
     upload_failures: Annotated[list[UploadFailures], Field(max_length=64)] = []
 
 
