@@ -254,6 +254,9 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     assert (shown["region"], has["device"], has["isolation"]) == ("eu", "cuda", "filter")
     page = html.unescape(house.fleet.client.get(f"/pods/{POD}").text)
     assert all(f"<td>{told}</td>" in page for told in ("filter", "the worker's user: it is not root"))
+    assert shown["delivery"]["uploadFailures"] == [{"code": "X", "count": 1}]
+    assert "<td>2, the oldest for" in page
+    assert "<td>1 × X</td>" in page
     assert has["gpus"] == [{"name": "H100", "memoryMib": 81_559.0}]
     samples = [each for hour in house.db.pod_telemetry.find() for each in hour["samples"]]
     assert [each["gpuTemperatureC"] for each in samples] == [60.0, 60.0]  # an hour may have ended between

@@ -306,7 +306,7 @@ class TelemetryLine(Stored):
     gpu_temperature_c: Annotated[float, Field(ge=-300, le=10_000, allow_inf_nan=False)] | None = None
 
 
-class UploadFailures(Stored):
+class UploadFailuresLine(Stored):
     """How many tries to upload a file failed with a code, since the pod's start."""
 
     code: Annotated[ShortText, Storable]
@@ -319,7 +319,7 @@ class DeliveryLine(Stored):
     waiting: Annotated[int, Field(ge=0, lt=2**53), WHOLE]
     oldest_s: Amount
     disk_free_bytes: Annotated[int, Field(ge=0, lt=2**53), WHOLE] | None = None
-    upload_failures: Annotated[list[UploadFailures], Field(max_length=64)] = []
+    upload_failures: Annotated[list[UploadFailuresLine], Field(max_length=64)] = []
 
 
 class PodLine(Stored):
