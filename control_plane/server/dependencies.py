@@ -13,7 +13,7 @@ from typing import Final
 
 from control_plane.concurrency.singleflight import seen
 from control_plane.files.blobs import Blobs
-from control_plane.server.readiness import OK, UNREACHABLE, States, word
+from control_plane.server.readiness import OK, UNREACHABLE, UNWRITABLE, States, word
 from control_plane.store import database, schema
 from control_plane.store.database import Database
 from events.runtime.clock import Clock
@@ -55,9 +55,11 @@ class Dependencies:
         """Look at what takes longer: the indexes, and whether the storage takes a small object."""
         now_s = self.clock.monotonic_s()
         is_due = self._written_at_s is None or now_s - self._written_at_s >= TRIAL_EVERY_S
-        if is_due or self._writes != OK:
-            self._writes = await self._state("writes", self.blobs.try_put)
-            self._written_at_s = now_s
+        if await self._state("storage", self.blobs.ping) != OK:
+            self._writes, self._written_at_s = OK, None  # what it takes is known when it answers again
+        elif is_due or self._writes != OK:
+            found = await self._state("writes", self.blobs.try_put)
+            self._writes, self._written_at_s = UNWRITABLE if found == UNREACHABLE else found, now_s
         try:
             await schema.verify(self._own())
             self._indexes = OK

@@ -13,9 +13,12 @@ from typing import Final
 OK: Final = "ok"
 UNREACHABLE: Final = "unreachable"
 FULL: Final = "full"
+UNWRITABLE: Final = "unwritable"  # it answers, and takes no object: some say no more of a full disk
+READ_ONLY: Final = frozenset({FULL, UNWRITABLE})
 NEEDED: Final = ("mongodb", "indexes")
 OF_MONGODB: Final = ("api", "ingest", "claims")
-OF_STORAGE: Final = ("downloads", "uploads")
+DOWNLOADS: Final = "downloads"
+OF_STORAGE: Final = (DOWNLOADS, "uploads")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,9 @@ class States:
         if not self.is_ready:
             return []
         found = [*OF_MONGODB]
-        found += [each for each in OF_STORAGE if self.storage == OK or self._is_read_only(each)]
-        return found
-
-    def _is_read_only(self, what: str) -> bool:
-        return what == "downloads" and self.storage == FULL
+        if self.storage == OK:
+            return [*found, *OF_STORAGE]
+        return [*found, DOWNLOADS] if self.storage in READ_ONLY else found
 
 
 def word(code: str) -> str:

@@ -169,8 +169,9 @@ class Budget:
     def _not_begun(self, spent: Spent, worst_usd: float) -> PipelineError:
         return PipelineError(
             CODE,
-            f"{spent.cost_usd:.6g} of {self.max_cost_usd:.6g} USD (max_cost_usd) are spent, and the next "
-            f"question may cost {worst_usd:.6g} USD: it is not asked. "
+            f"{spent.cost_usd:.6g} of {self.max_cost_usd:.6g} USD (max_cost_usd) are spent: "
+            f"{spent.model_usd:.6g} for models, {spent.pod_usd:.6g} for the pod's time. "
+            f"The next question may cost {worst_usd:.6g} USD, so it is not asked. "
             "What the run has made so far is kept; run it again with a greater max_cost_usd to go further",
         )
 

@@ -18,6 +18,8 @@ from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError, Transient
 from tests.unit.control_plane.test_blobs import NOWHERE
 
+AWAY = Transient("storage_unreachable", "no answer")
+
 
 class Store:
     """A database whose `ping` is `answer`."""
@@ -34,9 +36,11 @@ class Objects:
 
     def __init__(self, refusal: Transient | None = None) -> None:
         self.refusal, self.put = refusal, 0
+        self.is_away = False
 
     async def ping(self) -> None:
-        """Answer."""
+        if self.is_away:
+            raise AWAY
 
     async def try_put(self) -> None:
         self.put += 1
@@ -76,6 +80,7 @@ def indexes(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         (("ok", "ok", "ok"), True, ["api", "ingest", "claims", "downloads", "uploads"]),
         (("ok", "ok", "unreachable"), True, ["api", "ingest", "claims"]),
         (("ok", "ok", "full"), True, ["api", "ingest", "claims", "downloads"]),
+        (("ok", "ok", "unwritable"), True, ["api", "ingest", "claims", "downloads"]),
         (("unreachable", "ok", "ok"), False, []),
         (("ok", "incomplete", "ok"), False, []),
     ],
@@ -115,6 +120,21 @@ async def test_a_full_storage_is_noticed_by_a_small_object_and_forgotten_when_it
     assert await one.look() == States("ok", "ok", "ok")
     await one.run_once()
     assert objects.put == 2, "one that takes it is asked once a minute"
+
+
+async def test_a_storage_that_answers_and_takes_nothing_is_neither_away_nor_well() -> None:
+    objects = Objects(AWAY)
+    one = dependencies(blobs=objects)
+    await one.run_once()
+    assert (await one.look()).storage == "unwritable"
+    objects.is_away = True
+    await one.run_once()
+    assert (await one.look()).storage == "unreachable"
+    objects.is_away, put = False, objects.put
+    one._known.clear()
+    assert (await one.look()).storage == "ok"
+    await one.run_once()
+    assert objects.put == put + 1, "it is tried as soon as it answers again"
 
 
 async def test_an_index_that_is_gone_is_told_of(indexes: SimpleNamespace) -> None:

@@ -292,7 +292,7 @@ def test_a_question_that_does_not_fit_beside_another_waits_and_is_asked_when_tha
 def test_a_question_whose_worst_price_would_pass_the_budget_is_not_asked() -> None:
     scripted = ScriptedModel(dear(1))
     model, facts = metered(scripted, budget(max_cost_usd=8.0), {"m": DEAR})
-    with pytest.raises(PipelineError, match=r"0 of 8 USD .* may cost 9 USD: it is not asked"):
+    with pytest.raises(PipelineError, match=r"0 of 8 USD .* may cost 9 USD, so it is not asked"):
         model.ask(Question(purpose="draft", system="", text="t", tokens_max=9))
     assert (len(scripted.steps), facts) == (1, [])
 
