@@ -15,7 +15,7 @@ from fastapi import Request
 
 from control_plane.access.auth import Principal, address_of, require
 from events.runtime.clock import Clock
-from events.runtime.errors import Transient
+from events.runtime.errors import Rejected, Transient
 from events.text.key_text import digest
 
 BELIEVED_S: Final = 3600.0
@@ -44,6 +44,9 @@ class Scrapers:
             if known is None or self.clock.monotonic_s() - admitted_s >= BELIEVED_S:
                 raise Transient("mongodb_unreachable", "MongoDB does not answer; try again") from error
             return known
+        except Rejected:  # as a key that was revoked meanwhile
+            self._admitted.pop(sender, None)
+            raise
         self._note(sender, found)
         return found
 

@@ -68,6 +68,7 @@ async def test_while_the_store_answers_it_alone_decides() -> None:
     keys.known.clear()
     with pytest.raises(Unauthorized):
         await scrapers.require(asked(keys, "good"))
+    assert not scrapers._admitted, "a key that is revoked reads no more while the store is away either"
     keys.known["Bearer pod"] = Principal("pod", frozenset({"claim"}))
     with pytest.raises(Forbidden):
         await scrapers.require(asked(keys, "pod"))
