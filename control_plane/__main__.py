@@ -11,13 +11,12 @@ import sys
 from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import uvicorn
 
 from control_plane.config import KEY_NEEDED, Settings, environment, read_settings
 from control_plane.files.blobs import Blobs
-from control_plane.live.change_feed import ChangeFeed
 from control_plane.server.app import create_app
 from control_plane.server.deps import Deps, wire
 from control_plane.server.http.connection import connection_class
@@ -39,17 +38,23 @@ KEYLESS_HELP: Final = (
 )
 
 
-class Server(uvicorn.Server):
-    """A server whose streams end as soon as it is told to stop, not when their readers like to."""
+class Closing(Protocol):
+    """What requests wait for, and what ends their wait."""
 
-    def __init__(self, config: uvicorn.Config, *feeds: ChangeFeed) -> None:
+    def close(self) -> None: ...
+
+
+class Server(uvicorn.Server):
+    """A server whose streams and waits end as soon as it is told to stop, not when their readers like to."""
+
+    def __init__(self, config: uvicorn.Config, *waits: Closing) -> None:
         super().__init__(config)
-        self._feeds = feeds
+        self._waits = waits
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End every stream, then as any server."""
-        for feed in self._feeds:
-            feed.close()
+        """End every stream and every wait, then as any server."""
+        for each in self._waits:
+            each.close()
         await super().shutdown(sockets)
 
 
@@ -146,7 +151,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
             forwarded_allow_ips=settings.proxies,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = Server(config, deps.feed, deps.log_feed)
+        server = Server(config, deps.feed, deps.log_feed, deps.claimer.notifier)
         _leave_alone_what_stays()
         preparing = asyncio.create_task(_prepare_storage(deps.blobs, server))
         await server.serve(sockets=[listener])

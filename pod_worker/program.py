@@ -35,6 +35,7 @@ from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.config import Settings
+from pod_worker.delivery import delivery_report
 from pod_worker.files.checkpoint_restore import HttpCheckpoints
 from pod_worker.files.storage import HttpStorage
 from pod_worker.files.upload_registration import OutboxRegistry
@@ -124,7 +125,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world, stores)
         identity = _identity(settings, pod, world, stores)
-        roster = Roster(store, gauges, spool, identity, stores, tested=health)
+        delivery = delivery_report(outbox, settings.data, uploads.failures, stores)
+        roster = Roster(store, gauges, spool, identity, stores, delivery, tested=health)
         intent = Intent(settings.data / "claim.token")
         quiet = threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)

@@ -38,6 +38,10 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
         "Check a database against its event log; it may be in use.",
     ),
     "rebuild": ("podfleet.commands.maintenance.rebuild", "Rebuild documents from the event log."),
+    "repair": (
+        "podfleet.commands.maintenance.repair",
+        "Close what event logs have lost, as after a restore.",
+    ),
 }
 OF_KINDS: Final[Mapping[str, tuple[str, str]]] = {
     noun.collection: (noun.command, noun.says)

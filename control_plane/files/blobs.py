@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -36,6 +38,14 @@ TIMEOUT: Final = Timeout(connect=3.0, read=10.0)
 CONNECTIONS_MAX: Final = 16
 MACHINE: Final = SystemClock()
 RETRIES: Final = Retry(total=2, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504))
+# Of a look whose answer is awaited.
+QUICK_TIMEOUT: Final = Timeout(connect=0.7, read=0.7)
+QUICK_THREADS: Final = 2
+TRIAL_KEY: Final = ".podfleet/trial"
+TRIAL_BYTES: Final = 4096  # a block of any file system: a smaller file may find room where no artifact does
+FULL: Final = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded"})
+INSUFFICIENT_STORAGE: Final = 507
+NO_SPACE: Final = "no space left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,7 @@ class Blobs:
     http: PoolManager
     clock: MeasuredClock  # the storage's
     origin: str
+    threads: Executor | None = None  # of its own, which wait for no other work
 
     async def measure(self) -> None:
         """Ask the storage for its time, without a signature: no clock can be too wrong for that."""
@@ -78,7 +89,21 @@ class Blobs:
 
     async def ping(self) -> None:
         """Check that the storage answers."""
-        await storage_call(lambda: self.client.bucket_exists(self.bucket))
+        await storage_call(lambda: self.client.bucket_exists(self.bucket), self.threads)
+
+    async def try_put(self) -> None:
+        """Check that the storage takes a small object. Raises `Transient`, also `storage_full`."""
+
+        def put() -> None:
+            body = io.BytesIO(bytes(TRIAL_BYTES))
+            try:
+                self.client.put_object(self.bucket, TRIAL_KEY, body, TRIAL_BYTES)
+            except S3Error as error:
+                if _is_full(error):
+                    raise Transient("storage_full", f"object storage is full: {error.code}") from error
+                raise
+
+        await storage_call(put, self.threads)
 
     async def get_url(self, key: str, *, name: str, content_type: str = DOWNLOAD) -> str:
         """Return a URL from which the object can be read, as a download unless browsers show it in place.
@@ -186,10 +211,18 @@ def _require_key(key: str) -> None:
         raise Rejected("bad_key", f"the file was registered under a key that no storage holds: {key!r}")
 
 
-def open_blobs(storage: Storage, machine: Clock = MACHINE) -> Blobs:
-    """Return the bucket of the settings; nothing is asked yet. Raises `ConfigError`."""
+def open_blobs(storage: Storage, machine: Clock = MACHINE, *, is_quick: bool = False) -> Blobs:
+    """Return the bucket of the settings; nothing is asked yet. Raises `ConfigError`.
+
+    One that `is_quick` has threads of its own, and asks each thing once and for less than a second.
+    """
     clock = MeasuredClock(machine)
-    http = TimedPool(clock, timeout=TIMEOUT, retries=RETRIES, maxsize=CONNECTIONS_MAX)
+    http = TimedPool(
+        clock,
+        timeout=QUICK_TIMEOUT if is_quick else TIMEOUT,
+        retries=False if is_quick else RETRIES,
+        maxsize=CONNECTIONS_MAX,
+    )
     try:
         client = TimedClient(
             storage.endpoint,
@@ -203,17 +236,26 @@ def open_blobs(storage: Storage, machine: Clock = MACHINE) -> Blobs:
         client.get_presigned_url("GET", storage.bucket, "any")  # the SDK checks the bucket's name
     except ValueError as error:
         raise ConfigError([f"MINIO_ENDPOINT, MINIO_BUCKET: {error}"]) from error
+    threads = ThreadPoolExecutor(QUICK_THREADS, "quick") if is_quick else None
     signer = PutSigner(client, storage.bucket, storage.secret_key)
-    return Blobs(client, storage.bucket, signer, http, clock, storage.origin)
+    return Blobs(client, storage.bucket, signer, http, clock, storage.origin, threads)
 
 
-async def storage_call(step: Callable[[], T]) -> T:
+def _is_full(error: S3Error) -> bool:
+    return (
+        error.code in FULL
+        or error.response.status == INSUFFICIENT_STORAGE
+        or NO_SPACE in str(error.message).lower()
+    )
+
+
+async def storage_call(step: Callable[[], T], threads: Executor | None = None) -> T:
     """Ask the storage beside the event loop.
 
     Raises `Transient` when it does not answer, `Rejected` where it refuses for good what is asked for.
     """
     try:
-        return await asyncio.to_thread(step)
+        return await asyncio.get_running_loop().run_in_executor(threads, step)
     except (S3Error, ServerError) as error:
         status = error.response.status if isinstance(error, S3Error) else error.status_code
         if status not in FOR_GOOD:

@@ -43,6 +43,10 @@ class Waiter:
         self._change = change
         self._notified.set()
 
+    def end(self) -> None:
+        """End the wait without a notification."""
+        self._notified.set()
+
     async def wait(self, seconds: float) -> Change | None:
         """Wait for a notification, at most `seconds`; return its class and reset the wake-up."""
         with suppress(TimeoutError):
@@ -59,15 +63,30 @@ class Notifier:
 
     _waiters: dict[Waiter, None] = field(default_factory=dict)
     _of: Counter[str | None] = field(default_factory=Counter)
+    _is_closed: bool = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether nobody is to wait any more."""
+        return self._is_closed
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def close(self) -> None:
+        """End every wait: the process is to leave, and no waiting request may be cut off."""
+        self._is_closed = True
+        for waiter in self._waiters:
+            waiter.end()
 
     @contextmanager
     def waiting(self, sought: Sought, key_id: str | None = None) -> Iterator[Waiter | None]:
-        """Register a waiting pod; yield None if too many wait already, in all or with this key.
+        """Register a waiting pod; yield None if too many wait already, in all or with this key, or none may.
 
         Whoever needs no key, on this machine, is bounded with all only.
         """
         is_greedy = key_id is not None and self._of[key_id] >= WAITING_OF_ONE_MAX
-        if is_greedy or len(self._waiters) >= WAITING_MAX:
+        if self._is_closed or is_greedy or len(self._waiters) >= WAITING_MAX:
             yield None
             return
         waiter = Waiter(sought)

@@ -24,6 +24,8 @@ LARGE_MAX: Final = 4
 BURST: Final = 4_000
 EVERY_S: Final = 0.0005
 RETRY_S: Final = 1.0
+WAIT_S: Final = 2.0  # for a slot: pods that send at the same moment are served one after the other
+LINE_MAX: Final = 256
 
 
 @dataclass(slots=True)
@@ -53,6 +55,22 @@ class Admission:
     _open: Counter[str | None] = field(default_factory=Counter)
     _large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_MAX))
     _large_of: dict[str | None, asyncio.Lock] = field(default_factory=dict)
+    _line: dict[asyncio.Future[None], str | None] = field(default_factory=dict)
+
+    async def wait_for_room(self, sender: str | None) -> None:
+        """Wait a little until `slot` has one; it says whether there is one then."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + WAIT_S
+        while not self._has_room(sender) and len(self._line) < LINE_MAX:
+            freed: asyncio.Future[None] = loop.create_future()
+            self._line[freed] = sender
+            try:
+                async with asyncio.timeout_at(until_s):
+                    await freed
+            except TimeoutError:
+                return
+            finally:
+                del self._line[freed]
 
     @contextmanager
     def slot(self, sender: str | None) -> Iterator[Slot]:
@@ -62,8 +80,7 @@ class Admission:
         """
         if sender is not None and (wait_s := self.throttle.wait_s(sender)):
             raise RateLimited("too many requests from this sender", wait_s)
-        is_greedy = sender is not None and self._open[sender] >= OPEN_OF_ONE_MAX
-        if is_greedy or self._open.total() >= OPEN_MAX:
+        if not self._has_room(sender):
             raise Transient(
                 "too_many_open", "too many requests are open here; send it again", retry_after_s=RETRY_S
             )
@@ -77,3 +94,10 @@ class Admission:
             if not self._open[sender]:
                 del self._open[sender]
                 del self._large_of[sender]
+            freed = (each for each, of in self._line.items() if not each.done() and self._has_room(of))
+            if (first := next(freed, None)) is not None:
+                first.set_result(None)
+
+    def _has_room(self, sender: str | None) -> bool:
+        is_greedy = sender is not None and self._open[sender] >= OPEN_OF_ONE_MAX
+        return not is_greedy and self._open.total() < OPEN_MAX

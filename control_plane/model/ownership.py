@@ -38,6 +38,7 @@ CLAIMABLE: Final[Writers] = {
     **_by("application", "lastEventSeq", "currentStage", "startedAt", "validation"),
     **_by("claim, settle, application, catch-up, review", "logOpen", "logIncomplete"),
     **_by("heartbeat", "lastHeartbeat"),
+    **_by("repair", "lostEvents"),
 }  # fmt: skip
 
 OWNERS: Final[Mapping[str, Writers]] = {
@@ -78,7 +79,8 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "pods": {
         **_by(
             "report", "pod", "mode", "region", "kinds", "state", "runId", "attempt", "version",
-            "capabilities", "telemetry", "checks", "clockOffsetS", "reportedAt", "startedAt", "keyId",
+            "capabilities", "telemetry", "checks", "clockOffsetS", "delivery", "reportedAt", "startedAt",
+            "keyId",
         ),
         **_by("drain", "orders"),
     },

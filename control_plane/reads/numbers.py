@@ -14,7 +14,7 @@ from typing import Final
 
 from control_plane.model.lag import Lags, lags
 from control_plane.model.presentation import finite
-from control_plane.store.numbers import NumberReads
+from control_plane.store.numbers import Deliveries, NumberReads, Overdue
 from events.lifecycle import FINAL, Status
 from events.runtime.clock import Clock
 
@@ -23,6 +23,7 @@ DAYS_KEPT: Final = 40
 # Events are stamped before they are stored: what came in at midnight may be there a little later.
 SETTLED_AFTER: Final = timedelta(minutes=5)
 STEP_MIN: Final = timedelta(minutes=1)  # what is settled is kept in steps, not at every look
+REPORTED_WITHIN: Final = timedelta(minutes=1)
 GOOD: Final = FINAL - {Status.FAILED, Status.CANCELED}
 
 
@@ -49,6 +50,15 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortage:
+    """What stands and should not, and how much room there is."""
+
+    overdue: Overdue
+    deliveries: Deliveries
+    store_free_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Accounts:
     """Computes the numbers of days; what can no longer change is cached."""
 
@@ -61,6 +71,13 @@ class Accounts:
         dead_letters = self.reads.dead_letters(midnight(self.clock.now()))
         today, refused, looks = await asyncio.gather(self.today(), dead_letters, self.reads.open_logs())
         return Numbers(today, refused, lags(looks))
+
+    async def shortage(self) -> Shortage:
+        """Return what stands and should not at this moment."""
+        reads, since = self.reads, self.clock.now() - REPORTED_WITHIN
+        return Shortage(
+            *await asyncio.gather(reads.overdue(), reads.deliveries(since), reads.disk_free_bytes())
+        )
 
     async def today(self) -> Day:
         """Return the numbers of this day so far."""

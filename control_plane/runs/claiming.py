@@ -55,7 +55,8 @@ class Claimer:
     ) -> Claim | None:
         """Claim the first run that the pod can serve; wait up to `wait_s` for one.
 
-        Nothing is taken for a pod that `is_gone`, or that the rules bar. Raises `Forbidden`, `Transient`.
+        Nothing is taken for a pod that `is_gone`, or that the rules bar; a process that leaves lets nobody
+        wait. Raises `Forbidden`, `Transient`.
         """
         await self._require_own(seeker.pod, key_id)
         until_s = self.clock.monotonic_s() + wait_s
@@ -82,6 +83,8 @@ class Claimer:
                 if waiter is None or left_s <= 0:
                     return None
                 change = await waiter.wait(min(left_s, LOOK_AGAIN_S * (0.5 + self.ids.fraction() / 2)))
+                if self.notifier.is_closed:
+                    return None
                 if await is_gone() or await self._is_barred(seeker, key_id):
                     self._pass_on(change)
                     return None

@@ -19,6 +19,7 @@ from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kind_parts import names_of
 from control_plane.runs.schedules import scheduler
+from control_plane.server import dependencies
 from control_plane.server.api import (
     artifacts,
     audit_log,
@@ -41,9 +42,10 @@ from control_plane.server.http.answer_headers import AnswerHeaders
 from control_plane.server.http.body_limit import BodyLimit
 from control_plane.server.http.head_limits import HeadLimits
 from control_plane.server.http.head_requests import HeadRequests
+from control_plane.server.http.leaving import Leaving
 from control_plane.server.http.watchdog import Watchdog, Watched
 from control_plane.server.kind_routes import include_kinds
-from control_plane.server.metrics import STALLS
+from control_plane.server.metrics import STALLS, WAITING
 from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
@@ -83,6 +85,7 @@ def create_app(deps: Deps) -> FastAPI:
             ),
             asyncio.create_task(run_every(byte_budgets.TICK_S, "budgets", deps.budgets.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "watcher", deps.watcher.run_once)),
+            asyncio.create_task(run_every(dependencies.TICK_S, "dependencies", deps.dependencies.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "log_watcher", deps.log_watcher.run_once)),
         ]
         try:
@@ -93,6 +96,7 @@ def create_app(deps: Deps) -> FastAPI:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             await deps.reading.kind_loops.close()
+            await deps.dependencies.close()
 
     app = FastAPI(
         title="podfleet",
@@ -104,6 +108,7 @@ def create_app(deps: Deps) -> FastAPI:
         redirect_slashes=False,  # they would lead to whatever host the request names
     )
     _wrap(app, deps, watchdog)
+    WAITING.set_function(lambda: len(deps.claimer.notifier))
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.admission)]
@@ -132,6 +137,7 @@ def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     app.add_middleware(Audited, audit_log=deps.audit_log, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
     app.add_middleware(HeadLimits)
+    app.add_middleware(Leaving)
     app.add_middleware(AnswerCount)
     app.add_middleware(AnswerHeaders, clock=deps.clock)
     app.add_middleware(HeadRequests)

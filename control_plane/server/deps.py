@@ -45,6 +45,8 @@ from control_plane.runs.pod_steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
 from control_plane.runs.submission import Submitter
+from control_plane.server import dependencies
+from control_plane.server.dependencies import Dependencies
 from control_plane.store import database
 from control_plane.store.audit_log import AuditLog
 from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
@@ -88,6 +90,7 @@ class Deps:
     db: Database
     runs: Runs
     blobs: Blobs
+    dependencies: Dependencies
     multipart: Multipart
     inspector: Inspector
     upload_budget: UploadBudget
@@ -162,6 +165,11 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         db=db,
         runs=runs,
         blobs=blobs,
+        dependencies=Dependencies(
+            lambda: database.database(database.connect(url, patience_s=dependencies.LIMIT_S), url),
+            open_blobs(settings.storage, is_quick=True),
+            clock,
+        ),
         multipart=multipart,
         inspector=inspector,
         upload_budget=UploadBudget(counts, clock, settings.artifact_bytes_max),

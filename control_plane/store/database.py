@@ -38,15 +38,18 @@ Database = AsyncDatabase[Document]
 SERVER_SELECTION_S: Final = 15
 
 
-def connect(url: str) -> AsyncMongoClient[Document]:
-    """Return a client; it connects at the first command. Raises `ConfigError` for an unusable URL."""
+def connect(url: str, *, patience_s: float | None = None) -> AsyncMongoClient[Document]:
+    """Return a client; it connects at the first command. Raises `ConfigError` for an unusable URL.
+
+    It looks for a primary for `patience_s`.
+    """
     try:
         return AsyncMongoClient(
             url,
             tz_aware=True,
             datetime_conversion="DATETIME_CLAMP",  # a moment that no calendar has holds up no other document
             retryWrites=True,
-            serverSelectionTimeoutMS=SERVER_SELECTION_S * 1000,
+            serverSelectionTimeoutMS=(patience_s or SERVER_SELECTION_S) * 1000,
             appname="podfleet-control-plane",
         )
     except (ConfigurationError, ValueError) as error:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
+
+from pymongo.errors import OperationFailure
 
 from control_plane.model.lag import Look
 from control_plane.store.database import Database, Document, answers
 from events.catalog import RunUsage, StatusChanged, type_of
+from events.kinds.queues import QUEUES
 
 USAGE_MAX: Final = 200_000  # keys of one day
 ENDED_MAX: Final = 200_000
 LETTERS_MAX: Final = 10_000
+OVERDUE_MAX: Final = 10_000
+PODS_MAX: Final = 10_000
+CODES_MAX: Final = 50
 HELD_LOOKED_AT: Final = 50  # runs whose newest events are looked at
 
 _USAGE: Final = "by_usage"
@@ -28,6 +34,24 @@ class Spent:
     cost_usd: float
     events: int
     is_partial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """Leases that are over and not taken back, counted up to `OVERDUE_MAX`, and how long the oldest is."""
+
+    count: int
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """What live pods report: events that wait, the age of the oldest, the least free disk, failed uploads."""
+
+    waiting: int = 0
+    oldest_s: float = 0.0
+    disk_free_bytes: int | None = None
+    upload_failures: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +125,69 @@ class NumberReads:
         ]
         cursor = await self.db.runs.aggregate(pipeline)
         return [_look(each) for each in await cursor.to_list()]
+
+    @answers()
+    async def overdue(self) -> Overdue:
+        """Return the leases that are over by the store's clock."""
+        count, oldest_s = 0, 0.0
+        for queue in QUEUES:
+            pipeline: list[Document] = [
+                {
+                    "$match": {
+                        "lease.until": {"$type": "date"},
+                        "$expr": {"$lt": ["$lease.until", "$$NOW"]},
+                    }
+                },
+                {"$limit": OVERDUE_MAX},
+                {"$project": {"ms": {"$subtract": ["$$NOW", "$lease.until"]}}},
+                {"$group": {"_id": None, "count": {"$sum": 1}, "ms": {"$max": "$ms"}}},
+            ]
+            for group in await (await self.db[queue].aggregate(pipeline, hint="lease")).to_list():
+                count += group["count"]
+                oldest_s = max(oldest_s, group["ms"] / 1000)
+        return Overdue(count, oldest_s)
+
+    @answers()
+    async def deliveries(self, since: datetime) -> Deliveries:
+        """Return what pods that reported since then wait to deliver, and where they have no room."""
+        live: list[Document] = [
+            {"$match": {"reportedAt": {"$gte": since}}},
+            {"$limit": PODS_MAX},
+            {"$match": {"state": {"$ne": "stopped"}, "delivery": {"$type": "object"}}},
+        ]
+        sums: Document = {
+            "_id": None,
+            "waiting": {"$sum": "$delivery.waiting"},
+            "oldestS": {"$max": "$delivery.oldestS"},
+            "free": {"$min": "$delivery.diskFreeBytes"},
+        }
+        failures: list[Document] = [
+            {"$unwind": "$delivery.uploadFailures"},
+            {
+                "$group": {
+                    "_id": "$delivery.uploadFailures.code",
+                    "count": {"$sum": "$delivery.uploadFailures.count"},
+                }
+            },
+            {"$sort": {"count": -1}},
+            {"$limit": CODES_MAX},
+        ]
+        found = await (await self.db.pods.aggregate([*live, {"$group": sums}])).to_list()
+        failed = await (await self.db.pods.aggregate([*live, *failures])).to_list()
+        by_code = {str(each["_id"]): int(each["count"]) for each in failed}
+        for group in found:
+            return Deliveries(group["waiting"], group["oldestS"] or 0.0, group["free"], by_code)
+        return Deliveries(upload_failures=by_code)
+
+    @answers()
+    async def disk_free_bytes(self) -> int | None:
+        """Return the free bytes of the store's disk; None where the server does not tell."""
+        try:
+            told = await self.db.command("dbStats")
+        except OperationFailure:
+            return None
+        total, used = told.get("fsTotalSize"), told.get("fsUsedSize")
+        return None if total is None or used is None else int(total - used)
 
 
 def _newest() -> list[Document]:

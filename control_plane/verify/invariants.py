@@ -26,7 +26,7 @@ from events.queue.lease_times import LEASE_TTL_S
 JOURNAL_GRACE: Final = timedelta(minutes=1)
 GAP_GRACE: Final = timedelta(minutes=2)
 BUDGETS: Final = {Fault.RUN: "app", Fault.POD: "infra", Fault.OUTSIDE: "outside"}
-LEASE_GRACE: Final = timedelta(seconds=3 * LEASE_TTL_S)
+WATCH_GRACE: Final = timedelta(seconds=60)  # in which a control plane looks many times
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +121,29 @@ def sequence_gap(case: Case) -> Iterator[str]:
     """The log has all applied events without a gap; events after a gap wait only for a limited time."""
     evidence = case.evidence
     yield from case.replayed.unreached
-    cursors = {each["attempt"]: each.get("lastEventSeq") or 0 for each in evidence.attempts}
-    current = evidence.run["attempt"]
-    cursors[current] = max(cursors.get(current, 0), evidence.run["lastEventSeq"])
+    cursors = applied_to(evidence)
     for attempt in sorted(set(cursors) | set(evidence.positions)):
         held, applied = evidence.positions.get(attempt, IntervalSet()), cursors.get(attempt, 0)
         if gone := held.gaps(0, applied):
             yield f"attempt {attempt}: events {gone} were applied and are not in the log"
         waits = held.gaps(applied, held.last)
-        if waits and _is_old_behind(evidence, attempt, waits.spans[0][0]):
-            yield f"attempt {attempt}: events {waits} never came, later ones wait behind them"
+        if waits and is_old_behind(evidence, attempt, waits.spans[0][0]):
+            yield (
+                f"attempt {attempt}: events {waits} never came, later ones wait behind them: "
+                f"`podfleet repair {evidence.run_id}` closes the log"
+            )
 
 
-def _is_old_behind(evidence: Evidence, attempt: int, gap: int) -> bool:
+def applied_to(evidence: Evidence) -> dict[int, int]:
+    """Return up to which position the log of each attempt was applied."""
+    cursors = {each["attempt"]: each.get("lastEventSeq") or 0 for each in evidence.attempts}
+    current = evidence.run["attempt"]
+    cursors[current] = max(cursors.get(current, 0), evidence.run["lastEventSeq"])
+    return cursors
+
+
+def is_old_behind(evidence: Evidence, attempt: int, gap: int) -> bool:
+    """Say whether an event has waited behind this gap for longer than a pod takes to fill it."""
     behind = [
         each["receivedAt"]
         for each in evidence.numbered
@@ -190,8 +200,10 @@ def seal_broken(case: Case) -> Iterator[str]:
 
 
 def settle_broken(case: Case) -> Iterator[str]:
-    """A complete record contains the lines that its attempt settled with."""
+    """A complete record contains the lines that its attempt settled with, unless some are told as lost."""
     run = case.evidence.run
+    if any(each["attempt"] == run["attempt"] for each in run.get("lostEvents") or ()):
+        return
     settled = run["settled"] or {}
     root, last = settled.get("root"), settled.get("last", 0)
     if root is not None and run["lastEventSeq"] >= last and root != case.evidence.settled_root:
@@ -218,8 +230,26 @@ def lease_leaked(case: Case) -> Iterator[str]:
             yield f"the run is {run['status']}, and its lease runs until {until:%H:%M:%S}"
     elif until is None:
         yield f"the run is {run['status']} without a lease: nobody can take it back"
-    elif case.evidence.now - until > LEASE_GRACE:
-        yield f"the lease of attempt {run['attempt']} ended at {until:%H:%M:%S}, and nobody took the run back"
+    elif (why := _unrescued(case.evidence)) is not None:
+        yield f"the lease of attempt {run['attempt']} ended at {until:%H:%M:%S}, and {why}"
+
+
+def _unrescued(evidence: Evidence) -> str | None:
+    """Return why a lease that is over should have been taken back; None while nobody served for long enough.
+
+    Judged by the watch that control planes keep over the leases: an outage, however long, is no leak.
+    """
+    run, watch = evidence.run, evidence.lease_watch
+    lease = run["lease"]
+    if watch is None or watch.looked_at - lease["until"] <= WATCH_GRACE:
+        return None
+    seen = watch.overdue.get(evidence.run_id)
+    if seen is None or (seen.attempt, seen.renewals) != (run["attempt"], lease.get("renewals")):
+        return "control planes that look at leases have not seen it"
+    over_s = watch.served_s - seen.since_s - lease.get("ttlS", LEASE_TTL_S)
+    if over_s <= WATCH_GRACE.total_seconds():
+        return None
+    return f"nobody took the run back in {over_s:.0f} s of served time"
 
 
 def wrong_budget(case: Case) -> Iterator[str]:
@@ -297,6 +327,11 @@ INVARIANTS: Final[Mapping[str, Callable[[Case], Iterator[str]]]] = {
 
 
 def log_incomplete(evidence: Evidence) -> str | None:
-    """Return the events that were lost with a disk; a note, not a violation."""
+    """Return the events that were lost with a disk or a restore; a note, not a violation."""
     mark = evidence.run["logIncomplete"]
-    return None if mark is None else f"incomplete, events {mark['from']}–{mark['to']} are missing"
+    words = [] if mark is None else [f"incomplete, events {mark['from']}–{mark['to']} are missing"]
+    words += [
+        f"events {each['from']}–{each['to']} of attempt {each['attempt']} are marked as lost"
+        for each in evidence.run.get("lostEvents") or ()
+    ]
+    return "; ".join(words) or None

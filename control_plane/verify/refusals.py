@@ -11,7 +11,7 @@ from control_plane.model.projection import artifact_prefix, artifact_problem
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.dead_letters import read, text_of
 from control_plane.store.verify.evidence import Document, Evidence
-from events.catalog import ENDS
+from events.catalog import ENDS, RunHeartbeat
 from events.codec import RefusalCode
 from events.envelope import Event, content_hash, storage_id
 from events.files.paths import BAD_PATH
@@ -46,6 +46,8 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
                 return None  # another line under its id waited for the claim, apart from the log
             if evidence is None:
                 return None  # what waits for a run that does not exist is not read
+            if event.sequence is None and isinstance(event.fact, RunHeartbeat):
+                return None  # what it met is kept for a while only
             return None if _contradicts(evidence, event) else "nothing contradicts it"
         case "unknown_run":
             is_late = evidence is not None and evidence.run["createdAt"] < letter["at"]

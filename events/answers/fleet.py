@@ -31,11 +31,15 @@ class Health(Answer, frozen=True, kw_only=True):
 
 
 class Readiness(Answer, frozen=True, kw_only=True):
-    """The state of each dependency of a control plane: `ok`, or the code of its problem."""
+    """The state of each dependency of a control plane, `ok` or a word for its problem, and what works now.
+
+    Uploads and downloads are asked of the storage; everything else works without it.
+    """
 
     mongodb: str
     indexes: str
     storage: str
+    works: list[str]
 
 
 class SignInLink(Answer, frozen=True, kw_only=True):

@@ -76,6 +76,22 @@ class Quarantine(Answer, frozen=True, kw_only=True):
     evidence: list[PodFailure]
 
 
+class UploadFailures(Answer, frozen=True, kw_only=True):
+    """How many tries to upload a file failed with a code, since the pod's start."""
+
+    code: str
+    count: int
+
+
+class Delivery(Answer, frozen=True, kw_only=True):
+    """How many events wait in a pod's outbox, for how long the oldest, and the free bytes of its disk."""
+
+    waiting: int
+    oldest_s: float
+    disk_free_bytes: int | None
+    upload_failures: list[UploadFailures]
+
+
 class PodOrders(Answer, frozen=True, kw_only=True):
     """The orders of the fleet for a pod: with `drain` it takes no other run, and leaves.
 
@@ -138,3 +154,4 @@ class Pod(Answer, frozen=True, kw_only=True):
     checks: list[PodCheck] = msgspec.field(default_factory=list)
     key_id: str | UnsetType | None = UNSET
     clock_offset_s: Amount | UnsetType | None = UNSET
+    delivery: Delivery | UnsetType | None = UNSET  # of an earlier worker nothing is known

@@ -72,6 +72,16 @@ class LogGap(Answer, frozen=True, kw_only=True):
     last: int = msgspec.field(name="to")
 
 
+class LostEvents(Answer, frozen=True, kw_only=True):
+    """Positions of an attempt's log that are lost, both ends included, and who marked them as that."""
+
+    attempt: int
+    first: int = msgspec.field(name="from")
+    last: int = msgspec.field(name="to")
+    at: Moment
+    by: str
+
+
 class Charged(Answer, frozen=True, kw_only=True):
     """How many attempts failed: by the run itself, by pods, by a pod that left, by something outside.
 
@@ -142,6 +152,7 @@ class RunRow(Answer, frozen=True, kw_only=True):
     paused: bool | UnsetType = UNSET
     human_verdict: HumanVerdict | UnsetType | None = UNSET
     sealed: Seal | UnsetType | None = UNSET
+    lost_events: list[LostEvents] | UnsetType = UNSET
 
 
 class JournalEntry(Answer, frozen=True, kw_only=True):

@@ -96,7 +96,7 @@ class ControlPlane:
             with self.client.stream(method, path, timeout=timeout_s, **request) as response:
                 body = self._body(response, deadline_s)
         except httpx.HTTPError as error:
-            message = f"no answer: {type(error).__name__}: {error}"
+            message = f"no answer from {address_of(self.client.base_url)}: {type(error).__name__}: {error}"
             raise Transient("control_plane_unreachable", message) from error
         asked_s = retry_after_s(response.headers.get("Retry-After"), self.clock.now())
         return Answer(response.status_code, body, asked_s)
@@ -108,6 +108,11 @@ class ControlPlane:
             if len(body) > ANSWER_BYTES_MAX or self.clock.monotonic_s() > deadline_s:
                 raise odd("it is endless")
         return bytes(body)
+
+
+def address_of(url: httpx.URL) -> str:
+    """Return an address for a log: without the user, password and query that it may hold."""
+    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}{url.path}".rstrip("/")
 
 
 def odd(why: str) -> Transient:

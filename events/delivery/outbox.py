@@ -3,6 +3,9 @@
 Law: an event gets its id, time and sequence here, in the one SQLite transaction that stores it. The
 transaction of an end event also stores how the attempt shall be settled and with which token, so that a
 crash after it leaves an intention to settle. A row is deleted only by a verdict of its own.
+
+A database that stands behind its high-water mark was changed from outside: it gives no sequence twice, and
+what it lost is told in the log of the run.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from events.catalog import ENDS
+from events.catalog import ENDS, RunLog
 from events.delivery.durable_sqlite import commit, lock_file, open_database
 from events.delivery.event_encoder import MESSAGE_MAX, Row, bounded, cut, fact_frame, refusal_of, with_line
+from events.delivery.high_water_mark import Mark, MarkFile
 from events.kinds.fact import Fact
 from events.pipe import FactFrame
 from events.queue.settlement import End
@@ -103,6 +107,16 @@ class Intention:
     how: End
 
 
+CHANGED: Final = (
+    "the disk of the pod was changed under it: its outbox has lost the events {first} to {last}"
+    " of this attempt; some may not have been delivered"
+)
+
+
+class _Said(msgspec.Struct):
+    time: str | None = None
+
+
 class Outbox:
     """The spool of one data directory; safe for any number of threads of one process."""
 
@@ -124,14 +138,18 @@ class Outbox:
         self._keep_reserve()
         if not self._has_reserve:
             log.warning("outbox.no_reserve", extra={"path": str(self._reserve)})
+        self._marks = MarkFile(path.with_name(f"{path.name}.mark"))
+        self._mark: Mark | None = None
         self._pending: int = self._db.execute("SELECT count(*) FROM events").fetchone()[0]
         self.due = threading.Event()  # set when a request is worth sending without waiting longer
+        self._compare(self._marks.read())
         self._announce()
 
     def close(self) -> None:
         """Close the files; stored events stay for the next `Outbox`."""
         with self._lock:
             self._db.close()
+            self._marks.close()
             os.close(self._guard)
 
     def __enter__(self) -> Outbox:
@@ -151,18 +169,22 @@ class Outbox:
     ) -> Attempt:
         """Start the log of an attempt; a claim that was found again continues its log."""
 
-        def step(db: sqlite3.Connection) -> Attempt:
+        def step(db: sqlite3.Connection) -> tuple[int, Attempt]:
             db.execute(
                 "INSERT INTO attempts (run_id, attempt, token, source, collection, traceparent, root)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (*attempt_id, token, source, collection, traceparent, NOTHING),
             )
-            _, state, known = _find(db, attempt_id)
+            key, state, known = _find(db, attempt_id)
             if known.token != token or state != "open":
                 raise Conflict("attempt_closed", f"{attempt_id.words} was opened and ended before")
-            return known
+            return key, known
 
-        return self._write(step)
+        with self._lock:
+            key, opened = self._write(step)
+            self._mark = _mark_of(key, opened, self._pending)
+            self._marks.write(self._mark, durable="now")
+        return opened
 
     def append(self, attempt_id: AttemptId, facts: Sequence[Fact | FactFrame]) -> int:
         """Store all of `facts`, in this order, or none; return the last assigned sequence.
@@ -178,6 +200,7 @@ class Outbox:
                 raise self._limit_reached()
             last = self._write(lambda db: self._insert(db, attempt_id, frames))
             self._count(len(frames))
+            self._note(attempt_id, last=last)
         return last
 
     def append_end(self, attempt_id: AttemptId, fact: Fact | FactFrame, how: End) -> Intention:
@@ -198,6 +221,7 @@ class Outbox:
         with self._lock:
             intention = self._write(step, urgent=True)
             self._count(1)
+            self._note(attempt_id, last=intention.attempt.last)
             self.due.set()
         return intention
 
@@ -278,6 +302,8 @@ class Outbox:
 
         with self._lock:
             self._count(-self._write(step, urgent=True))
+            if self._pending == 0 and self._mark is not None:
+                self._note(self._mark.attempt_id)
             if not self._has_reserve and self._pending == 0:
                 self._keep_reserve()
 
@@ -301,6 +327,12 @@ class Outbox:
             (run_id,),
         )
         return int(count)
+
+    def oldest_at(self) -> str | None:
+        """Return when the oldest waiting event was said, by the pod's clock; None where none waits."""
+        for (line,) in self._read("SELECT line FROM events ORDER BY position LIMIT 1"):
+            return msgspec.json.decode(line, type=_Said).time
+        return None
 
     def has_left(self, attempt_id: AttemptId, sequence: int) -> bool:
         """Say whether every event of the attempt up to `sequence` has left."""
@@ -368,7 +400,50 @@ class Outbox:
             )
             _drop_finished(db)
 
+        with self._lock:
+            self._write(step, urgent=True)
+            self._note(attempt_id, is_over=True)
+
+    def _note(self, attempt_id: AttemptId, **changed: Any) -> None:
+        """Write what changed of the attempt that was opened last into the mark."""
+        if self._mark is not None and self._mark.attempt_id == attempt_id:
+            self._mark = msgspec.structs.replace(self._mark, waiting=self._pending, **changed)
+            self._marks.write(self._mark)
+
+    def _compare(self, mark: Mark | None) -> None:
+        """Compare the database with its mark; where it stands behind, say so, and go on after the mark."""
+        self._mark = mark
+        if mark is None or (mark.is_over and not mark.waiting):
+            return
+        known = self._read(f"{ATTEMPTS} WHERE run_id = ? AND attempt = ?", mark.attempt_id)
+        ((highest,),) = self._read(
+            "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'attempts'"
+        )
+        stands_at = known[0][8] if known else 0
+        if (not known and highest >= mark.key) or stands_at >= mark.last:
+            return
+
+        def step(db: sqlite3.Connection) -> None:
+            db.execute(
+                "INSERT INTO attempts (run_id, attempt, token, source, collection, traceparent, last)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET last = excluded.last, root = NULL",
+                (*mark.attempt_id, mark.token, mark.source, mark.collection, mark.traceparent, mark.last),
+            )
+
         self._write(step, urgent=True)
+        first, last = stands_at + 1, mark.last
+        log.error(
+            "outbox.changed",
+            extra={"run": mark.run_id, "attempt": mark.attempt, "path": str(self._path), "first": first,
+                   "last": last, "waited": mark.waiting},
+        )  # fmt: skip
+        key, state, found = _find(self._db, mark.attempt_id)
+        self._mark = _mark_of(key, found, self._pending)
+        if mark.waiting and state == "open":
+            frame = fact_frame(RunLog(message=CHANGED.format(first=first, last=last), level="warning"))
+            last = self._write(lambda db: self._insert(db, mark.attempt_id, [frame]), urgent=True)
+            self._count(1)
+            self._note(mark.attempt_id, last=last)
 
     def _pragma(self, name: str) -> int:
         return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
@@ -410,6 +485,20 @@ def _find(db: sqlite3.Connection, attempt_id: AttemptId) -> tuple[int, str, Atte
         raise Conflict("attempt_closed", f"{attempt_id.words} is not open here")
     key, state, _, *row = found
     return key, state, Attempt(*row)
+
+
+def _mark_of(key: int, attempt: Attempt, waiting: int) -> Mark:
+    return Mark(
+        key=key,
+        run_id=attempt.run_id,
+        attempt=attempt.attempt,
+        token=attempt.token,
+        source=attempt.source,
+        collection=attempt.collection,
+        traceparent=attempt.traceparent,
+        last=attempt.last,
+        waiting=waiting,
+    )
 
 
 def _drop_finished(db: sqlite3.Connection) -> None:

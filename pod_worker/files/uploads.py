@@ -14,7 +14,7 @@ import logging
 import os
 import stat
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -163,6 +163,7 @@ class Uploader:
     registry: Registry
     clock: Clock
     ids: Ids
+    failures: Counter[str] = field(default_factory=Counter)  # by code, each try that failed
     _batches: dict[AttemptId, _Batch] = field(default_factory=dict)
     _jobs: deque[_Job] = field(default_factory=deque)
     _threads: int = 0
@@ -367,6 +368,7 @@ class Uploader:
             return self._upload(job, made), None
         except (FileUnusable, Rejected, UploadGone, OSError) as error:
             code = error.code if isinstance(error, PodfleetError) else "FILE_UNREADABLE"
+            self.failures[code] += 1
             name = cut(made.name, NAME_MAX)
             fact = ArtifactFailed(name=name or "unnamed", code=code, message=cut(str(error), MESSAGE_MAX))
             problem = f"{name}: {error}"
@@ -471,6 +473,7 @@ class Uploader:
 
     def _back_off(self, job: _Job, failures: int, error: PodfleetError) -> None:
         """Wait with full jitter, in addition to the wait that the other side asked for."""
+        self.failures[error.code] += 1
         asked_s = error.retry_after_s or 0.0 if isinstance(error, Transient) else 0.0
         wait_s = asked_s + back_off_s(
             failures, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S, share=self.ids.fraction()

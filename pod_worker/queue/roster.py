@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
@@ -13,6 +13,7 @@ from events.catalog import RunHeartbeat
 from events.delivery.sender import Telemetry as Spool
 from events.queue.claims import Claim
 from events.runtime.measured_clock import ALARM_S, THE_STORES, MeasuredClock, ahead_words
+from pod_worker.delivery import DeliveryReport
 from pod_worker.gpu import Capabilities, Gauges, Telemetry
 from pod_worker.health.check import Reported
 
@@ -44,6 +45,7 @@ class PodReport:
     started_at: datetime
     checks: tuple[Reported, ...] = ()
     clock_offset_s: float | None = None
+    delivery: DeliveryReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class Roster:
     spool: Spool
     identity: dict[str, Any]
     clock: MeasuredClock
+    delivery: Callable[[], DeliveryReport | None] = lambda: None
     standing: Standing = field(default_factory=Standing)
     tested: Tested | None = None
     orders: PodOrders | None = None
@@ -145,6 +148,7 @@ class Roster:
             telemetry=telemetry,
             checks=() if self.tested is None else self.tested.report(),
             clock_offset_s=self.clock_offset_s,
+            delivery=self.delivery(),
         )
         asked_s = self.clock.monotonic_s()
         orders, before = self.reports.report(report), self.orders
@@ -213,7 +217,16 @@ def report_fields(report: PodReport) -> dict[str, Any]:
     }
     if report.clock_offset_s is not None:  # a control plane that tells no time takes no such field
         fields["clock_offset_s"] = report.clock_offset_s
-    return {_camel(name): _camels(value) for name, value in fields.items()}
+    told = {_camel(name): _camels(value) for name, value in fields.items()}
+    if report.delivery is not None:
+        told["delivery"] = _delivery(report.delivery)
+    return told
+
+
+def _delivery(report: DeliveryReport) -> dict[str, Any]:
+    failures = [{"code": code, "count": count} for code, count in sorted(report.upload_failures.items())]
+    known = {_camel(name): value for name, value in asdict(report).items()}
+    return {**known, "uploadFailures": failures}
 
 
 def _camel(name: str) -> str:

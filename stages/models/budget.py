@@ -1,12 +1,14 @@
 """The budget of a run, and how much of it is spent.
 
-Law: an answer that was paid for is kept, whatever it cost; the next step is not begun.
+Law: a question is asked only where its worst price is left, beside the worst prices of those under way. An
+answer that was paid for is kept, whatever it cost.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final, Self
 
@@ -21,6 +23,8 @@ from stages.models.prices import cost_usd
 
 HOUR_S: Final = 3_600.0
 CODE: Final = "BUDGET_EXCEEDED"
+LOOK_AGAIN_S: Final = 1.0  # the pod's time costs as well
+NOISE_USD: Final = 1e-9  # what adding and taking away leaves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,9 @@ class Budget:
         self._pod_usd_per_hour = pod_usd_per_hour or 0.0
         self._begun_s = clock.monotonic_s()
         self._spent = spent
+        self._reserved_usd = 0.0
         self._lock = threading.Lock()
+        self._freed = threading.Condition(self._lock)
 
     @property
     def is_limited(self) -> bool:
@@ -117,6 +123,57 @@ class Budget:
             raise self._too_dear(spent)
         if self.max_tokens is not None and spent.tokens >= self.max_tokens:
             raise self._too_many(spent)
+
+    @contextmanager
+    def reserved(self, worst_usd: float) -> Iterator[None]:
+        """Hold the worst price of a question while it is asked and charged.
+
+        Where it does not fit beside those under way, it waits for one of them to end. Raises `PipelineError`
+        BUDGET_EXCEEDED where it would pass the limit all the same.
+        """
+        while not self._reserve(worst_usd):
+            spent = self.spent()
+            with self._freed:
+                if not self._reserved_usd:
+                    raise self._not_begun(spent, worst_usd)
+                self._freed.wait(LOOK_AGAIN_S)
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._reserved_usd -= worst_usd
+                if self._reserved_usd < NOISE_USD:
+                    self._reserved_usd = 0.0
+                self._freed.notify_all()
+
+    def affords(self, worst_usd: float, most: int) -> int:
+        """Return how many requests of this worst price are left, at least one and at most `most`."""
+        if self.max_cost_usd is None or not worst_usd:
+            return most
+        spent = self.spent()
+        with self._lock:
+            left_usd = self.max_cost_usd - spent.cost_usd - self._reserved_usd
+        return max(1, min(most, int(left_usd / worst_usd)))
+
+    def _reserve(self, worst_usd: float) -> bool:
+        spent = self.spent()
+        with self._lock:
+            is_too_dear = (
+                self.max_cost_usd is not None
+                and spent.pod_usd + self._spent.model_usd + self._reserved_usd + worst_usd > self.max_cost_usd
+            )
+            if not is_too_dear:
+                self._reserved_usd += worst_usd
+            return not is_too_dear
+
+    def _not_begun(self, spent: Spent, worst_usd: float) -> PipelineError:
+        return PipelineError(
+            CODE,
+            f"{spent.cost_usd:.6g} of {self.max_cost_usd:.6g} USD (max_cost_usd) are spent: "
+            f"{spent.model_usd:.6g} for models, {spent.pod_usd:.6g} for the pod's time. "
+            f"The next question may cost {worst_usd:.6g} USD, so it is not asked. "
+            "What the run has made so far is kept; run it again with a greater max_cost_usd to go further",
+        )
 
     def _too_dear(self, spent: Spent) -> PipelineError:
         return PipelineError(

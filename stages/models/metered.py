@@ -17,6 +17,7 @@ from stages.models.budget import Budget
 from stages.models.model import Answer, Model, ModelError, Question, QuestionCanceled, Usage
 from stages.models.prices import Prices, cost_usd
 
+FRAME_TOKENS_MAX: Final = 64  # what a server puts around the texts
 CHARS_PER_TOKEN: Final = 4  # of English text and code, roughly: for servers that do not count
 
 
@@ -40,15 +41,18 @@ class Metered:
         """Ask. Raises `ModelError`, and `PipelineError` BUDGET_EXCEEDED where nothing is left to ask for."""
         price = self._price()
         self.budget.check_before_asking(is_free=_is_free(price))
-        try:
-            answer = self.model.ask(question)
-        except (ModelError, QuestionCanceled) as error:
-            for usage in error.usages:
+        worst_usd = cost_usd(price, worst_usage(question)) or 0.0
+        requests = self.budget.affords(worst_usd, question.requests_max)
+        with self.budget.reserved(worst_usd * requests):
+            try:
+                answer = self.model.ask(replace(question, requests_max=requests))
+            except (ModelError, QuestionCanceled) as error:
+                for usage in error.usages:
+                    self._bill(question, usage, price, "")
+                raise
+            for usage in answer.billed_before:
                 self._bill(question, usage, price, "")
-            raise
-        for usage in answer.billed_before:
-            self._bill(question, usage, price, "")
-        self._bill(question, answer.usage, price, answer.text)
+            self._bill(question, answer.usage, price, answer.text)
         return answer
 
     def _bill(self, question: Question, usage: Usage, price: Price | None, text: str) -> None:
@@ -84,6 +88,14 @@ class Metered:
         if self.budget.max_cost_usd is None:
             return f"{known}; {hint}"
         return f"{known}, so max_cost_usd does not limit it (max_tokens does); {hint}"
+
+
+def worst_usage(question: Question) -> Usage:
+    """Return the most that one request may use: no token is shorter than a byte, an answer has a limit."""
+    prompt_bytes = len((question.system + question.text).encode("utf-8", "replace"))
+    return Usage(
+        prompt_tokens=prompt_bytes + FRAME_TOKENS_MAX, completion_tokens=question.tokens_max, seconds=0.0
+    )
 
 
 def _is_free(price: Price | None) -> bool:

@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol
 from events.runtime.errors import Canceled
 
 ANSWER_TOKENS_MAX: Final = 8_192
+REQUESTS_MAX: Final = 4  # as many as are tried where each may have been billed
 
 # What kind of failure it was, all retries spent: what the caller can do about it differs.
 Trouble = Literal[
@@ -28,13 +29,17 @@ Trouble = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked, and what for (`purpose`, as the usage events name it)."""
+    """What is asked, and what for (`purpose`, as the usage events name it).
+
+    Of `requests_max` requests that may be billed each, the last one's failure ends the question.
+    """
 
     purpose: str
     system: str
     text: str
     temperature: float = 0.7
     tokens_max: int = ANSWER_TOKENS_MAX
+    requests_max: int = REQUESTS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

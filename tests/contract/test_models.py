@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -220,6 +220,13 @@ def test_a_late_answer_is_left_and_perhaps_billed(provider: Provider) -> None:
     assert error.trouble == "timed_out"
     assert len(server.asked) == 2
     assert [(usage.prompt_tokens, usage.completion_tokens) for usage in error.usages] == [(None, None)] * 2
+
+
+def test_a_request_that_is_not_paid_for_is_not_sent(provider: Provider) -> None:
+    with ModelServer(lambda _: malformed()) as server:
+        error = failure(provider.open(server, clock=ManualClock()), replace(QUESTION, requests_max=1))
+    assert len(server.asked) == len(error.usages) == 1
+    assert "no further request is paid for" in error.message
 
 
 def test_an_answer_that_drips_does_not_hold_a_question_for_ever(provider: Provider) -> None:

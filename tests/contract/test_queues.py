@@ -26,6 +26,7 @@ from events.queue.settlement import End
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Barred, LeaseLost, Transient
 from events.text.key_text import digest, letters
+from pod_worker.delivery import DeliveryReport
 from pod_worker.gpu import Capabilities, Gpu, Telemetry
 from pod_worker.queue.http import HttpQueue
 from pod_worker.queue.mongo import MongoQueue, connect
@@ -242,6 +243,7 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
         attempt=None, device="cuda", capabilities=Capabilities(4, 1024.0, (Gpu("H100", 81_559.0),)),
         telemetry=Telemetry(0.5, 512.0, 0.25, 1.0, 60.0), version="0", started_at=SystemClock().now(),
         isolation="filter", pipeline_user="the worker's user: it is not root",
+        delivery=DeliveryReport(waiting=2, oldest_s=1.5, disk_free_bytes=10**9, upload_failures={"X": 1}),
     )  # fmt: skip
     orders = house.queue.report(report)
     assert not orders.drain
@@ -256,11 +258,17 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     assert house.fleet.client.post(f"/api/pods/{POD}/undrain").status_code == 200
     told = house.queue.report(report)
     assert (told.drain, told.held_back) == (False, None)
+    assert house.db.pods.find_one({"_id": POD})["delivery"] == {
+        "waiting": 2, "oldestS": 1.5, "diskFreeBytes": 10**9, "uploadFailures": [{"code": "X", "count": 1}],
+    }  # fmt: skip
     shown = house.fleet.client.get(f"/api/pods/{POD}").json()
     has = shown["capabilities"]
     assert (shown["region"], has["device"], has["isolation"]) == ("eu", "cuda", "filter")
     page = html.unescape(house.fleet.client.get(f"/pods/{POD}").text)
     assert all(f"<td>{told}</td>" in page for told in ("filter", "the worker's user: it is not root"))
+    assert shown["delivery"]["uploadFailures"] == [{"code": "X", "count": 1}]
+    assert "<td>2, the oldest for" in page
+    assert "<td>1 × X</td>" in page
     assert has["gpus"] == [{"name": "H100", "memoryMib": 81_559.0}]
     samples = [each for hour in house.db.pod_telemetry.find() for each in hour["samples"]]
     assert [each["gpuTemperatureC"] for each in samples] == [60.0] * 3  # an hour may have ended between

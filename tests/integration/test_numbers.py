@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from events.catalog import RunLog, RunStarted, RunUsage
 from events.envelope import Head, wire
 from events.runtime.clock import SystemClock
 from events.text.attempt_id import AttemptId
+from pod_worker.delivery import DeliveryReport
+from tests.integration.test_roster import REPORT
 
 LONG_AGO = "2026-01-01T00:00:00Z"
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -85,3 +88,27 @@ def test_every_number_has_help_and_the_queue_is_gone_when_it_is_empty(fleet: Any
     helps = re.findall(r"^# HELP (podfleet_\w+) (.+)$", text, flags=re.M)
     assert len(helps) > 12
     assert all(len(says) > 10 for _, says in helps)
+
+
+def test_what_stands_and_should_not_is_counted_and_how_much_room_there_is(fleet: Any, by_hand: Any) -> None:
+    fleet.submit()
+    one = by_hand("runs", "probe/cpu/any")
+    found = scrape(fleet)
+    assert found["podfleet_leases_over"] == found["podfleet_lease_over_oldest_seconds"] == 0
+    assert found['podfleet_disk_free_bytes{part="store"}'] > 0
+    assert 'podfleet_disk_free_bytes{part="pods"}' not in found, "no pod has said so"
+    db = one.queue.db
+    run_id = one.claim.run_id
+    db.runs.update_one({"_id": run_id}, [{"$set": {"lease.until": {"$subtract": ["$$NOW", 90_000]}}}])
+    for name, oldest_s, free, failures in (("a", 7.5, 10**9, {"X": 2}), ("b", 2.0, 10**10, {"X": 1, "Y": 4})):
+        delivery = DeliveryReport(
+            waiting=3, oldest_s=oldest_s, disk_free_bytes=free, upload_failures=failures
+        )
+        one.queue.report(replace(REPORT, id=f"{name}/1", pod=name, delivery=delivery))
+    one.queue.report(replace(REPORT, id="old/1", pod="old"))
+    found = scrape(fleet)
+    assert found["podfleet_leases_over"] == 1
+    assert 90 <= found["podfleet_lease_over_oldest_seconds"] < 300
+    assert (found["podfleet_outbox_waiting_events"], found["podfleet_outbox_oldest_seconds"]) == (6, 7.5)
+    assert found['podfleet_disk_free_bytes{part="pods"}'] == 10**9
+    assert [found[f'podfleet_upload_failures{{code="{code}"}}'] for code in "XY"] == [3, 4]

@@ -531,15 +531,14 @@ def test_a_wrong_key_a_spent_budget_and_a_server_that_is_gone_have_their_names(
         run = fleet.wait_for(submit(fleet, max_cost_usd=0.5), *ENDS, limit_s=120)
         assert (run["status"], run["error"]["code"], run["attempt"]) == ("FAILED", "BUDGET_EXCEEDED", 1)
         told = re.search(
-            r"([\d.]+) of 0\.5 USD .*: ([\d.]+) for models, ([\d.]+) for the", run["error"]["message"]
+            r"([\de.-]+) of 0\.5 USD .*: ([\de.-]+) for models, ([\de.-]+) for the", run["error"]["message"]
         )
-        assert told is not None
+        assert told is not None, run["error"]
         total, models, pod = map(float, told.groups())
         assert total == pytest.approx(models + pod, rel=1e-3)
         assert (models, pod > 0) == (pytest.approx(price_of(server), rel=1e-3), True)
-        asked = server.asked[-1]
-        last = (asked.prompt_tokens * 100 + len(good(asked).text.split()) * 1000) / 1e6
-        assert models - last < 0.5 <= total, "one answer may go beyond the limit; no question is asked then"
+        assert total < 0.5, "a question whose worst price is not left is not asked"
+        assert "may cost" in run["error"]["message"]
     run_id = submit(fleet, max_attempts=1)
     run = fleet.wait_for(run_id, "DELAYED", limit_s=90)
     assert (run["error"]["code"], run["error"]["fault"]) == ("MODEL_UNREACHABLE", "outside")

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from control_plane.access.auth import Principal, require
+from control_plane.access.scrapers import Scrapers
 from control_plane.runs.pod_steering import PodSteering
 from control_plane.server.api.contract.bodies import NewCordon
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
-from control_plane.server.metrics import exposition, tell_clocks
-from control_plane.store import database, schema
+from control_plane.server.metrics import Fleet, exposition
+from control_plane.server.readiness import OK
 from control_plane.store.pods import HOURS_MAX
 from events.answers.answer import Listing
 from events.answers.attempts import PodAttempt
 from events.answers.fleet import Health, Queue, Readiness
 from events.answers.pods import Pod, PodStanding, Sample
-from events.runtime.errors import PodfleetError
+from events.runtime.errors import Transient
 
 MaySteer = Annotated[Principal, Depends(require("admin"))]
+# Longer takes no scraper; the numbers of this process are told anyhow.
+FLEET_S: Final = 8.0
 Hours = Annotated[int, Query(ge=1, le=HOURS_MAX)]
 
 
@@ -38,6 +40,7 @@ class PodFilters(Page):
 def router(deps: Deps) -> APIRouter:
     """Return the routes of the fleet, which all need a principal."""
     routes = APIRouter(tags=["fleet"], route_class=StructRoute)
+    scrapers = Scrapers(deps.clock, deps.dependencies.mongodb)
 
     @routes.get("/api/pods")
     async def pods(_: MayRead, wanted: Annotated[PodFilters, Query()]) -> Listing[Pod]:
@@ -62,14 +65,12 @@ def router(deps: Deps) -> APIRouter:
         overview = await deps.reading.overview()
         return Queue(items=list(overview.queue), next=None, statuses=dict(overview.statuses))
 
-    @routes.get("/metrics", response_class=PlainTextResponse)
-    async def metrics(_: MayRead) -> Response:
-        reading = deps.reading
-        overview, numbers, failing, worst_s = await asyncio.gather(
-            reading.overview(), deps.accounts.now(), reading.failing_checks(), reading.worst_pod_clock_s()
-        )
-        tell_clocks(deps.timekeeper.offsets(), worst_s)
-        return Response(exposition(overview, numbers, failing), media_type=CONTENT_TYPE_LATEST)
+    @routes.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(scrapers.require)])
+    async def metrics() -> Response:
+        states = await deps.dependencies.look()
+        fleet = await _fleet(deps) if states.mongodb == OK else None
+        text = exposition(states.by_name, deps.timekeeper.offsets(), fleet)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     return routes
 
@@ -98,12 +99,20 @@ def _add_orders(routes: APIRouter, steering: PodSteering) -> None:
         return await steering.release(pod_id, by=principal.name)
 
 
-async def _state(check: Awaitable[None]) -> str:
+async def _fleet(deps: Deps) -> Fleet | None:
+    """Return the fleet's numbers, None where the store does not answer."""
     try:
-        await check
-    except PodfleetError as error:
-        return error.code
-    return "ok"
+        async with asyncio.timeout(FLEET_S):
+            found = await asyncio.gather(
+                deps.reading.overview(),
+                deps.accounts.now(),
+                deps.accounts.shortage(),
+                deps.reading.failing_checks(),
+                deps.reading.worst_pod_clock_s(),
+            )
+    except (TimeoutError, Transient):
+        return None
+    return Fleet(*found)
 
 
 def health(deps: Deps) -> APIRouter:
@@ -114,12 +123,11 @@ def health(deps: Deps) -> APIRouter:
     async def healthz() -> Health:
         return Health(status="alive")
 
-    @routes.get("/readyz", responses={503: {"description": "It lacks something that it needs"}})
+    @routes.get("/readyz", responses={503: {"description": "API, ingest and claims do not work"}})
     async def readyz(response: Response) -> Readiness:
-        checks = (database.ping(deps.db), schema.verify(deps.db), deps.blobs.ping())
-        mongodb, indexes, storage = await asyncio.gather(*map(_state, checks))
-        if {mongodb, indexes, storage} != {"ok"}:
+        states = await deps.dependencies.look()
+        if not states.is_ready:
             response.status_code = 503
-        return Readiness(mongodb=mongodb, indexes=indexes, storage=storage)
+        return Readiness(**states.by_name, works=states.works)
 
     return routes

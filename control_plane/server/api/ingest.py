@@ -34,7 +34,9 @@ def router(ingestor: Ingestor, admission: Admission) -> APIRouter:
     routes = APIRouter(tags=["ingest"])
 
     async def slot(request: Request, principal: May) -> AsyncIterator[None]:
-        with admission.slot(sender_of(request, principal)) as slot:
+        sender = sender_of(request, principal)
+        await admission.wait_for_room(sender)
+        with admission.slot(sender) as slot:
             request.state.acquire_slot = slot.acquire_large
             yield
 

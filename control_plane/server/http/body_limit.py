@@ -7,6 +7,7 @@ these bounds are behind all routes. FastAPI's `max_body_size` would answer in pl
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +25,10 @@ URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/"
 # the rest of a body is not wanted, and a kept connection would have to swallow it
 LAST: Final = {"Connection": "close"}
+# Read and dropped before such an answer: a connection that is closed over unread bytes is reset, and the
+# client may never read why.
+DRAINED_BYTES_MAX: Final = 16 * WIRE_BYTES_MAX
+DRAINED_S: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -68,10 +73,31 @@ class BodyLimit:
                 raise HTTPException(503, "too many bodies are open here; send it again", waits)
             return message
 
+        async def last(message: Message) -> None:
+            if not is_whole and message["type"] == "http.response.start" and _is_last(message):
+                await _drain(receive)
+            await send(message)
+
         try:
-            await self.app(scope, bounded, send)
+            await self.app(scope, bounded, last)
         finally:
             self._held_bytes -= taken
+
+
+def _is_last(answer: Message) -> bool:
+    return (b"connection", b"close") in answer["headers"]
+
+
+async def _drain(receive: Receive) -> None:
+    """Read the rest of a body, as far as it is bounded, and drop it."""
+    left = DRAINED_BYTES_MAX
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAINED_S):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
 
 
 def _media_of(scope: Scope) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pymongo import ReturnDocument
 
 from control_plane.model.lease_watch import Overdue, Watch
-from control_plane.store.database import Database, answers
+from control_plane.store.database import Database, Document, answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,12 @@ class LeaseWatches:
             return_document=ReturnDocument.AFTER,
         )
         assert document is not None, "an upsert answers with its document"
-        if "lookedAt" not in document:
-            return None, document["readAt"]
-        overdue = {
-            each["run"]: Overdue(each["attempt"], each["renewals"], each["sinceS"])
-            for each in document["overdue"]
-        }
-        return Watch(document["lookedAt"], document["servedS"], overdue), document["readAt"]
+        return _watch(document), document["readAt"]
+
+    @answers()
+    async def known(self, queue: str) -> Watch | None:
+        """Return the watch of a queue, and write nothing."""
+        return _watch(await self.db.lease_watches.find_one({"_id": queue}) or {})
 
     @answers()
     async def keep(self, queue: str, before: Watch | None, watch: Watch) -> bool:
@@ -46,3 +45,13 @@ class LeaseWatches:
         fields = {"lookedAt": watch.looked_at, "servedS": watch.served_s, "overdue": overdue}
         result = await self.db.lease_watches.update_one({"_id": queue, "lookedAt": looked}, {"$set": fields})
         return bool(result.matched_count)
+
+
+def _watch(document: Document) -> Watch | None:
+    if "lookedAt" not in document:
+        return None
+    overdue = {
+        each["run"]: Overdue(each["attempt"], each["renewals"], each["sinceS"])
+        for each in document["overdue"]
+    }
+    return Watch(document["lookedAt"], document["servedS"], overdue)

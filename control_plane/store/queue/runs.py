@@ -18,8 +18,10 @@ from events.queue import journal
 from events.queue.claims import past_faults
 from events.queue.lease_times import LEASE_TTL_S
 from events.runtime.errors import Transient
+from events.text.attempt_id import AttemptId
 
 BATCH_MAX: Final = 200
+LOST_MAX: Final = 50  # stretches that a run names, the newest
 OVER_MAX: Final = 1_000  # leases that are watched at once; the others wait for their turn
 
 
@@ -187,6 +189,15 @@ class Runs:
             [{"$set": {"logOpen": False, "logIncomplete": missing}}],
         )
         return result.modified_count
+
+    @answers()
+    async def mark_lost(self, collection: str, attempt_id: AttemptId, mark: Mapping[str, Any]) -> None:
+        """Let the run say which events of an attempt are lost; once, however often it is repeated."""
+        same = {"attempt": attempt_id.attempt, "from": mark["from"], "to": mark["to"]}
+        await self.db[collection].update_one(
+            {"_id": attempt_id.run_id, "lostEvents": {"$not": {"$elemMatch": same}}},
+            {"$push": {"lostEvents": {"$each": [dict(mark)], "$slice": -LOST_MAX}}},
+        )
 
     async def _read(self, collection: str, query: Mapping[str, Any], order: str | None) -> Sequence[Run]:
         try:

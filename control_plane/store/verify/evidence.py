@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from control_plane.model.interval_set import IntervalSet
+from control_plane.model.lease_watch import Watch
 from control_plane.model.run import Entry
 from control_plane.store.log.events import decode
 from control_plane.store.queue.runs import decode_entry
@@ -42,7 +43,7 @@ class Evidence:
     among them that events make; `is_log_read` is False if one of them is a line of the log. `sealed_root` is
     the root of the stored lines that a person's verdict covers, `settled_root` that of the lines that the
     last attempt settled with, as its worker recorded them. `unnumbered` are the digests of events without a
-    number, which are needed to check refusals.
+    number, which are needed to check refusals. `lease_watch` is what control planes have seen of the leases.
     """
 
     collection: str
@@ -62,6 +63,7 @@ class Evidence:
     sealed_root: str = NOTHING
     settled_root: str = NOTHING
     unnumbered: Mapping[str, str] = field(default_factory=dict)
+    lease_watch: Watch | None = None
 
     @property
     def run_id(self) -> str:

@@ -13,7 +13,9 @@ from bson.errors import BSONError
 from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
 
+from control_plane.model.lease_watch import Watch
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.verify.collecting import Collected, Unjudged
 from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.evidence import Evidence
@@ -165,6 +167,7 @@ class VerifyReads:
             sealed_root=held.sealed.stored,
             settled_root=held.settled.said,
             unnumbered=unnumbered,
+            lease_watch=await self._lease_watch(collection),
         )
 
     @answers()
@@ -173,6 +176,9 @@ class VerifyReads:
         pipeline: list[Document] = [{"$match": {"_id": run_id}}, {"$project": {"now": "$$NOW"}}]
         found = await (await self.db[collection].aggregate(pipeline)).to_list()
         return found[0]["now"] if found else None
+
+    async def _lease_watch(self, collection: str) -> Watch | None:
+        return await LeaseWatches(self.db).known(collection)
 
     async def _unnumbered(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the digests of the events among these that have no number."""

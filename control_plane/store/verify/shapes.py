@@ -88,6 +88,10 @@ class _Mark(msgspec.Struct, kw_only=True):
     to: Counted
 
 
+class _Lost(_Mark, kw_only=True):
+    attempt: Counted
+
+
 class _Run(_Stored, kw_only=True):
     status: str
     revision: Counted
@@ -100,6 +104,7 @@ class _Run(_Stored, kw_only=True):
     journal: list[_Entry]
     logOpen: bool
     logIncomplete: _Mark | None
+    lostEvents: list[_Lost] = []
     createdAt: datetime
 
 

@@ -109,7 +109,7 @@ class OpenAiModel:
 
     def ask(self, question: Question) -> Answer:
         """Answer in bounded time. Raises `ModelError`."""
-        return self.retrier.ask(partial(self._send, question))
+        return self.retrier.ask(partial(self._send, question), requests_max=question.requests_max)
 
     def _send(self, question: Question, seconds: float) -> Answer:
         clock = self.retrier.clock

@@ -9,7 +9,7 @@ from typing import Final
 
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Canceled
-from stages.models.model import Answer, ModelError, QuestionCanceled, Trouble, Usage
+from stages.models.model import REQUESTS_MAX, Answer, ModelError, QuestionCanceled, Trouble, Usage
 from stages.models.retrying import REQUEST_MAX_S, TOTAL_MAX_S, GiveUp, decide
 
 MENDS_MAX: Final = 4  # of one question
@@ -50,12 +50,13 @@ class Retrier:
     request_max_s: float = REQUEST_MAX_S
     total_max_s: float = TOTAL_MAX_S
 
-    def ask(self, send: Send) -> Answer:
+    def ask(self, send: Send, *, requests_max: int = REQUESTS_MAX) -> Answer:
         """Return the first answer; `send` takes the seconds that it may last.
 
-        Raises `ModelError`, and `QuestionCanceled` if the pipeline was asked to stop.
+        At most `requests_max` requests that may have been billed are sent. Raises `ModelError`, and
+        `QuestionCanceled` if the pipeline was asked to stop.
         """
-        asking = _Asking(self, send, self.clock.monotonic_s())
+        asking = _Asking(self, send, self.clock.monotonic_s(), requests_max)
         try:
             return asking.answer()
         except Canceled as error:
@@ -69,6 +70,7 @@ class _Asking:
     retrier: Retrier
     send: Send
     begun_s: float
+    requests_max: int
     tries: int = 0
     mends: int = 0
     billed: list[Usage] = field(default_factory=list)
@@ -104,6 +106,9 @@ class _Asking:
 
     def _pause(self, failure: TryFailed) -> None:
         """Wait until the next try. Raises `ModelError` where there is none."""
+        if len(self.billed) >= self.requests_max:
+            message = f"{failure.message} (no further request is paid for)"
+            raise ModelError(failure.trouble, message, tuple(self.billed)) from failure
         if failure.is_mended and self.mends < MENDS_MAX:
             self.mends += 1
             self.tries -= 1

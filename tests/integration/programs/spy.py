@@ -53,7 +53,8 @@ for name in ("environ", "cmdline", "cwd/.env", "root/proc/1/environ"):
         for path in glob.glob(f"/proc/{{pid}}/{{name}}"):
             look(path)
 for folder in FOLDERS:
-    for name in ("", "outbox.db", "outbox.db-wal", "claim.token", "pod.log", "control-plane.log", ".env"):
+    of_worker = ("outbox.db", "outbox.db-wal", "outbox.db.mark", "claim.token")
+    for name in ("", *of_worker, "pod.log", "control-plane.log", ".env"):
         path = os.path.join(folder, name)
         look(path)
         look(f"/proc/1/root{{path}}")

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from control_plane.concurrency.rate_limit import NAMES_MAX, RateLimit, RateLimited
+from control_plane.log import admission as module
 from control_plane.log.admission import BURST, EVERY_S, LARGE_MAX, OPEN_MAX, OPEN_OF_ONE_MAX, Admission
 from events.runtime.errors import Transient
 from events.testing import ManualClock
@@ -96,3 +97,39 @@ async def test_large_requests_are_one_of_a_sender_and_few_of_all_and_make_room_w
         await asyncio.wait_for(asyncio.gather(*waiting), 5)
     assert not admission._large_of
     assert admission._large._value == LARGE_MAX
+
+
+async def test_senders_at_the_same_moment_are_served_one_after_the_other() -> None:
+    admission = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
+    served = 0
+
+    async def send() -> None:
+        nonlocal served
+        await admission.wait_for_room("key@address")
+        with admission.slot("key@address"):
+            await asyncio.sleep(0.01)
+            served += 1
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(send() for _ in range(OPEN_OF_ONE_MAX + 18)))
+    assert served == OPEN_OF_ONE_MAX + 18
+    assert not admission._line
+
+
+async def test_who_waits_in_vain_or_where_too_many_wait_is_refused_by_the_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "WAIT_S", 0.02)
+    monkeypatch.setattr(module, "LINE_MAX", 1)
+    admission = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
+    with ExitStack() as stack:
+        for _ in range(OPEN_OF_ONE_MAX):
+            stack.enter_context(admission.slot("pod"))
+        waiting = asyncio.ensure_future(admission.wait_for_room("pod"))
+        await asyncio.sleep(0)
+        await admission.wait_for_room("pod")
+        assert not waiting.done(), "the second found no place in the line"
+        await waiting
+        with pytest.raises(Transient), admission.slot("pod"):
+            pass
+    assert not admission._line

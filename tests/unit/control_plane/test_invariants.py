@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.model.lease_watch import Overdue, Watch
 from control_plane.model.run import Entry
 from control_plane.store.log.events import Arrival, entry_document, storable
 from control_plane.store.verify.evidence import Evidence, Quiet
@@ -20,7 +21,7 @@ from control_plane.verify.invariants import (
     GAP_GRACE,
     INVARIANTS,
     JOURNAL_GRACE,
-    LEASE_GRACE,
+    WATCH_GRACE,
     Case,
     log_incomplete,
 )
@@ -104,6 +105,7 @@ def make_run(**fields: Any) -> dict[str, Any]:
     }
 
 
+MENDED: Final = f": `podfleet repair {RUN_ID}` closes the log"
 SUBMIT: Final = make_entry(
     1, "submit", None, "QUEUED", attempt=0, sets={"priority": 0, "failures": NOTHING_CHARGED}
 )
@@ -166,8 +168,8 @@ def test_a_run_that_was_just_submitted_is_no_finding(name: str) -> None:
 
 
 def test_what_a_healthy_fleet_passes_through_is_given_this_long() -> None:
-    graces = (JOURNAL_GRACE, GAP_GRACE, LEASE_GRACE)
-    assert [each.total_seconds() for each in graces] == [60, 120, 3 * LEASE_TTL_S]
+    graces = (JOURNAL_GRACE, GAP_GRACE, WATCH_GRACE)
+    assert [each.total_seconds() for each in graces] == [60, 120, 60]
 
 
 def test_every_decision_is_a_row_of_the_table_and_no_other_is() -> None:
@@ -400,7 +402,9 @@ def test_what_was_applied_is_in_the_log(held: list[int], cursor: int, gone: str 
 @pytest.mark.parametrize(("age", "is_late"), [(GAP_GRACE, False), (GAP_GRACE + TICK, True)])
 def test_what_waits_behind_a_gap_waits_only_for_a_while(age: timedelta, is_late: bool) -> None:
     events = [make_event(1), make_event(4, at=NOW), make_event(6, at=NOW - age)]
-    expected = ["attempt 1: events 2–3, 5 never came, later ones wait behind them"] if is_late else []
+    expected = (
+        ["attempt 1: events 2–3, 5 never came, later ones wait behind them" + MENDED] if is_late else []
+    )
     assert sequence_gaps(events, cursor=1) == expected
 
 
@@ -408,10 +412,10 @@ def test_only_what_stands_behind_the_first_gap_waits() -> None:
     events = [make_event(1), make_event(2, attempt=2), make_event(9), make_event(4, at=NOW)]
     assert sequence_gaps([events[0], events[3]], cursor=1) == []
     assert sequence_gaps([events[0], events[2]], cursor=1) == [
-        "attempt 1: events 2–8 never came, later ones wait behind them"
+        "attempt 1: events 2–8 never came, later ones wait behind them" + MENDED
     ]
     assert sequence_gaps([events[1], events[3]], cursor=0) == [
-        "attempt 2: events 1 never came, later ones wait behind them"
+        "attempt 2: events 1 never came, later ones wait behind them" + MENDED
     ]
 
 
@@ -431,7 +435,7 @@ def test_a_log_can_lack_what_was_applied_and_what_was_not() -> None:
     events = [make_event(1), make_event(3), make_event(6)]
     assert sequence_gaps(events, cursor=3) == [
         "attempt 1: events 2 were applied and are not in the log",
-        "attempt 1: events 4–5 never came, later ones wait behind them",
+        "attempt 1: events 4–5 never came, later ones wait behind them" + MENDED,
     ]
 
 
@@ -443,7 +447,7 @@ def test_each_attempt_has_a_cursor_of_its_own() -> None:
     ]
     assert sequence_gaps([make_event(2, attempt=2)], cursor=3, attempt=3, attempts=attempts) == [
         "attempt 1: events 1–2 were applied and are not in the log",
-        "attempt 2: events 1 never came, later ones wait behind them",
+        "attempt 2: events 1 never came, later ones wait behind them" + MENDED,
         "attempt 3: events 1–4 were applied and are not in the log",
     ]
 
@@ -467,7 +471,7 @@ def test_an_attempt_that_nobody_recorded_has_applied_nothing() -> None:
     events = [*EVENTS, make_event(2, attempt=5)]
     evidence = make_evidence(events=events)
     assert found("sequence-gap", evidence, Replayed()) == [
-        "attempt 5: events 1 never came, later ones wait behind them"
+        "attempt 5: events 1 never came, later ones wait behind them" + MENDED
     ]
 
 
@@ -605,11 +609,41 @@ def test_a_held_run_has_a_lease_that_somebody_renews_or_takes_back(status: Statu
     evidence = make_evidence(run=make_run(status=status, lease=None))
     assert found("lease-leaked", evidence, Replayed()) == nobody
     assert leased(status, NOW + timedelta(minutes=1)) == []
-    assert leased(status, NOW - LEASE_GRACE) == []
-    until = NOW - LEASE_GRACE - TICK
-    assert leased(status, until) == [
-        f"the lease of attempt 1 ended at {until:%H:%M:%S}, and nobody took the run back"
-    ]
+    assert leased(status, LONG_AGO) == [], "while nobody serves, however long, none is taken back"
+
+
+GRACE_S: Final = WATCH_GRACE.total_seconds()
+UNSEEN: Final = "control planes that look at leases have not seen it"
+SERVED: Final = LEASE_TTL_S + GRACE_S + 1
+
+
+@pytest.mark.parametrize(
+    ("looked_s", "overdue", "why"),
+    [
+        (GRACE_S, None, None),
+        (GRACE_S + 1, None, UNSEEN),
+        (3_600.0, Overdue(1, 1, 0.0), UNSEEN),
+        (3_600.0, Overdue(2, 2, 0.0), UNSEEN),
+        (3_600.0, Overdue(1, 2, 1.0), None),
+        (3_600.0, Overdue(1, 2, 0.0), "nobody took the run back in 61 s of served time"),
+    ],
+)
+def test_a_lease_leaks_when_it_was_over_for_longer_than_served_time_allows(
+    looked_s: float, overdue: Overdue | None, why: str | None
+) -> None:
+    run = make_run(status="RUNNING", lease={"tokenHash": "hash", "until": LONG_AGO, "renewals": 2})
+    known = {} if overdue is None else {RUN_ID: overdue}
+    watch = Watch(LONG_AGO + timedelta(seconds=looked_s), SERVED, known)
+    evidence = replace(make_evidence(run=run), lease_watch=watch)
+    problem = f"the lease of attempt 1 ended at {LONG_AGO:%H:%M:%S}, and {why}"
+    assert found("lease-leaked", evidence, Replayed()) == ([problem] if why else [])
+
+
+def test_a_record_whose_lost_lines_are_marked_is_not_the_one_that_its_attempt_settled_with() -> None:
+    lost = [{"attempt": 1, "from": 2, "to": 2}]
+    run = make_run(settled={"outcome": "completed", "last": 3, "root": "another"}, lostEvents=lost)
+    assert found("settle-broken", make_evidence(run=run, settled_root="r"), Replayed()) == []
+    assert log_incomplete(make_evidence(run=run)) == "events 2–2 of attempt 1 are marked as lost"
 
 
 @pytest.mark.parametrize("status", sorted(set(Status) - HELD))

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Mount
 
 from control_plane.access.auth import Principal, require
 from control_plane.access.keys import Scope
+from control_plane.access.scrapers import Scrapers
 from control_plane.config import Settings, read_settings
 from control_plane.server.api.claims import require_pod
 from control_plane.server.app import create_app
@@ -69,7 +70,8 @@ def is_guarded(route: BaseRoute) -> bool:
     if isinstance(route, Mount):
         return False
     assert isinstance(route, APIRoute), f"{route} is of a kind that nobody guards"
-    return require("read").__qualname__ in set(dependencies(route.dependant))
+    found = set(dependencies(route.dependant))
+    return bool(found & {require("read").__qualname__, Scrapers.require.__qualname__})
 
 
 async def test_every_route_but_those_of_health_sign_in_and_style_takes_a_principal(app: FastAPI) -> None:

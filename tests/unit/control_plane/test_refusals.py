@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,8 +15,8 @@ from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.evidence import Evidence
 from control_plane.verify.refusals import LINE_KEPT_BYTES, wrongly_refused
-from events.catalog import ArtifactRegistered, RunCompleted, RunLog, RunStarted
-from events.codec import decode_structured
+from events.catalog import ArtifactRegistered, RunCompleted, RunHeartbeat, RunLog, RunStarted
+from events.codec import Decoded, Refusal, decode_ndjson, decode_structured
 from events.envelope import Event
 from events.kinds.fact import Fact
 from events.testing import EPOCH, make_line
@@ -196,3 +197,31 @@ def test_a_key_that_is_foreign_is_that_of_the_very_line(sequence: int) -> None:
     foreign = ArtifactRegistered(name="a", key="runs/another/a1/x/a", size=1, sha256="0" * 64)
     aside = {"_id": "aside/x", "code": "foreign_key", "attempt": 2, "sequence": 3}
     assert (wrongly_refused(with_log(stored(foreign, sequence)), aside) is None) == (sequence == 3)
+
+
+def unnumbered(fact: Fact, code: str = "conflict") -> dict[str, Any]:
+    line = make_line(fact, sequence=None, run_id=RUN_ID, attempt=2).decode()
+    return {**letter(code, "pod-7"), "line": line}
+
+
+def test_an_event_without_a_number_is_in_conflict_with_what_the_log_keeps_under_its_id() -> None:
+    held = unnumbered(HELLO)
+    (identity,) = asked_for(RUN_ID, [held])
+    other = replace(with_log(), unnumbered={identity: "another digest"})
+    assert wrongly_refused(other, held) is None
+    assert wrongly_refused(with_log(), held) == "nothing contradicts it"
+
+
+def test_what_a_heartbeat_met_may_be_gone_by_now() -> None:
+    assert wrongly_refused(with_log(), unnumbered(RunHeartbeat(cpu_util=0.5))) is None
+
+
+@pytest.mark.parametrize("decode", [decode_ndjson, lambda body: [decode_structured(body)]])
+def test_a_line_behind_a_byte_order_mark_is_read_again_as_it_was_read(decode: Any) -> None:
+    line = make_line(HELLO, sequence=3, run_id=RUN_ID, attempt=2)
+    for body in (b"\xef\xbb\xbf" + line, line + b"\n\xef\xbb\xbf" + line):
+        for number, each in enumerate(decode(body)):
+            outcome, raw = (each.outcome, each.raw) if isinstance(each, Decoded) else (each, body)
+            code = outcome.code if isinstance(outcome, Refusal) else "forbidden"
+            held = {**letter(code, "pod-7"), "line": raw.decode()}
+            assert wrongly_refused(None, held) is None, (number, code)

@@ -47,6 +47,9 @@ class Reads(VerifyReads):
     async def _now(self, collection: str, run_id: str) -> datetime | None:
         return EPOCH
 
+    async def _lease_watch(self, collection: str) -> None:
+        return None
+
     async def _has_text(self, collection: str, field: str) -> bool:
         return any(isinstance(each.get(field), str) for each in self.stored.get(collection, ()))
 

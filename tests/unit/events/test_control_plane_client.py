@@ -183,3 +183,13 @@ def test_the_error_says_what_the_other_side_said_and_for_how_long_to_wait() -> N
 )
 def test_retry_after_is_read_and_bounded(header: str | None, seconds: float | None) -> None:
     assert retry_after_s(header, EPOCH) == seconds
+
+
+def test_who_gives_no_answer_is_named_by_its_address_and_no_secret_of_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    url = f"http://ada:secret@127.0.0.1:{port}/fleet?key=secret"
+    with control_plane_client(url, "a-key") as client, pytest.raises(Transient) as caught:
+        ControlPlane(client, SystemClock()).send("GET", "/api/runs")
+    assert f"no answer from http://127.0.0.1:{port}/fleet: ConnectError" in caught.value.message
+    assert "secret" not in caught.value.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -701,3 +702,91 @@ class AnyInterleaving(RuleBasedStateMachine):
 
 TestAnyInterleaving = AnyInterleaving.TestCase
 TestAnyInterleaving.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def copied(tmp_path: Path, *, without_last_of_log: int = 0) -> Path:
+    """Return a copy of the folder of an open outbox; the tail of its write-ahead log is damaged."""
+    folder = tmp_path / f"copy-{len(list(tmp_path.iterdir()))}"
+    folder.mkdir()
+    for each in tmp_path.glob("outbox.sqlite3*"):
+        (folder / each.name).write_bytes(each.read_bytes())
+    if without_last_of_log:
+        wal = folder / "outbox.sqlite3-wal"
+        os.truncate(wal, wal.stat().st_size - without_last_of_log)
+    return folder
+
+
+def warnings_of(outbox: Outbox) -> list[tuple[int | None, str]]:
+    found = [(row.sequence, json.loads(row.line)["data"]) for row in rows_of(outbox)]
+    return [(sequence, data["message"]) for sequence, data in found if data.get("level") == "warning"]
+
+
+def test_a_log_whose_damaged_tail_sqlite_drops_is_told_of_and_no_sequence_is_given_twice(
+    tmp_path: Path, outbox: Outbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox.append(FIRST, make_logs(3))
+    outbox.append(FIRST, make_logs(2, first=4))
+    folder = copied(tmp_path, without_last_of_log=100)
+    with make_outbox(folder) as damaged:
+        ((sequence, words),) = warnings_of(damaged)
+        assert (sequence, "events 4 to 5 of this attempt" in words) == (6, True)
+        assert [row.sequence for row in rows_of(damaged)] == [1, 2, 3, 6]
+        assert damaged.append(FIRST, make_logs(1)) == 7
+        assert damaged.find(FIRST).root is None
+    assert [each.msg for each in caplog.records if each.name == outbox_module.__name__] == ["outbox.changed"]
+    caplog.clear()
+    with make_outbox(folder):
+        assert not caplog.records, "once"
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_an_older_database_under_a_newer_mark_takes_the_attempt_up_again(
+    tmp_path: Path, outbox: Outbox, is_deleted: bool
+) -> None:
+    folder = copied(tmp_path)
+    if is_deleted:
+        for each in folder.iterdir():
+            each.unlink()
+    outbox.append_end(FIRST, RunCompleted(), End("completed"))
+    outbox.mark_settled(FIRST)
+    outbox.confirm(rows_of(outbox))
+    second = AttemptId(RUN_ID, 2)
+    make_attempt(outbox, attempt=2, token="token-2")
+    outbox.append(second, make_logs(4))
+    (folder / "outbox.sqlite3.mark").write_bytes((tmp_path / "outbox.sqlite3.mark").read_bytes())
+    with make_outbox(folder) as older:
+        ((sequence, words),) = warnings_of(older)
+        assert (sequence, "events 1 to 4 of this attempt" in words) == (5, True)
+        assert (older.find(second).token, older.find(second).last) == ("token-2", 5)
+
+
+def test_what_was_delivered_is_no_loss(tmp_path: Path, outbox: Outbox) -> None:
+    older = copied(tmp_path)
+    outbox.append(FIRST, make_logs(4))
+    outbox.confirm(rows_of(outbox))
+    delivered = (tmp_path / "outbox.sqlite3.mark").read_bytes()
+    outbox.append_end(FIRST, RunCompleted(), End("completed"))
+    outbox.mark_settled(FIRST)
+    outbox.confirm(rows_of(outbox))
+    over = (tmp_path / "outbox.sqlite3.mark").read_bytes()
+    (older / "outbox.sqlite3.mark").write_bytes(delivered)
+    with make_outbox(older) as restored:
+        assert not warnings_of(restored)
+        assert restored.append(FIRST, make_logs(1)) == 5, "its sequences are used up all the same"
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "outbox.sqlite3.mark").write_bytes(over)
+    with make_outbox(empty) as fresh:
+        assert not fresh.unended()
+
+
+@pytest.mark.parametrize("text", [b"", b"nonsense", b"00000000 {}\n", b"\xff" * 300])
+def test_a_torn_mark_is_none(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "outbox.sqlite3.mark").write_bytes(text)
+    with make_outbox(tmp_path) as fresh:
+        make_attempt(fresh)
+        assert fresh.append(FIRST, make_logs(2)) == 2
+    with make_outbox(tmp_path) as again:
+        assert not warnings_of(again)
+        assert again.append(FIRST, make_logs(1)) == 3
+    assert stat.S_IMODE((tmp_path / "outbox.sqlite3.mark").stat().st_mode) == 0o600

@@ -12,7 +12,7 @@ from events.kinds.fact import Fact
 from events.runtime.errors import Canceled, PipelineError
 from events.testing import ManualClock
 from stages.models.budget import Budget, Spent
-from stages.models.metered import Metered
+from stages.models.metered import FRAME_TOKENS_MAX, Metered, worst_usage
 from stages.models.model import Answer, ModelError, Question, QuestionCanceled, Usage
 from stages.models.prices import Prices
 
@@ -210,3 +210,111 @@ def test_a_free_model_is_asked_without_money() -> None:
     )
     model.ask(QUESTION)
     assert [fact.cost_usd for fact in facts if isinstance(fact, RunUsage)] == [0.0]
+
+
+DEAR = Price(input_usd_per_mtok=0.0, output_usd_per_mtok=1_000_000.0)  # a dollar a token
+
+
+def dear(tokens: int, *, billed_before: int = 0) -> Answer:
+    bill = usage(1, tokens)
+    return Answer(text="x", usage=bill, billed_before=(bill,) * billed_before)
+
+
+class SlowModel:
+    """Answers with all that it may, as soon as every thread that may ask at once does."""
+
+    name = "m"
+
+    def __init__(self, at_once: int) -> None:
+        self.barrier = threading.Barrier(at_once)
+        self.asked = 0
+        self.lock = threading.Lock()
+
+    def ask(self, question: Question) -> Answer:
+        with self.lock:
+            self.asked += 1
+        if self.asked <= self.barrier.parties:
+            self.barrier.wait(60)
+        return dear(question.tokens_max)
+
+
+@pytest.mark.parametrize(("tokens", "at_once", "asked"), [(2, 4, 4), (3, 2, 2), (8, 1, 1), (1, 8, 8)])
+def test_callers_at_the_same_moment_never_spend_more_than_the_budget(
+    tokens: int, at_once: int, asked: int
+) -> None:
+    slow = SlowModel(at_once)
+    limits = budget(max_cost_usd=8.0)
+    model = Metered(slow, limits, Prices({"m": DEAR}), lambda _: None)
+    question = Question(purpose="draft", system="", text="t", tokens_max=tokens, requests_max=1)
+    refused: list[str] = []
+
+    def work() -> None:
+        try:
+            model.ask(question)
+        except PipelineError as error:
+            refused.append(error.code)
+
+    threads = [threading.Thread(target=work) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert slow.asked == asked
+    assert limits.spent().cost_usd == asked * tokens <= 8.0
+    assert refused == ["BUDGET_EXCEEDED"] * (12 - asked)
+
+
+def test_a_question_that_does_not_fit_beside_another_waits_and_is_asked_when_that_was_cheaper() -> None:
+    limits = budget(max_cost_usd=8.0)
+    is_held, may_end, has_asked = threading.Event(), threading.Event(), threading.Event()
+
+    def first() -> None:
+        with limits.reserved(6.0):
+            is_held.set()
+            may_end.wait(60)
+            limits.charge(usage(0, 1), DEAR)
+
+    def second() -> None:
+        with limits.reserved(5.0):
+            has_asked.set()
+
+    threads = [threading.Thread(target=each) for each in (first, second)]
+    threads[0].start()
+    is_held.wait(60)
+    threads[1].start()
+    assert not has_asked.wait(0.05)
+    may_end.set()
+    assert has_asked.wait(60)
+    for thread in threads:
+        thread.join(60)
+
+
+def test_a_question_whose_worst_price_would_pass_the_budget_is_not_asked() -> None:
+    scripted = ScriptedModel(dear(1))
+    model, facts = metered(scripted, budget(max_cost_usd=8.0), {"m": DEAR})
+    with pytest.raises(PipelineError, match=r"0 of 8 USD .* may cost 9 USD, so it is not asked"):
+        model.ask(Question(purpose="draft", system="", text="t", tokens_max=9))
+    assert (len(scripted.steps), facts) == (1, [])
+
+
+@pytest.mark.parametrize(("tokens", "most"), [(1, 4), (2, 4), (3, 2), (4, 2), (5, 1), (8, 1)])
+def test_a_question_is_sent_again_only_as_often_as_the_budget_affords(tokens: int, most: int) -> None:
+    asked: list[Question] = []
+
+    class Listening(ScriptedModel):
+        def ask(self, question: Question) -> Answer:
+            asked.append(question)
+            return dear(tokens, billed_before=question.requests_max - 1)
+
+    limits = budget(max_cost_usd=8.0)
+    model, _ = metered(Listening(), limits, {"m": DEAR})
+    model.ask(Question(purpose="draft", system="", text="t", tokens_max=tokens))
+    assert asked[0].requests_max == most
+    assert limits.spent().cost_usd == most * tokens <= 8.0
+
+
+def test_no_prompt_has_more_tokens_than_bytes() -> None:
+    question = Question(purpose="p", system="é", text="日本", tokens_max=5)
+    assert worst_usage(question) == Usage(
+        prompt_tokens=8 + FRAME_TOKENS_MAX, completion_tokens=5, seconds=0.0
+    )

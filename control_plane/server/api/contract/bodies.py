@@ -353,6 +353,22 @@ class UploadTest(Body):
     sha256: Sha256
 
 
+class UploadFailuresLine(Stored):
+    """How many tries to upload a file failed with a code, since the pod's start."""
+
+    code: Annotated[ShortText, Storable]
+    count: Annotated[int, Field(ge=0, lt=2**53), WHOLE]
+
+
+class DeliveryLine(Stored):
+    """What waits in a pod's outbox and for how long, the free bytes of its disk, and its failed uploads."""
+
+    waiting: Annotated[int, Field(ge=0, lt=2**53), WHOLE]
+    oldest_s: Amount
+    disk_free_bytes: Annotated[int, Field(ge=0, lt=2**53), WHOLE] | None = None
+    upload_failures: Annotated[list[UploadFailuresLine], Field(max_length=64)] = []
+
+
 class PodLine(Stored):
     """A pod's entry in the roster; `id` is the pod's name with a mark of its start, such as `pod-7/3f2a`."""
 
@@ -369,4 +385,5 @@ class PodLine(Stored):
     telemetry: TelemetryLine
     checks: Annotated[list[CheckLine], Field(max_length=CHECKS_MAX)] = []
     clock_offset_s: Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)] | None = None
+    delivery: DeliveryLine | None = None
     started_at: Moment
