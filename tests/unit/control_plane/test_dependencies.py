@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from minio.error import S3Error
 
 from control_plane.config import read_storage
-from control_plane.files.blobs import Blobs, open_blobs
+from control_plane.files.blobs import open_blobs
 from control_plane.server.dependencies import LIMIT_S, Dependencies
 from control_plane.server.readiness import States, word
 from control_plane.store import schema
@@ -164,5 +165,5 @@ async def test_what_a_full_storage_says_is_known(code: str, status: int, message
     real = open_blobs(read_storage(NOWHERE))
     client: Any = Client()
     with pytest.raises(Transient) as refused:
-        await Blobs(client, real.bucket, real.puts, real.http).try_put()
+        await replace(real, client=client).try_put()
     assert word(refused.value.code) == state
