@@ -22,7 +22,7 @@ from control_plane.files.storage_client import TimedClient, TimedPool
 from control_plane.model.presentation import IN_PLACE
 from control_plane.store.log.inspections import Looked, Version
 from events.files.paths import PATH_BYTES_MAX
-from events.runtime.clock import Clock, SystemClock
+from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError, Rejected, Transient
 from events.runtime.measured_clock import ALARM_S, THE_STORAGES, MeasuredClock, ahead_words
 
@@ -211,12 +211,14 @@ def _require_key(key: str) -> None:
         raise Rejected("bad_key", f"the file was registered under a key that no storage holds: {key!r}")
 
 
-def open_blobs(storage: Storage, machine: Clock = MACHINE, *, is_quick: bool = False) -> Blobs:
+def open_blobs(storage: Storage, clock: MeasuredClock | None = None, *, is_quick: bool = False) -> Blobs:
     """Return the bucket of the settings; nothing is asked yet. Raises `ConfigError`.
+
+    `clock` is the storage's; without it one is made, which nobody has measured yet.
 
     One that `is_quick` has threads of its own, and asks each thing once and for less than a second.
     """
-    clock = MeasuredClock(machine)
+    clock = clock or MeasuredClock(MACHINE)
     http = TimedPool(
         clock,
         timeout=QUICK_TIMEOUT if is_quick else TIMEOUT,

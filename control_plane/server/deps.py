@@ -151,7 +151,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
     ring = KeyRing(Keys(db), clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
-    blobs, url = open_blobs(settings.storage, machine), settings.mongodb_url
+    blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector = Inspector(blobs, Inspections(db), RunReads(db))
     pod_rules = PodRules(RuleStore(db), clock)
     reading = Reading(
@@ -167,7 +167,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         blobs=blobs,
         dependencies=Dependencies(
             lambda: database.database(database.connect(url, patience_s=dependencies.LIMIT_S), url),
-            open_blobs(settings.storage, is_quick=True),
+            open_blobs(settings.storage, blobs.clock, is_quick=True),
             clock,
         ),
         multipart=multipart,

@@ -10,7 +10,7 @@ from typing import Final
 
 import httpx
 
-ASK_S: Final = 5.0
+ASK_S: Final = 15.0  # a busy machine is slow, and not away
 
 
 @dataclass(frozen=True, slots=True)

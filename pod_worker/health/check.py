@@ -33,7 +33,7 @@ class Check:
     subject: Subject
     kinds: frozenset[str] | None = None
     look: Callable[[], Finding]
-    limit_s: float = 10.0
+    limit_s: float = 45.0
     again_s: float | None = None
     is_known: bool = False
 

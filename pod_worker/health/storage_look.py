@@ -15,7 +15,7 @@ from events.runtime.errors import Transient
 from pod_worker.health.bounded_head import Head, ask
 from pod_worker.health.check import Finding
 
-CALL_S: Final = 5.0
+CALL_S: Final = 15.0
 CONTENT: Final = b"podfleet"
 # What a control plane answers that has no such route, or does not give it to this pod's key.
 NOT_FOR_US: Final = frozenset({401, 403, 404, 405})

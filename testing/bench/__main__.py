@@ -17,11 +17,22 @@ import msgspec
 from testing.bench.comparison import Setting
 from testing.bench.machine import ROOT, facts
 from testing.bench.report import Report, into, table
-from testing.bench.workloads import artifacts, claims, emit, ingest, lists, live, noop, pickup, start
+from testing.bench.workloads import (
+    artifacts,
+    claims,
+    emit,
+    ingest,
+    lists,
+    live,
+    noop,
+    pickup,
+    sick_pods,
+    start,
+)
 
 _ALL: Final = (
     pickup.BENCH, claims.BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING, lists.BENCH, live.BENCH, emit.BENCH,
-    artifacts.BENCH, start.BENCH,
+    artifacts.BENCH, start.BENCH, sick_pods.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"

@@ -18,6 +18,7 @@ from control_plane.files.blobs import open_blobs
 from control_plane.files.signing import Content
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import ConfigError
+from events.runtime.measured_clock import MeasuredClock
 from podfleet.commands.maintenance import doctor
 from tests.integration.conftest import (
     LOG,
@@ -211,7 +212,7 @@ def test_the_embedded_storage_takes_what_an_hour_off_would_refuse(s3: S3Server, 
         def now(self) -> datetime:
             return super().now() + timedelta(seconds=way * HOUR_S)
 
-    blobs = open_blobs(read_storage(s3.environment), Wrong())
+    blobs = open_blobs(read_storage(s3.environment), MeasuredClock(Wrong()))
     assert asyncio.run(blobs.version("clocks/none")) is None, "the first request is refused, and measures"
     key = f"clocks/{SystemIds().ulid()}"
     signed = blobs.puts.sign(key, Content(3))

@@ -33,7 +33,7 @@ UNASKED = {
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound
 BRANCHES = 10  # of a cursor, each of which may look one too far
 COMMANDS = {
-    "/": 12, "/api/queue": 7, "/metrics": 12, "/numbers": 14, "/reviews": 4, "/hypotheses": 4, "/pods": 2,
+    "/": 12, "/api/queue": 7, "/metrics": 18, "/numbers": 14, "/reviews": 4, "/hypotheses": 4, "/pods": 2,
     "/runs all": 2, "/api/runs all": 1, "/runs/ long": 14, "/api/runs/ long": 11,
 }  # fmt: skip
 EXTRA = {

@@ -12,6 +12,7 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from events.runtime.clock import SystemIds
+from events.runtime.exits import EXIT_LEFT
 from podfleet.embedded.credentials import MONGO_USER
 from podfleet.embedded.mongod import Mongod, find_mongod
 from podfleet.embedded.ports import answers, choose, kept
@@ -107,7 +108,7 @@ def test_a_worker_that_may_not_ask_for_the_defaults_still_starts(
             left = run(own, "pod_worker", "--idle-exit", "0")
         finally:
             client.admin.command("dropUser", name)
-    assert left.returncode == 0, left.stderr
+    assert left.returncode == EXIT_LEFT, left.stderr
     assert "mongodb.not_told" in left.stderr
 
 

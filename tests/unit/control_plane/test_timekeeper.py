@@ -37,7 +37,9 @@ class Store:
 def timekeeper(behind_s: float) -> tuple[Timekeeper, Store]:
     store = Store(ManualClock(), behind_s)
     return Timekeeper(
-        MeasuredClock(store.machine), store.now, open_blobs(read_storage(NOWHERE), store.machine)
+        MeasuredClock(store.machine),
+        store.now,
+        open_blobs(read_storage(NOWHERE), MeasuredClock(store.machine)),
     ), store
 
 
