@@ -69,12 +69,20 @@ def show_run(run: Run, reasons: Sequence[Reason] = ()) -> None:
 
 
 def _show_error(run: Run, error: Failure) -> None:
-    from events.formatting import NEXT_STEPS
+    from events.formatting import FAULT_WORDS, NEXT_STEPS
 
     print_heading("error")
-    code = str(error.code)
+    code, whose = str(error.code), FAULT_WORDS.get(str(error.fault))
     step = NEXT_STEPS.get(code) or f"`podfleet runs logs {run.id}` shows what it said before"
-    print_fields([("code", code), ("message", error.message), ("stage", error.stage or None), ("next", step)])
+    print_fields(
+        [
+            ("code", code),
+            ("message", error.message),
+            ("stage", error.stage or None),
+            ("whose", whose),
+            ("next", step),
+        ]
+    )
     lines = str(error.traceback or "").rstrip().splitlines()
     if len(lines) > TRACEBACK_LINES:
         lines = ["…", *lines[-TRACEBACK_LINES:]]

@@ -153,7 +153,7 @@ def words(run: RunRow) -> list[str]:
         words.append(f"– do you confirm this verdict? podfleet reviews pass {run.id} (or fail)")
     if not is_live(run):
         words.append(f"after {lasted(run)}")
-    if run.error and (run.status == "DELAYED" or not is_live(run)):
+    if run.error and (run.status in ("DELAYED", "QUEUED") or not is_live(run)):
         words.append(f"– {run.error.code}: {run.error.message}")
     return [each for each in words if each]
 
