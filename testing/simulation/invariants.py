@@ -103,8 +103,13 @@ class InvariantChecker:
                 yield f"early lines of attempt {attempt_number} of run {run_id} wait, and it is claimed"
 
     def _is_behind(self, attempt: Document) -> bool:
-        """Say whether more is stored of an attempt than was applied."""
-        following = (attempt["attempt"], (attempt.get("lastEventSeq") or 0) + 1)
+        """Say whether more is stored of an attempt than was applied, to it and to its run."""
+        applied = attempt.get("lastEventSeq") or 0
+        for record in self.servers.collection("runs").majority({"_id": attempt["runId"]}):
+            run = record.document
+            if (run["_id"], run["attempt"]) == (attempt["runId"], attempt["attempt"]):
+                applied = min(applied, run["lastEventSeq"])
+        following = (attempt["attempt"], applied + 1)
         return any(
             (event["attempt"], event.get("sequence")) == following
             for record in self.servers.collection("events").majority({"runId": attempt["runId"]})
