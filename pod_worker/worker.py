@@ -145,7 +145,7 @@ class Worker:
         Returns whether it left for good: it was drained, or had no run for its time.
         """
         self._close_what_a_crash_left()
-        while not self._is_over():
+        while not self._leaves():
             try:
                 process = self.spawn()
             except Transient as error:
@@ -168,6 +168,15 @@ class Worker:
         for name in delivery.canceling | delivery.steered:
             if heartbeat := self.heard_from.get(name):
                 heartbeat.hurry()
+
+    def _leaves(self) -> bool:
+        """Say whether the worker ends now; a drain is asked for anew, since it may have been taken back."""
+        if self.roster.drained and not self.ports.stop.is_set():
+            try:
+                self.roster.run_once()
+            except Transient as error:
+                log.warning("drain.unconfirmed", extra={"code": error.code, "why": error.message})
+        return self._is_over()
 
     def _is_over(self) -> bool:
         return self.ports.stop.is_set() or self.roster.drained or self._has_reached_its_limit()

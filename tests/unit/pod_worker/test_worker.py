@@ -263,6 +263,18 @@ def test_a_pod_that_has_not_heard_its_orders_asks_for_nothing(tmp_path: Path) ->
     assert (reports.tries, len(queue.asked)) == (3, 1)
 
 
+@dataclass
+class Told:
+    """A roster's way to a fleet that gives this answer."""
+
+    answer: PodOrders | Transient
+
+    def report(self, report: object) -> PodOrders:
+        if isinstance(self.answer, Transient):
+            raise self.answer
+        return self.answer
+
+
 class DrainingClock(ManualClock):
     """At its third second the fleet orders the pod to take nothing new."""
 
@@ -303,6 +315,20 @@ def test_a_pod_that_makes_way_hears_that_it_is_drained(
     monkeypatch.setattr("pod_worker.worker.Attempt", lambda *_: BriefAttempt(gave_back=True))
     claim = Claim("runs", "r", 1, "t", "experiment", {}, None)
     clock = DrainingClock()
-    queue = asked_by_a_worker(tmp_path, [WHOLE], [WHOLE], runs=[claim], most=9, clock=clock)
+    fleet = Told(PodOrders(drain=True))
+    queue = asked_by_a_worker(tmp_path, [WHOLE], [WHOLE], runs=[claim], most=9, clock=clock, reports=fleet)
     assert len(queue.asked) == 1
     assert clock.monotonic_s() < 3.0 + 2 * POLL_S
+
+
+@pytest.mark.parametrize(
+    ("answer", "asked"),
+    [(NO_ORDERS, 3), (PodOrders(drain=True), 0), (Transient("mongodb_unreachable", "nobody answers"), 0)],
+    ids=["taken back", "in force", "unknown"],
+)
+def test_a_worker_leaves_only_by_a_drain_that_nobody_has_taken_back(
+    tmp_path: Path, answer: PodOrders | Transient, asked: int
+) -> None:
+    heard = PodOrders(drain=True)
+    queue = asked_by_a_worker(tmp_path, [WHOLE], most=3, orders=heard, reports=Told(answer))
+    assert len(queue.asked) == asked
