@@ -17,7 +17,7 @@ from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import LEFT_TO_OTHERS_S, End
 from events.runtime.errors import Transient
 from events.runtime.measured_clock import MeasuredClock
-from events.testing import ManualClock, SeededIds, make_outbox
+from events.testing import ManualClock, SeededIds, make_attempt, make_logs, make_outbox
 from pod_worker.attempt.attempt import Ports
 from pod_worker.child.exit_status import Exited, NeverStarted
 from pod_worker.gpu import Gauges, NoDriver
@@ -46,6 +46,10 @@ class EmptyQueue:
     asked: list[set[str]] = field(default_factory=list)
     asked_at_s: list[float] = field(default_factory=list)
     recovered: int = 0
+    settled: list[tuple[str, End]] = field(default_factory=list)
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
+        self.settled.append((claim.token, how))
 
     def recover(self, collections: Sequence[str], token: str) -> Claim | None:
         self.recovered += 1
@@ -273,6 +277,18 @@ class Told:
         if isinstance(self.answer, Transient):
             raise self.answer
         return self.answer
+
+
+def test_an_attempt_that_an_older_store_hands_out_again_is_given_back(tmp_path: Path) -> None:
+    claim = Claim("runs", "r", 1, "new", "experiment", {}, None)
+    with make_outbox(tmp_path) as outbox:
+        make_attempt(outbox, "r", token="old")
+        outbox.append(claim.attempt_id, make_logs(1))
+    queue = asked_by_a_worker(tmp_path, [WHOLE], [WHOLE], runs=[claim], most=2)
+    (_, cut_off), (token, given_back) = queue.settled
+    assert cut_off.code == "POD_LOST"
+    assert (token, given_back.outcome, given_back.code) == ("new", "preempted", "attempt_closed")
+    assert len(queue.asked) == 2, "it goes on"
 
 
 class DrainingClock(ManualClock):
