@@ -49,7 +49,9 @@ def test_only_where_nobody_works_any_more_a_pause_is_over(runs: Any, status: Sta
 
 def test_failures_outside_are_stored_once_there_is_one(runs: Any) -> None:
     assert runs.find_one({"_id": "r"})["failures"] == {"app": 0, "infra": 0, "preempted": 0}
-    assert kept_failures(Failures(app=1)) == {"app": 1, "infra": 0, "preempted": 0}, "so older workers read it"
+    assert kept_failures(Failures(app=1)) == {"app": 1, "infra": 0, "preempted": 0}, (
+        "so older workers read it"
+    )
     assert kept_failures(Failures(outside=2)) == {"app": 0, "infra": 0, "preempted": 0, "outside": 2}
 
 
