@@ -30,7 +30,7 @@ from events.lifecycle import (
     rescue,
 )
 from events.queue.faults import KEPT_MAX, PODS_MAX, judge
-from events.queue.journal import Decision, Expression, ServerTime, creation, update
+from events.queue.journal import Decision, Expression, ServerTime, creation, kept_failures, update
 from events.queue.settlement import (
     ENDING,
     RELEASED,
@@ -329,7 +329,7 @@ def must_follow(decision: Decision | Illegal, ending: Ending | Illegal, how: End
     kept = decision.sets.get("faults")
     assert (kept is not None) == (has_error and fault is not Fault.RUN)
     assert decision.sets == {
-        "failures": asdict(ending.failures),
+        "failures": kept_failures(ending.failures),
         **({"error": error(how, fault)} if has_error else {}),
         **({"faults": kept} if kept is not None else {}),
         **({"finishedAt": ServerTime()} if ending.to in FINAL else {}),
