@@ -17,7 +17,7 @@ from events.queue.lease_times import RENEW_EVERY_S
 from events.queue.matching import Seeker, WaitingClass, classes
 from events.queue.settlement import LEFT_TO_OTHERS_S, End, pod_lost
 from events.runtime.clock import Instant, instant
-from events.runtime.errors import LeaseLost, Transient
+from events.runtime.errors import Conflict, LeaseLost, Transient
 from events.text.attempt_id import AttemptId
 from events.text.key_text import letters
 from pod_worker.attempt.attempt import Attempt, Ports, Process
@@ -145,7 +145,7 @@ class Worker:
         Returns whether it left for good: it was drained, or had no run for its time.
         """
         self._close_what_a_crash_left()
-        while not self._is_over():
+        while not self._leaves():
             try:
                 process = self.spawn()
             except Transient as error:
@@ -168,6 +168,15 @@ class Worker:
         for name in delivery.canceling | delivery.steered:
             if heartbeat := self.heard_from.get(name):
                 heartbeat.hurry()
+
+    def _leaves(self) -> bool:
+        """Say whether the worker ends now; a drain is asked for anew, since it may have been taken back."""
+        if self.roster.drained and not self.ports.stop.is_set():
+            try:
+                self.roster.run_once()
+            except Transient as error:
+                log.warning("drain.unconfirmed", extra={"code": error.code, "why": error.message})
+        return self._is_over()
 
     def _is_over(self) -> bool:
         return self.ports.stop.is_set() or self.roster.drained or self._has_reached_its_limit()
@@ -320,7 +329,7 @@ class Worker:
                 collection=claim.collection,
                 traceparent=claim.traceparent,
             )
-        except Transient as error:
+        except (Transient, Conflict) as error:  # a conflict: an older store counts the attempts anew
             self._give_back(claim, error)
             self.fitness.hear_failure(error.code, error.message)
             return
@@ -352,8 +361,8 @@ class Worker:
             self.state.backs_off_until_s = self.ports.clock.monotonic_s() + LEFT_TO_OTHERS_S
         log.info("run.left", extra={"run": claim.run_id, "attempt": claim.attempt})
 
-    def _give_back(self, claim: Claim, error: Transient) -> None:
-        """Release a run for which the disk is too full; the token stays until that is confirmed."""
+    def _give_back(self, claim: Claim, error: Transient | Conflict) -> None:
+        """Release a run that the disk does not take; the token stays until that is confirmed."""
         log.error("run.given_back", extra={"run": claim.run_id, "code": error.code, "why": error.message})
         how = End("preempted", error.code, error.message)
         try:

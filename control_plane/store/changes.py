@@ -23,7 +23,8 @@ STATES_AND_EVENTS: Final = (*STATES, "events")
 KINDS: Final = ("insert", "update", "replace", "delete")
 BATCH_MAX: Final = 1_000
 AWAIT_MS: Final = 1_000
-HISTORY_LOST: Final = 286
+# The log begins later than the place, or, in an older store that was restored, does not know it.
+HISTORY_LOST: Final = frozenset({286, 280})
 # An insert has the whole document, an update the fields that it changed.
 _QUEUED: Final = {
     "status": {"$ifNull": ["$updateDescription.updatedFields.status", "$fullDocument.status"]},
@@ -93,7 +94,7 @@ class Changes:
                         yield step
                         begin = step.end
             except OperationFailure as error:
-                if error.code == HISTORY_LOST:
+                if error.code in HISTORY_LOST:
                     raise HistoryLost from error
                 raise
 
@@ -103,7 +104,7 @@ class Changes:
             async with await self._open(start_at_operation_time=moment):
                 return True
         except OperationFailure as error:
-            if error.code == HISTORY_LOST:
+            if error.code in HISTORY_LOST:
                 return False
             raise
 

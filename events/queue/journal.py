@@ -8,10 +8,10 @@ evaluates the entry, so a phase that moved meanwhile is recorded rightly. Both s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from events.lifecycle import AT_REST, Cause, Status
+from events.lifecycle import AT_REST, Cause, Failures, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,18 @@ RECORDED_AT_SUBMIT: Final = (
 )  # fmt: skip
 
 
+def kept_failures(failures: Failures) -> dict[str, int]:
+    """Return failures as they are stored: `outside` once there is one, which older workers do not know."""
+    return {name: count for name, count in asdict(failures).items() if count or name != "outside"}
+
+
 def creation(fields: Mapping[str, Any], *, by: str) -> list[dict[str, Any]]:
     """Return the pipeline that, as an upsert, makes a new claimable document of `fields`.
 
     `fields` holds what the submitter decides, its status (QUEUED or DELAYED) among it.
     """
     given = {name: expression(value) for name, value in fields.items()}
-    failures = {"$literal": {"app": 0, "infra": 0, "preempted": 0, "outside": 0}}
+    failures = {"$literal": kept_failures(Failures())}
     entry = {
         "n": 1,
         "cause": {"$literal": Cause.SUBMIT.value},

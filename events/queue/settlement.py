@@ -25,7 +25,7 @@ from events.lifecycle import (
     rescue,
 )
 from events.queue.faults import KEPT_MAX, judge
-from events.queue.journal import Decision, Expression, ServerTime, expression
+from events.queue.journal import Decision, Expression, ServerTime, expression, kept_failures
 
 POD_LOST: Final = "POD_LOST"  # a code that `faults.FAULTS` knows
 
@@ -112,7 +112,7 @@ ENDING: Final = Expression(
 
 
 def _fields(run: Standing, ending: Ending, attempt: int, how: End, judgement: Judgement) -> dict[str, Any]:
-    fields: dict[str, Any] = {"failures": asdict(ending.failures)}
+    fields: dict[str, Any] = {"failures": kept_failures(ending.failures)}
     if how.outcome == "failed" and ending.to is not Status.CANCELED:
         fields["error"] = {
             "code": how.code,

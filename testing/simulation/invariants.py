@@ -57,7 +57,7 @@ class InvariantChecker:
 
     def _charges(self, old: Document, after: Document, fresh: list[Document]) -> Iterator[str]:
         for budget, causes in CHARGES.items():
-            charged = after["failures"][budget] - old["failures"].get(budget, 0)
+            charged = after["failures"].get(budget, 0) - old["failures"].get(budget, 0)
             if charged not in (0, 1) or (charged and not any(entry["cause"] in causes for entry in fresh)):
                 yield f"{charged} is charged to {budget} by {[entry['cause'] for entry in fresh]}"
         for entry in fresh:

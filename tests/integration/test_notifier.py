@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
 import pytest
 
 from control_plane.live.notifier import Waiter
 from control_plane.runs import claiming
-from control_plane.store.changes import Change
+from control_plane.store import database as store
+from control_plane.store.changes import Change, Changes, HistoryLost
 from events.delivery.control_plane_client import ControlPlane
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
@@ -119,3 +121,21 @@ def test_a_worker_that_pauses_goes_on_as_soon_as_a_run_waits(fleet: Fleet) -> No
     fleet.submit("experiment", spec={"idea": "Dropout helps"})  # so the answer comes, and the thread ends
     thread.join(60)
     assert not thread.is_alive()
+
+
+async def test_a_place_that_a_restored_store_does_not_know_is_lost(emptied_url: str) -> None:
+    client = store.connect(emptied_url)
+    try:
+        db = store.database(client, emptied_url)
+        changes, name = Changes(db), "a-pod/1"
+        await db.pods.insert_one({"_id": name})
+        async with aclosing(changes.steps(None, 0)) as steps:
+            found = (each.end async for each in steps if each.change and each.change.id == name)
+            place = await anext(found)
+        elsewhere = place.replace(name.encode().hex().upper(), b"b-pod/1".hex().upper())
+        assert elsewhere != place
+        await db.pods.insert_one({"_id": "another"})
+        with pytest.raises(HistoryLost):
+            await anext(changes.steps(elsewhere, 0))
+    finally:
+        await client.close()

@@ -10,7 +10,7 @@ import pytest
 
 from control_plane.verify.invariants import GAP_GRACE
 from events.queue.settlement import End
-from events.runtime.clock import SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 from tests.integration.command_line import within
 from tests.integration.test_core import Core, in_core, whole_log
 from tests.integration.test_rebuild import Json
@@ -35,8 +35,12 @@ def verified(url: str, run_id: str) -> str:
     return within(url, "verify", "--rebuild", "--run", run_id, MONGODB_URL=url).stdout
 
 
-def test_a_log_that_stands_at_its_gap_is_closed_and_the_run_says_so(emptied_url: str) -> None:
+def test_a_log_that_stands_at_its_gap_is_closed_and_the_run_says_so(
+    emptied_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_id = in_core(emptied_url, restored)
+    true = SystemClock.now
+    monkeypatch.setattr(SystemClock, "now", lambda self: true(self) + timedelta(hours=1))
     url, db = emptied_url, connected(emptied_url)
     assert f"podfleet repair {run_id}" in verified(url, run_id)
     would = within(url, "repair", "--dry-run", MONGODB_URL=url)
@@ -53,6 +57,9 @@ def test_a_log_that_stands_at_its_gap_is_closed_and_the_run_says_so(emptied_url:
     assert [(each["sequence"], each["data"]["code"]) for each in lines] == [(n, "lost") for n in range(1, 5)]
     assert db.artifacts.count_documents({"runId": run_id}) == 1, "what lies behind the gap is applied"
     (entry,) = db.audit.find()
+    told_at = [lost["at"], entry["at"], *(each["receivedAt"] for each in lines)]
+    soon = true(SystemClock()).replace(tzinfo=None) + timedelta(minutes=1)
+    assert max(told_at) < soon, "by the store's clock, not this machine's"
     assert (entry["object"], entry["action"]) == (f"run/{run_id}", "repair events 1 to 4 of attempt 1")
     told = verified(url, run_id)
     assert told == f"log-incomplete  {run_id}  events 1–4 of attempt 1 are marked as lost\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from events.lifecycle import AT_REST, Cause, Status
-from events.queue.journal import Decision, creation, update
+from events.lifecycle import AT_REST, Cause, Failures, Status
+from events.queue.journal import Decision, creation, kept_failures, update
 from events.testing import EPOCH
 from testing.simulation.store.driver import sync_database
 from testing.simulation.store.replica_set import ReplicaSet
@@ -45,6 +45,14 @@ def test_only_where_nobody_works_any_more_a_pause_is_over(runs: Any, status: Sta
     assert run["paused"] is (status not in AT_REST)
     expected = {"x": 1, "paused": False} if status in AT_REST else {"x": 1}
     assert run["journal"][-1]["set"] == expected
+
+
+def test_failures_outside_are_stored_once_there_is_one(runs: Any) -> None:
+    assert runs.find_one({"_id": "r"})["failures"] == {"app": 0, "infra": 0, "preempted": 0}
+    assert kept_failures(Failures(app=1)) == {"app": 1, "infra": 0, "preempted": 0}, (
+        "so older workers read it"
+    )
+    assert kept_failures(Failures(outside=2)) == {"app": 0, "infra": 0, "preempted": 0, "outside": 2}
 
 
 def test_a_new_run_is_not_paused_and_has_no_notes(runs: Any) -> None:

@@ -30,7 +30,7 @@ from events.lifecycle import (
     rescue,
 )
 from events.queue.faults import KEPT_MAX, PODS_MAX, judge
-from events.queue.journal import Decision, Expression, ServerTime, creation, update
+from events.queue.journal import Decision, Expression, ServerTime, creation, kept_failures, update
 from events.queue.settlement import (
     ENDING,
     RELEASED,
@@ -50,7 +50,7 @@ ATTEMPT: Final = 3
 BY: Final = "pod/1#a3"
 JITTER: Final = 0.5  # three quarters of the ceiling
 WEEK_MS: Final = 604_800_000
-CHARGED: Final = {"app": 1, "infra": 1, "preempted": 1, "outside": 0}
+CHARGED: Final = {"app": 1, "infra": 1, "preempted": 1}  # `outside` is kept once there is one
 POD: Final = "pod-7/ab"
 LOST: Final = Judgement(Fault.POD)
 BROKEN: Final = End("failed", "BROKEN", "it broke", "fit", retryable=True)
@@ -329,7 +329,7 @@ def must_follow(decision: Decision | Illegal, ending: Ending | Illegal, how: End
     kept = decision.sets.get("faults")
     assert (kept is not None) == (has_error and fault is not Fault.RUN)
     assert decision.sets == {
-        "failures": asdict(ending.failures),
+        "failures": kept_failures(ending.failures),
         **({"error": error(how, fault)} if has_error else {}),
         **({"faults": kept} if kept is not None else {}),
         **({"finishedAt": ServerTime()} if ending.to in FINAL else {}),
@@ -405,7 +405,7 @@ def test_what_never_ends_is_charged_to_the_run(code: str, fault: Fault, times: i
     budget = {Fault.POD: "infra", Fault.OUTSIDE: "outside"}[fault]
     often = tuple(past(POD, code, fault=fault) for _ in range(times))
     for before, charged in (
-        (often[1:], {**CHARGED, budget: CHARGED[budget] + 1}),
+        (often[1:], {**CHARGED, budget: CHARGED.get(budget, 0) + 1}),
         (often, {**CHARGED, "app": 2}),
     ):
         found = decided(make_standing(past=before), how)

@@ -17,7 +17,7 @@ from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import LEFT_TO_OTHERS_S, End
 from events.runtime.errors import Transient
 from events.runtime.measured_clock import MeasuredClock
-from events.testing import ManualClock, SeededIds, make_outbox
+from events.testing import ManualClock, SeededIds, make_attempt, make_logs, make_outbox
 from pod_worker.attempt.attempt import Ports
 from pod_worker.child.exit_status import Exited, NeverStarted
 from pod_worker.gpu import Gauges, NoDriver
@@ -46,6 +46,10 @@ class EmptyQueue:
     asked: list[set[str]] = field(default_factory=list)
     asked_at_s: list[float] = field(default_factory=list)
     recovered: int = 0
+    settled: list[tuple[str, End]] = field(default_factory=list)
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
+        self.settled.append((claim.token, how))
 
     def recover(self, collections: Sequence[str], token: str) -> Claim | None:
         self.recovered += 1
@@ -263,6 +267,30 @@ def test_a_pod_that_has_not_heard_its_orders_asks_for_nothing(tmp_path: Path) ->
     assert (reports.tries, len(queue.asked)) == (3, 1)
 
 
+@dataclass
+class Told:
+    """A roster's way to a fleet that gives this answer."""
+
+    answer: PodOrders | Transient
+
+    def report(self, report: object) -> PodOrders:
+        if isinstance(self.answer, Transient):
+            raise self.answer
+        return self.answer
+
+
+def test_an_attempt_that_an_older_store_hands_out_again_is_given_back(tmp_path: Path) -> None:
+    claim = Claim("runs", "r", 1, "new", "experiment", {}, None)
+    with make_outbox(tmp_path) as outbox:
+        make_attempt(outbox, "r", token="old")
+        outbox.append(claim.attempt_id, make_logs(1))
+    queue = asked_by_a_worker(tmp_path, [WHOLE], [WHOLE], runs=[claim], most=2)
+    (_, cut_off), (token, given_back) = queue.settled
+    assert cut_off.code == "POD_LOST"
+    assert (token, given_back.outcome, given_back.code) == ("new", "preempted", "attempt_closed")
+    assert len(queue.asked) == 2, "it goes on"
+
+
 class DrainingClock(ManualClock):
     """At its third second the fleet orders the pod to take nothing new."""
 
@@ -303,6 +331,20 @@ def test_a_pod_that_makes_way_hears_that_it_is_drained(
     monkeypatch.setattr("pod_worker.worker.Attempt", lambda *_: BriefAttempt(gave_back=True))
     claim = Claim("runs", "r", 1, "t", "experiment", {}, None)
     clock = DrainingClock()
-    queue = asked_by_a_worker(tmp_path, [WHOLE], [WHOLE], runs=[claim], most=9, clock=clock)
+    fleet = Told(PodOrders(drain=True))
+    queue = asked_by_a_worker(tmp_path, [WHOLE], [WHOLE], runs=[claim], most=9, clock=clock, reports=fleet)
     assert len(queue.asked) == 1
     assert clock.monotonic_s() < 3.0 + 2 * POLL_S
+
+
+@pytest.mark.parametrize(
+    ("answer", "asked"),
+    [(NO_ORDERS, 3), (PodOrders(drain=True), 0), (Transient("mongodb_unreachable", "nobody answers"), 0)],
+    ids=["taken back", "in force", "unknown"],
+)
+def test_a_worker_leaves_only_by_a_drain_that_nobody_has_taken_back(
+    tmp_path: Path, answer: PodOrders | Transient, asked: int
+) -> None:
+    heard = PodOrders(drain=True)
+    queue = asked_by_a_worker(tmp_path, [WHOLE], most=3, orders=heard, reports=Told(answer))
+    assert len(queue.asked) == asked
