@@ -45,7 +45,7 @@ async def _repair(run: str | None, *, is_dry: bool, as_json: bool) -> int:
     from control_plane.log.journal_flush import JournalFlush
     from control_plane.log.projector import Projector
     from control_plane.store.audit_log import AuditLog
-    from control_plane.store.database import require_guarantees
+    from control_plane.store.database import require_guarantees, stores_clock
     from control_plane.store.log.documents import Documents
     from control_plane.store.log.events import Events
     from control_plane.store.queue.runs import Runs
@@ -56,7 +56,7 @@ async def _repair(run: str | None, *, is_dry: bool, as_json: bool) -> int:
     runs_read = closed = left = 0
     async with database.opened(database.variables(), to="repair") as db:
         await require_guarantees(db.client)
-        clock, ids = SystemClock(), SystemIds()
+        clock, ids = await stores_clock(db, SystemClock()), SystemIds()
         runs, events, documents = Runs(db), Events(db), Documents(db)
         application = Projector(
             runs, events, documents, JournalFlush(events, documents, clock, ids), clock, ids
