@@ -32,7 +32,7 @@ def moment(signed: str) -> datetime:
 
 @dataclass
 class Storage:
-    """A storage with a clock of its own; it refuses its first requests, and notes when they were signed for."""
+    """A storage with a clock of its own; it refuses its first requests, and notes their times."""
 
     now: datetime = EPOCH + HOUR
     refusals: int = 0
