@@ -43,6 +43,8 @@ def test_a_fault_of_a_pod_leaves_the_run_to_others_for_a_time_that_doubles_to_a_
     waits = [judge("DISK_FULL", "a/1", f"{n}", past(*["a/1"] * n, place=None)).left_s for n in range(6)]
     assert waits == [60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
     assert judge("DISK_FULL", "a/2", HERE, past("a/1", "a/1")).left_s == 60.0, "its next start is tried anew"
+    outside = past("a/1", "a/1", code="MODEL_UNREACHABLE", fault=Fault.OUTSIDE)
+    assert judge("DISK_FULL", "a/1", HERE, outside).left_s == 60.0, "what was away was not its fault"
 
 
 @pytest.mark.parametrize("code", ["POD_LOST", "KILLED"])
