@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.model.quarantine import decision
 from control_plane.model.quarantine.decision import GOOD_ENDS, LONGEST_S, Quarantine, decide, released
 from control_plane.model.quarantine.evidence import AttemptEnd, Identity, Member
 from control_plane.model.quarantine.slowness import median_at_least, slower
@@ -233,6 +234,43 @@ def test_good_runs_end_a_trial_and_what_was_before_speaks_no_more() -> None:
     fleet.end("bad", "NO_MODEL")
     assert fleet.look() == ["bad"]
     assert fleet.of("bad").spell_s == 60
+
+
+def test_one_good_run_too_few_ends_no_trial() -> None:
+    fleet = History(["bad", "good"])
+    fleet.put()
+    fleet.look(60)
+    for _ in range(GOOD_ENDS - 1):
+        fleet.end("bad")
+    assert fleet.look() == []
+    fleet.end("bad", "NO_MODEL")
+    assert fleet.look() == ["bad"]
+    assert fleet.of("bad").spell_s == 120
+
+
+def test_a_cordoned_pod_is_judged_when_it_takes_runs_again() -> None:
+    fleet = History(["bad", "good", "fine", "sound"])
+    taking = fleet.members["bad"]
+    fleet.members["bad"] = replace(taking, takes=False)
+    for _ in range(3):
+        fleet.end("bad", "NO_MODEL")
+    assert fleet.look() == []
+    fleet.members["bad"] = taking
+    assert fleet.look() == ["bad"]
+
+
+def test_no_more_pods_are_in_quarantine_or_on_trial_than_one_document_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decision, "PODS_MAX", 1)
+    fleet = History(["a", "b", "c", "d"])
+    for pod in ("a", "b"):
+        fleet.members[pod] = replace(fleet.members[pod], gpu_faults=("lost",))
+    assert fleet.look() == ["a"]
+    fleet.members["a"] = replace(fleet.members["a"], gpu_faults=())
+    assert fleet.look(60) == [], "one on trial is in it as well"
+    fleet.members["a"] = replace(fleet.members["a"], gpu_faults=("lost",))
+    assert fleet.look(1) == ["a"], "and may be put back"
 
 
 def test_what_was_claimed_before_the_trial_does_not_end_it() -> None:
