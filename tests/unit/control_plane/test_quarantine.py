@@ -94,14 +94,29 @@ def test_what_the_run_did_and_what_was_away_for_all_speaks_against_no_pod() -> N
 
 def test_one_run_that_fails_everywhere_and_again_and_again_speaks_against_no_pod() -> None:
     again = History(["bad", "good"])
-    for _ in range(9):
+    for number in range(9):
         again.end("bad", "KILLED", run="the same")
+        again.ends[-1] = replace(again.ends[-1], attempt=number + 1)
     assert again.look() == []
     everywhere = History(["a", "b", "c", "d"])
     for number in range(4):
         for pod in everywhere.names:
             everywhere.end(pod, "KILLED", run=f"poison {number}")
     assert everywhere.look() == []
+
+
+@pytest.mark.parametrize(("others", "held"), [(("a",), ["bad"]), (("a", "b"), [])])
+def test_a_run_that_failed_on_two_other_pods_speaks_against_none(
+    others: Sequence[str], held: list[str]
+) -> None:
+    fleet = History(["bad", "a", "b", "c", "d"])
+    for pod in [*"abcd"] * 10:
+        fleet.end(pod)
+    for number in range(3):
+        fleet.end("bad", "KILLED", run=f"{number}")
+        for pod in others if number == 0 else ():
+            fleet.end(pod, "KILLED", run=f"{number}")
+    assert fleet.look() == held
 
 
 def test_a_pod_that_does_good_work_is_not_condemned_by_rare_failures() -> None:
@@ -127,6 +142,16 @@ def test_a_pod_that_was_good_for_long_is_found_at_its_third_failure() -> None:
     for _ in range(300):
         fleet.end("bad")
     fleet.put()
+
+
+def test_a_pod_that_fails_as_often_as_the_other_stays_though_a_third_claims_to_be_good() -> None:
+    fleet = History(["bad", "as bad", "x", "y"])
+    for _ in range(4):
+        for pod in ("bad", "as bad"):
+            fleet.end(pod, "POD_LOST")
+            fleet.end(pod)
+        fleet.end("x")
+    assert fleet.look() == []
 
 
 def test_what_fails_on_most_pods_is_for_people() -> None:
@@ -348,6 +373,16 @@ def test_a_pod_that_is_slow_beside_its_peers_is_found() -> None:
     assert "8 runs took 30.0 s in the median, those of 3 others 3.0 s" in fleet.of("bad").reason
     fleet.members["bad"] = replace(fleet.members["bad"], device="an older card")
     fleet.known = []
+    assert fleet.look() == []
+
+
+def test_a_later_attempt_of_a_run_says_nothing_of_slowness() -> None:
+    fleet = History(["bad", "a", "b", "c"])
+    for _ in range(8):
+        for pod in ("a", "b", "c"):
+            fleet.end(pod, took_s=3.0)
+        fleet.end("bad", took_s=30.0)
+        fleet.ends[-1] = replace(fleet.ends[-1], attempt=2)  # it may begin behind checkpoints, or before none
     assert fleet.look() == []
 
 
