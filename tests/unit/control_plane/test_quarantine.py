@@ -396,6 +396,7 @@ def test_a_later_attempt_of_a_run_says_nothing_of_slowness() -> None:
         ([8.0] * 9, [[3.0] * 9] * 4),
         ([0.5] * 9, [[0.05] * 9] * 4),
         ([30.0] * 9, [[0.1] * 9, [29.0] * 9, [28.0] * 9]),  # one that says that it is quick
+        ([31.0] * 9, [[0.1] * 9, [9.0] * 9, [11.0] * 9, [12.0] * 9]),
     ],
 )
 def test_what_may_be_chance_is_no_slowness(times_s: list[float], peers: list[list[float]]) -> None:
