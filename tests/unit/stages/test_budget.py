@@ -304,6 +304,7 @@ def test_a_question_is_sent_again_only_as_often_as_the_budget_affords(tokens: in
     class Listening(ScriptedModel):
         def ask(self, question: Question) -> Answer:
             asked.append(question)
+            assert limits.affords(1.0, 99) == max(1, 8 - most * tokens), "each of them is reserved"
             return dear(tokens, billed_before=question.requests_max - 1)
 
     limits = budget(max_cost_usd=8.0)
