@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,6 +23,7 @@ Json = dict[str, Any]
 
 LOOK_AGAIN_S: Final = 2.0  # at most, and jittered: a notification may be lost
 WAIT_MAX_S: Final = 30.0
+NO_CLASS: Final = Named(frozenset())  # what a pod seeks that may claim nothing
 # Of one sender, a key at an address: a pod asks once in some seconds.
 BURST: Final = 2_000
 EVERY_S: Final = 0.005
@@ -60,11 +60,12 @@ class Claimer:
         """
         await self._require_own(seeker.pod, key_id)
         until_s = self.clock.monotonic_s() + wait_s
-        while await self._is_barred(seeker, key_id):  # not as a waiter: it would hear what others could take
-            left_s = until_s - self.clock.monotonic_s()
-            if left_s <= 0 or await is_gone():
-                return None
-            await asyncio.sleep(min(left_s, LOOK_AGAIN_S))
+        with self.notifier.waiting(NO_CLASS, key_id) as waiter:  # it would hear what others could take
+            while await self._is_barred(seeker, key_id):
+                left_s = until_s - self.clock.monotonic_s()
+                if waiter is None or left_s <= 0 or self.notifier.is_closed or await is_gone():
+                    return None
+                await waiter.wait(min(left_s, LOOK_AGAIN_S))
         change: Change | None = None
         with self.notifier.waiting(seeker, key_id) as waiter:
             while True:

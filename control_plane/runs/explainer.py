@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from control_plane.model.explanation import LivePod, QueuePosition, explain, hold_of, why_class_waits
 from control_plane.model.presentation import plain
+from control_plane.model.views.pods import abilities_of, is_leaving
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.store.queue.queues import ahead_of
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
-from events.queue.abilities import Abilities
 from events.queue.pod_checks import Broken
 from events.queue.rules import Rules
 from events.runtime.errors import NotFound
-
-MIB_A_GIB: Final = 1024
 
 
 async def explanation(reading: Reading, run_id: str) -> Explanation:
@@ -51,13 +49,11 @@ async def live_pods(reading: Reading) -> list[LivePod]:
 
 
 def _pod(document: Mapping[str, Any], rules: Rules) -> LivePod:
-    gpus = (document.get("capabilities") or {}).get("gpus") or ()
-    gib = max((gpu["memoryMib"] / MIB_A_GIB for gpu in gpus), default=0.0)
     return LivePod(
         id=document["_id"],
         state=document["state"],
-        abilities=Abilities(frozenset(document["kinds"]), gib, document.get("region")),
+        abilities=abilities_of(document),
         broken=Broken.of(document.get("checks") or ()),
         hold=hold_of(rules.orders(document["_id"], document.get("keyId"))),
-        is_draining=document["state"] == "draining" or bool((document.get("orders") or {}).get("drain")),
+        is_draining=is_leaving(document),
     )

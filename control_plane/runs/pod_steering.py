@@ -47,10 +47,12 @@ class PodSteering:
         return await self._standing(name)
 
     async def drain(self, pod_id: str, *, by: str) -> Pod:
-        """Cordon the pod, and let the worker leave after its run."""
+        """Cordon the pod, and let the worker leave after its run; a cordon without end stays as it is."""
         required(await self.pods.find(pod_id), "pod", pod_id)
-        # First the cordon: the worker that leaves may be started again at once.
-        await self.rules.store.cordon(pod_name(pod_id), DRAINED, by, None, None)
+        known = (await self.rules.store.in_force()).cordons.get(pod_name(pod_id))
+        if known is None or known["until"] is not None:
+            # Before the drain: the worker that leaves may be started again at once.
+            await self.rules.store.cordon(pod_name(pod_id), DRAINED, by, None, None)
         await self.pods.order_drain(pod_id, drain=True)
         self.rules.changed()
         return await self.reading.pod(pod_id)

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, genera
 
 from control_plane.reads.numbers import Numbers, Shortage
 from control_plane.reads.reading import Overview
+from control_plane.server.readiness import OK
 
 REGISTRY: Final = CollectorRegistry()  # what this process knows
 FLEET: Final = CollectorRegistry()  # what MongoDB says; left out while it does not answer
@@ -106,7 +107,7 @@ def exposition(states: Mapping[str, str], clocks: Mapping[str, float], fleet: Fl
     `clocks` are by how many seconds those of this process and of the storage are ahead of MongoDB's.
     """
     for name, state in states.items():
-        _UP.labels(name).set(state == "ok")
+        _UP.labels(name).set(state == OK)
     for part, ahead_s in clocks.items():
         _CLOCKS.labels(part).set(ahead_s)
     own = generate_latest(REGISTRY)

@@ -10,17 +10,16 @@ from typing import Any, Final
 
 from control_plane.model.quarantine.decision import LOOKED_BACK, Quarantine, decide
 from control_plane.model.quarantine.evidence import AttemptEnd, Identity, Member
+from control_plane.model.views.pods import abilities_of, is_leaving
 from control_plane.reads.reading import SILENT_AFTER
 from control_plane.store.pods import Pods
 from control_plane.store.queue.attempt_ends import AttemptEnds
 from control_plane.store.queue.pod_rules import RuleStore
-from events.queue.abilities import Abilities
 from events.queue.rules import Rules, pod_name
 
 log = logging.getLogger(__name__)
 
 TICK_S: Final = 5.0
-MIB_A_GIB: Final = 1024
 
 
 @dataclass(slots=True)
@@ -79,16 +78,13 @@ def _members(live: Iterable[Mapping[str, Any]], rules: Rules) -> list[Member]:
     for each in live:
         pod = Identity(pod_name(each["_id"]), each.get("keyId"))
         capabilities, telemetry = each.get("capabilities") or {}, each.get("telemetry") or {}
-        gpus = capabilities.get("gpus") or ()
-        gib = max((gpu["memoryMib"] / MIB_A_GIB for gpu in gpus), default=0.0)
-        leaves = each["state"] == "draining" or bool((each.get("orders") or {}).get("drain"))
         member = Member(
             pod=pod,
-            abilities=Abilities(frozenset(each["kinds"]), gib, each.get("region")),
+            abilities=abilities_of(each),
             device=capabilities.get("device"),
             gpu_faults=tuple(telemetry.get("gpuFaults") or ()),
             is_sound=all(check["ok"] for check in each.get("checks") or ()),
-            takes=not leaves and pod.name not in rules.cordons,
+            takes=not is_leaving(each) and pod.name not in rules.cordons,
         )
         found.setdefault(pod, member)
     return list(found.values())

@@ -47,7 +47,7 @@ class LostStretch:
         return {"attempt": self.attempt_id.attempt, "from": self.first, "to": self.last, "at": at, "by": by}
 
     def lines(self, at: datetime, by: str) -> Iterator[Event]:
-        """Yield the events that take the place of the lost ones; the same each time."""
+        """Yield the events that take the place of the lost ones, one for each position."""
         message = f"lost, and marked as lost by {by}"
         for sequence in range(self.first, self.last + 1):
             head = Head(

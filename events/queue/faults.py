@@ -80,7 +80,7 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
         return Judgement(Fault.RUN, times)
     if blame.fault is Fault.OUTSIDE or blame.check is None:
         return Judgement(blame.fault, times)
-    here = sum(each.pod == pod for each in past) + 1
+    here = sum(each.pod == pod and each.fault is Fault.POD for each in past) + 1
     return Judgement(blame.fault, times, back_off_s(here, first_s=LEFT_FIRST_S, max_s=LEFT_MAX_S))
 
 

@@ -63,7 +63,7 @@ def count_failing(pods: Iterable[Iterable[Mapping[str, Any]]]) -> Mapping[str, i
 
 def failing(now: datetime) -> tuple[Document, Document]:
     """Return filter and projection of the pods that report a failing check now."""
-    return {"checks.ok": False, "reportedAt": {"$gte": now - BELIEVED}}, {"checks": 1}
+    return {"checks.ok": False, "reportedAt": {"$gte": now - BELIEVED}}, {"checks.name": 1, "checks.ok": 1}
 
 
 def suspects(pods: Iterable[Mapping[str, Any]], *, of: str) -> tuple[str, ...]:

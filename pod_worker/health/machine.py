@@ -12,7 +12,7 @@ from typing import Final
 import psutil
 
 from events.runtime.errors import Transient
-from events.runtime.measured_clock import CLAIMS_MAX_S
+from events.runtime.measured_clock import CLAIMS_MAX_S, THE_STORES, ahead_words
 from pod_worker.health.check import Finding
 
 MIB: Final = 1024 * 1024
@@ -73,7 +73,7 @@ def judge_clock(offset_s: float | None) -> Finding:
     """Judge how far the machine's clock is ahead of the store's; None is not measured yet."""
     if offset_s is None:
         return Finding(True, message="not measured")
-    words = f"the clock is {abs(offset_s):,.1f} s {'ahead of' if offset_s > 0 else 'behind'} the store's"
+    words = f"the clock is {ahead_words(offset_s, THE_STORES)}"
     if abs(offset_s) > CLAIMS_MAX_S:
         return Finding(False, "CLOCK_OFF", f"{words}; at most {CLAIMS_MAX_S:.0f} s are allowed")
     return Finding(True, message=words)

@@ -6,7 +6,7 @@ token before the next one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -30,10 +30,10 @@ CALL_S: Final = 20.0
 WAIT_S: Final = 3.0  # for a run; less than a worker may take to leave
 NOBODYS: Final = "0" * SECRET_CHARS  # a token with which nobody claims
 
+# What a control plane of an earlier release refuses in a report, and in its telemetry.
+LATER: Final = frozenset({"checks", "delivery", "clockOffsetS"})
+LATER_TELEMETRY: Final = frozenset({"gpuFaults"})
 T = TypeVar("T")
-
-
-LATER: Final = ("checks", "delivery")  # what a control plane of an earlier release refuses in a report
 
 
 class _PodOrders(msgspec.Struct, frozen=True):
@@ -97,7 +97,8 @@ class HttpQueue:
         body["checks"] = [{**each, "at": each["at"].isoformat()} for each in body["checks"]]
         answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
         if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
-            body = {name: value for name, value in body.items() if name not in LATER}
+            telemetry = _without(body["telemetry"], LATER_TELEMETRY)
+            body = {**_without(body, LATER), "telemetry": telemetry}
             answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
         orders = answer.read(_PodOrders)
         return orders_of(orders.drain, orders.cordon, orders.quarantine, orders.suspects, orders.now)
@@ -134,3 +135,7 @@ def _claim(answer: ClaimAnswer, token: str) -> Claim | None:
 
 def _notes(notes: Sequence[PodNote]) -> tuple[Note, ...]:
     return tuple(Note(each.number, each.text, each.by) for each in notes)
+
+
+def _without(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}

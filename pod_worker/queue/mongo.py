@@ -218,7 +218,8 @@ class MongoQueue:
 
     def _suspects(self, pod_id: str, now: datetime) -> tuple[str, ...]:
         wanted, fields = pod_checks.failing(now)
-        return pod_checks.suspects(self.db.pods.find(wanted, fields).limit(pod_checks.PODS_MAX), of=pod_id)
+        found = self.db.pods.find(wanted, fields).sort("reportedAt", -1).limit(pod_checks.PODS_MAX)
+        return pod_checks.suspects(found, of=pod_id)
 
     def _sample(self, pod_id: str, at: datetime, telemetry: Mapping[str, Any]) -> None:
         """Store a sample of the telemetry, by the store's clock."""

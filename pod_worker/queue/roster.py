@@ -207,6 +207,7 @@ def report_fields(report: PodReport) -> dict[str, Any]:
         "attempt": report.attempt,
         "version": report.version,
         "checks": [asdict(each) for each in report.checks],
+        "clock_offset_s": report.clock_offset_s,
         "capabilities": {
             "device": report.device,
             "isolation": report.isolation,
@@ -215,8 +216,6 @@ def report_fields(report: PodReport) -> dict[str, Any]:
         },
         "telemetry": asdict(report.telemetry),
     }
-    if report.clock_offset_s is not None:  # a control plane that tells no time takes no such field
-        fields["clock_offset_s"] = report.clock_offset_s
     told = {_camel(name): _camels(value) for name, value in fields.items()}
     if report.delivery is not None:
         told["delivery"] = _delivery(report.delivery)

@@ -91,9 +91,8 @@ class Budget:
 
     def spent(self) -> Spent:
         """Return what is spent until now, the pod's time included."""
-        hours = (self._clock.monotonic_s() - self._begun_s) / HOUR_S
         with self._lock:
-            return replace(self._spent, pod_usd=self._spent.pod_usd + hours * self._pod_usd_per_hour)
+            return self._spent_now()
 
     def charge(self, usage: Usage, price: Price | None, *, is_estimate: bool = False) -> None:
         """Count one request; tokens that are not known count nothing."""
@@ -131,12 +130,12 @@ class Budget:
         Where it does not fit beside those under way, it waits for one of them to end. Raises `PipelineError`
         BUDGET_EXCEEDED where it would pass the limit all the same.
         """
-        while not self._reserve(worst_usd):
-            spent = self.spent()
-            with self._freed:
+        with self._freed:
+            while not self._fits(worst_usd):
                 if not self._reserved_usd:
-                    raise self._not_begun(spent, worst_usd)
+                    raise self._not_begun(self._spent_now(), worst_usd)
                 self._freed.wait(LOOK_AGAIN_S)
+            self._reserved_usd += worst_usd
         try:
             yield
         finally:
@@ -150,21 +149,20 @@ class Budget:
         """Return how many requests of this worst price are left, at least one and at most `most`."""
         if self.max_cost_usd is None or not worst_usd:
             return most
-        spent = self.spent()
         with self._lock:
-            left_usd = self.max_cost_usd - spent.cost_usd - self._reserved_usd
+            left_usd = self.max_cost_usd - self._spent_now().cost_usd - self._reserved_usd
         return max(1, min(most, int(left_usd / worst_usd)))
 
-    def _reserve(self, worst_usd: float) -> bool:
-        spent = self.spent()
-        with self._lock:
-            is_too_dear = (
-                self.max_cost_usd is not None
-                and spent.pod_usd + self._spent.model_usd + self._reserved_usd + worst_usd > self.max_cost_usd
-            )
-            if not is_too_dear:
-                self._reserved_usd += worst_usd
-            return not is_too_dear
+    def _fits(self, worst_usd: float) -> bool:
+        """Say whether a price is left; the lock is held."""
+        if self.max_cost_usd is None:
+            return True
+        return self._spent_now().cost_usd + self._reserved_usd + worst_usd <= self.max_cost_usd
+
+    def _spent_now(self) -> Spent:
+        """Return what is spent until now; the lock is held."""
+        hours = (self._clock.monotonic_s() - self._begun_s) / HOUR_S
+        return replace(self._spent, pod_usd=self._spent.pod_usd + hours * self._pod_usd_per_hour)
 
     def _not_begun(self, spent: Spent, worst_usd: float) -> PipelineError:
         return PipelineError(

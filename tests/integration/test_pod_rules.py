@@ -128,6 +128,19 @@ def test_a_drained_pod_that_is_started_again_claims_nothing_and_a_drain_can_be_u
     assert fleet.client.post("/api/claims", json=asked("q/1")).json()["claim"]["runId"] == run_id
 
 
+def test_a_drain_and_its_undoing_leave_a_cordon_without_end_as_it_is(fleet: Any) -> None:
+    assert fleet.client.post("/api/pods", json=line("p/1")).status_code == 200
+    assert fleet.client.post("/api/pods/p/cordon", json={"reason": "it burns"}).status_code == 200
+    for order, drain in (("drain", True), ("undrain", False)):
+        orders = fleet.client.post(f"/api/pods/p/1/{order}").json()["orders"]
+        assert (orders["drain"], orders["cordon"]["reason"]) == (drain, "it burns")
+    assert (
+        fleet.client.post("/api/pods/p/cordon", json={"reason": "an hour", "for_s": 3600}).status_code == 200
+    )
+    drained = fleet.client.post("/api/pods/p/1/drain").json()["orders"]["cordon"]
+    assert (drained["reason"], drained["until"]) == ("drained", None)
+
+
 def settle(fleet: Any, claim: dict[str, Any], outcome: str, code: str | None = None) -> None:
     """End the attempt of a claim as its pod does."""
     body = {"outcome": outcome, "code": code, "message": code, "retryable": code is not None, "last": 0}

@@ -99,12 +99,12 @@ class ClassRecord:
         """
         ends = [each for each in self.by_pod.get(pod, ()) if since is None or each.claimed_at >= since]
         own = self.own(pod, ends)
+        usual = self._usual(pod)
         runs: dict[str, AttemptEnd] = {}
         for count, end in enumerate(ends, 1):
             if end in own:
                 runs.setdefault(end.run_id, end)
                 told = len(runs)
-                usual = self._usual(pod)
                 if told >= needed and (needed == 1 or _tail(told, count, usual) < RISK):
                     return _suspicion(list(runs.values()))
         return None

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from control_plane.model.views.document_mapping import from_document
 from events.answers.pods import Pod
+from events.queue.abilities import Abilities
 from events.queue.rules import Rules
 from events.text.truncation import brief_fields
+
+MIB_A_GIB: Final = 1024
+
+
+def abilities_of(document: Mapping[str, Any]) -> Abilities:
+    """Return the abilities that a pod reported."""
+    gpus = (document.get("capabilities") or {}).get("gpus") or ()
+    gib = max((gpu["memoryMib"] / MIB_A_GIB for gpu in gpus), default=0.0)
+    return Abilities(frozenset(document["kinds"]), gib, document.get("region"))
+
+
+def is_leaving(document: Mapping[str, Any]) -> bool:
+    """Say whether a worker claims nothing more, by its own word or by the fleet's order."""
+    return document["state"] == "draining" or bool((document.get("orders") or {}).get("drain"))
 
 
 def pod(document: Mapping[str, Any], silent_since: datetime, rules: Rules) -> Pod:

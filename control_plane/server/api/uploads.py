@@ -24,6 +24,7 @@ from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
 from events.answers.uploads import CompletedUpload, SignedTest, SignedUpload, SignedUploads, UploadPart
 from events.files.paths import BadPath, RunPath
+from events.queue.rules import pod_name
 from events.runtime.errors import Rejected
 
 TESTS_MAX: Final = 4096  # objects that tests of uploads leave, all in all
@@ -101,7 +102,7 @@ def router(deps: Deps) -> APIRouter:
 
 def object_of_test(pod: str) -> str:
     """Return the key of a pod's test object: one of so many, whatever pods are called."""
-    return f"upload-tests/{zlib.crc32(pod.partition('/')[0].encode()) % TESTS_MAX:04d}"
+    return f"upload-tests/{zlib.crc32(pod_name(pod).encode()) % TESTS_MAX:04d}"
 
 
 def named(body: SoughtArtifact) -> str:

@@ -119,9 +119,10 @@ class Claims:
 
     @answers()
     async def failing_pods(self, now: datetime) -> list[Document]:
-        """Return the checks of pods that report a failing one now."""
+        """Return the checks of pods that report a failing one now, the latest first."""
         wanted, fields = pod_checks.failing(now)
-        return await self.db.pods.find(wanted, fields).limit(pod_checks.PODS_MAX).to_list()
+        found = self.db.pods.find(wanted, fields).sort("reportedAt", -1)
+        return await found.limit(pod_checks.PODS_MAX).to_list()
 
     @answers()
     async def report(

@@ -11,7 +11,7 @@ from pymongo.errors import DuplicateKeyError
 
 from control_plane.model.quarantine.decision import Quarantine
 from control_plane.model.quarantine.evidence import Failure, Identity
-from control_plane.store.database import Database, Document, answers
+from control_plane.store.database import Database, Document, answers, moment
 from events.queue.journal import ServerTime, expression
 from events.queue.rules import FLEET, Rules, cordon_at
 
@@ -24,11 +24,9 @@ class RuleStore:
 
     db: Database
 
-    @answers()
     async def now(self) -> datetime:
-        """Return the moment by the store's clock."""
-        told: datetime = (await self.db.command("hello", codec_options=self.db.codec_options))["localTime"]
-        return told
+        """Return the moment by the store's clock. Raises `Transient`."""
+        return await moment(self.db)
 
     @answers()
     async def in_force(self) -> Rules:

@@ -12,11 +12,12 @@ from minio.error import S3Error
 
 from control_plane.config import read_storage
 from control_plane.files.blobs import open_blobs
-from control_plane.server.dependencies import LIMIT_S, Dependencies
+from control_plane.server.dependencies import FRESH_S, LIMIT_S, Dependencies
 from control_plane.server.readiness import States, word
 from control_plane.store import schema
 from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError, Transient
+from events.testing import ManualClock
 from tests.unit.control_plane.test_blobs import NOWHERE
 
 AWAY = Transient("storage_unreachable", "no answer")
@@ -108,6 +109,42 @@ async def test_who_does_not_answer_is_told_of_in_time_and_asked_once_for_all() -
     assert {each.storage for each in found} == {"ok"}
     assert asked == 1
     assert LIMIT_S < 1
+
+
+async def test_one_that_did_not_answer_a_moment_ago_is_left_alone_and_then_asked_again() -> None:
+    asked = 0
+
+    async def away() -> None:
+        nonlocal asked
+        asked += 1
+        raise Transient("mongodb_unreachable", "no answer")
+
+    one = dependencies(away)
+    one.clock = clock = ManualClock()
+    assert [await one.mongodb(), await one.mongodb()] == ["unreachable"] * 2
+    assert asked == 1
+    clock.advance(FRESH_S)
+    await one.mongodb()
+    assert asked == 2
+
+
+async def test_a_stall_of_this_process_says_nothing_of_a_dependency() -> None:
+    clock, answers = ManualClock(), [at_once]
+
+    async def stalled() -> None:
+        clock.advance(1.0)
+        await never()
+
+    async def answer() -> None:
+        await answers[0]()
+
+    one = dependencies(answer)
+    one.clock = clock
+    assert await one.mongodb() == "ok"
+    answers[0] = stalled
+    assert await one.mongodb() == "ok"
+    answers[0] = never
+    assert await one.mongodb() == "unreachable"
 
 
 async def test_a_full_storage_is_noticed_by_a_small_object_and_forgotten_when_it_takes_one_again() -> None:

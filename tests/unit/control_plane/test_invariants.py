@@ -644,6 +644,8 @@ def test_a_record_whose_lost_lines_are_marked_is_not_the_one_that_its_attempt_se
     run = make_run(settled={"outcome": "completed", "last": 3, "root": "another"}, lostEvents=lost)
     assert found("settle-broken", make_evidence(run=run, settled_root="r"), Replayed()) == []
     assert log_incomplete(make_evidence(run=run)) == "events 2–2 of attempt 1 are marked as lost"
+    lost[0]["attempt"] = 2
+    assert found("settle-broken", make_evidence(run=run, settled_root="r"), Replayed()) != []
 
 
 @pytest.mark.parametrize("status", sorted(set(Status) - HELD))

@@ -97,3 +97,15 @@ def test_the_pods_of_one_key_leave_places_for_those_of_others_and_each_is_given_
         assert all(waits(None) for _ in range(notifier.WAITING_MAX - notifier.WAITING_OF_ONE_MAX - 1))
         assert not waits("late")
     assert door == Notifier()
+
+
+async def test_a_closed_notifier_ends_every_wait_and_lets_nobody_wait() -> None:
+    door = Notifier()
+    with door.waiting(pod("a")) as waiter:
+        assert waiter is not None
+        waiting = asyncio.create_task(waiter.wait(60.0))
+        await asyncio.sleep(0)
+        door.close()
+        assert (await asyncio.wait_for(waiting, 1), door.is_closed) == (None, True)
+        with door.waiting(pod("late")) as late:
+            assert late is None

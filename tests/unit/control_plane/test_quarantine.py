@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.model.quarantine import decision
 from control_plane.model.quarantine.decision import GOOD_ENDS, LONGEST_S, Quarantine, decide, released
 from control_plane.model.quarantine.evidence import AttemptEnd, Identity, Member
 from control_plane.model.quarantine.slowness import median_at_least, slower
@@ -93,14 +94,29 @@ def test_what_the_run_did_and_what_was_away_for_all_speaks_against_no_pod() -> N
 
 def test_one_run_that_fails_everywhere_and_again_and_again_speaks_against_no_pod() -> None:
     again = History(["bad", "good"])
-    for _ in range(9):
+    for number in range(9):
         again.end("bad", "KILLED", run="the same")
+        again.ends[-1] = replace(again.ends[-1], attempt=number + 1)
     assert again.look() == []
     everywhere = History(["a", "b", "c", "d"])
     for number in range(4):
         for pod in everywhere.names:
             everywhere.end(pod, "KILLED", run=f"poison {number}")
     assert everywhere.look() == []
+
+
+@pytest.mark.parametrize(("others", "held"), [(("a",), ["bad"]), (("a", "b"), [])])
+def test_a_run_that_failed_on_two_other_pods_speaks_against_none(
+    others: Sequence[str], held: list[str]
+) -> None:
+    fleet = History(["bad", "a", "b", "c", "d"])
+    for pod in [*"abcd"] * 10:
+        fleet.end(pod)
+    for number in range(3):
+        fleet.end("bad", "KILLED", run=f"{number}")
+        for pod in others if number == 0 else ():
+            fleet.end(pod, "KILLED", run=f"{number}")
+    assert fleet.look() == held
 
 
 def test_a_pod_that_does_good_work_is_not_condemned_by_rare_failures() -> None:
@@ -126,6 +142,16 @@ def test_a_pod_that_was_good_for_long_is_found_at_its_third_failure() -> None:
     for _ in range(300):
         fleet.end("bad")
     fleet.put()
+
+
+def test_a_pod_that_fails_as_often_as_the_other_stays_though_a_third_claims_to_be_good() -> None:
+    fleet = History(["bad", "as bad", "x", "y"])
+    for _ in range(4):
+        for pod in ("bad", "as bad"):
+            fleet.end(pod, "POD_LOST")
+            fleet.end(pod)
+        fleet.end("x")
+    assert fleet.look() == []
 
 
 def test_what_fails_on_most_pods_is_for_people() -> None:
@@ -235,6 +261,43 @@ def test_good_runs_end_a_trial_and_what_was_before_speaks_no_more() -> None:
     assert fleet.of("bad").spell_s == 60
 
 
+def test_one_good_run_too_few_ends_no_trial() -> None:
+    fleet = History(["bad", "good"])
+    fleet.put()
+    fleet.look(60)
+    for _ in range(GOOD_ENDS - 1):
+        fleet.end("bad")
+    assert fleet.look() == []
+    fleet.end("bad", "NO_MODEL")
+    assert fleet.look() == ["bad"]
+    assert fleet.of("bad").spell_s == 120
+
+
+def test_a_cordoned_pod_is_judged_when_it_takes_runs_again() -> None:
+    fleet = History(["bad", "good", "fine", "sound"])
+    taking = fleet.members["bad"]
+    fleet.members["bad"] = replace(taking, takes=False)
+    for _ in range(3):
+        fleet.end("bad", "NO_MODEL")
+    assert fleet.look() == []
+    fleet.members["bad"] = taking
+    assert fleet.look() == ["bad"]
+
+
+def test_no_more_pods_are_in_quarantine_or_on_trial_than_one_document_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decision, "PODS_MAX", 1)
+    fleet = History(["a", "b", "c", "d"])
+    for pod in ("a", "b"):
+        fleet.members[pod] = replace(fleet.members[pod], gpu_faults=("lost",))
+    assert fleet.look() == ["a"]
+    fleet.members["a"] = replace(fleet.members["a"], gpu_faults=())
+    assert fleet.look(60) == [], "one on trial is in it as well"
+    fleet.members["a"] = replace(fleet.members["a"], gpu_faults=("lost",))
+    assert fleet.look(1) == ["a"], "and may be put back"
+
+
 def test_what_was_claimed_before_the_trial_does_not_end_it() -> None:
     fleet = History(["bad", "good"])
     fleet.put()
@@ -313,6 +376,16 @@ def test_a_pod_that_is_slow_beside_its_peers_is_found() -> None:
     assert fleet.look() == []
 
 
+def test_a_later_attempt_of_a_run_says_nothing_of_slowness() -> None:
+    fleet = History(["bad", "a", "b", "c"])
+    for _ in range(8):
+        for pod in ("a", "b", "c"):
+            fleet.end(pod, took_s=3.0)
+        fleet.end("bad", took_s=30.0)
+        fleet.ends[-1] = replace(fleet.ends[-1], attempt=2)  # it may begin behind checkpoints, or before none
+    assert fleet.look() == []
+
+
 @pytest.mark.parametrize(
     ("times_s", "peers"),
     [
@@ -323,6 +396,7 @@ def test_a_pod_that_is_slow_beside_its_peers_is_found() -> None:
         ([8.0] * 9, [[3.0] * 9] * 4),
         ([0.5] * 9, [[0.05] * 9] * 4),
         ([30.0] * 9, [[0.1] * 9, [29.0] * 9, [28.0] * 9]),  # one that says that it is quick
+        ([31.0] * 9, [[0.1] * 9, [9.0] * 9, [11.0] * 9, [12.0] * 9]),
     ],
 )
 def test_what_may_be_chance_is_no_slowness(times_s: list[float], peers: list[list[float]]) -> None:

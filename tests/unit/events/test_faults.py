@@ -1,12 +1,14 @@
-"""The table of blame, against the codes that the product uses."""
+"""Whose fault a failure is: the table of codes, and what earlier failures add to it."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import pytest
 
 from events.formatting import NEXT_STEPS
-from events.lifecycle import Fault
-from events.queue.faults import FAULTS, OWN, blame_of
+from events.lifecycle import Fault, Judgement, PastFault
+from events.queue.faults import FAULTS, OWN, blame_of, boot_of, judge, place_of
 
 
 def test_every_code_that_is_not_the_runs_has_a_next_step() -> None:
@@ -21,3 +23,84 @@ def test_what_no_table_names_is_the_runs_own(code: str | None) -> None:
 def test_a_wrong_key_is_the_pods_and_a_server_that_is_away_is_outside() -> None:
     assert blame_of("MODEL_UNAUTHORISED").fault is Fault.POD
     assert blame_of("MODEL_UNREACHABLE").fault is Fault.OUTSIDE
+
+
+HERE: Final = "Stage_1 2/10"
+
+
+def past(
+    *pods: str, code: str = "DISK_FULL", fault: Fault = Fault.POD, place: str | None = HERE
+) -> list[PastFault]:
+    return [PastFault(each, code, fault, place, None) for each in pods]
+
+
+@pytest.mark.parametrize("code", [None, "ALL_NODES_BUGGY"])
+def test_what_is_the_runs_own_is_charged_whatever_was_before(code: str | None) -> None:
+    assert judge(code, "a/1", HERE, past(*["b/1"] * 3)) == Judgement(Fault.RUN)
+
+
+def test_a_fault_of_a_pod_leaves_the_run_to_others_for_a_time_that_doubles_to_a_limit() -> None:
+    waits = [judge("DISK_FULL", "a/1", f"{n}", past(*["a/1"] * n, place=None)).left_s for n in range(6)]
+    assert waits == [60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
+    assert judge("DISK_FULL", "a/2", HERE, past("a/1", "a/1")).left_s == 60.0, "its next start is tried anew"
+    outside = past("a/1", "a/1", code="MODEL_UNREACHABLE", fault=Fault.OUTSIDE)
+    assert judge("DISK_FULL", "a/1", HERE, outside).left_s == 60.0, "what was away was not its fault"
+
+
+@pytest.mark.parametrize("code", ["POD_LOST", "KILLED"])
+def test_a_pod_that_no_check_would_clear_may_take_the_run_again(code: str) -> None:
+    assert judge(code, "a/1", HERE, []) == Judgement(Fault.POD, 1, None)
+
+
+def test_what_is_away_for_all_keeps_no_pod_from_the_run() -> None:
+    before = past("a/1", "b/1", code="MODEL_UNREACHABLE", fault=Fault.OUTSIDE)
+    assert judge("MODEL_TIMED_OUT", "a/1", HERE, before) == Judgement(Fault.OUTSIDE, 3, None)
+
+
+def test_only_like_faults_at_the_same_place_count() -> None:
+    elsewhere = past("a/1", "b/1", place="Stage_1 3/10")
+    outside = past("c/1", code="MODEL_UNREACHABLE", fault=Fault.OUTSIDE)
+    assert judge("DISK_FULL", "d/1", HERE, [*elsewhere, *outside, *past("e/1")]).times == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "fault", "most"),
+    [("KILLED", Fault.POD, 3), ("POD_LOST", Fault.POD, 8), ("MODEL_UNREACHABLE", Fault.OUTSIDE, 12)],
+)
+def test_what_never_ends_at_one_place_is_the_runs_own(code: str, fault: Fault, most: int) -> None:
+    def again(times: int) -> Judgement:
+        return judge(code, "a/1", HERE, past(*["a/1"] * (times - 1), code=code, fault=fault))
+
+    assert again(most) == Judgement(fault, most)
+    assert again(most + 1) == Judgement(Fault.RUN, most + 1)
+
+
+def test_what_follows_the_run_to_a_sixth_pod_is_the_runs_own_and_a_restarted_pod_is_no_other() -> None:
+    five = past("a/1", "b/1", "c/1", "d/1", "e/1")
+    assert judge("DISK_FULL", "e/2", HERE, five).fault is Fault.POD
+    assert judge("DISK_FULL", "f/1", HERE, five) == Judgement(Fault.RUN, 6)
+    restarted = past("a/1", "a/2", "a/3", "a/4", "a/5", "a/6")
+    assert judge("DISK_FULL", "a/7", HERE, restarted).fault is Fault.POD
+    outside = past(*[f"{n}/1" for n in range(8)], code="MODEL_UNREACHABLE", fault=Fault.OUTSIDE)
+    assert judge("MODEL_UNREACHABLE", "z/1", HERE, outside).fault is Fault.OUTSIDE, "many pods see one server"
+
+
+@pytest.mark.parametrize(
+    ("stage", "progress", "place"),
+    [
+        (None, 0.5, None),
+        ("Plots", None, "Plots"),
+        ("Plots", 0.0, "Plots 0/10"),
+        ("Plots", 0.39, "Plots 3/10"),
+    ],
+)
+def test_a_place_is_a_stage_and_the_tenth_of_it_that_is_done(
+    stage: str | None, progress: float | None, place: str | None
+) -> None:
+    assert place_of(stage, progress) == place
+
+
+def test_a_start_of_a_pod_is_named_without_its_process() -> None:
+    assert (boot_of("pod/3f2a/17"), boot_of("pod/3f2a"), boot_of("pod"), boot_of("")) == (
+        *("pod/3f2a",) * 2, "pod", "",
+    )  # fmt: skip

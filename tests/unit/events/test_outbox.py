@@ -25,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from events.catalog import EventRefused, RunCanceled, RunCompleted, RunFailed, RunPreempted, RunStarted
 from events.codec import LINE_BYTES_MAX, decode_structured
+from events.delivery import high_water_mark
 from events.delivery import outbox as outbox_module
 from events.delivery.event_encoder import Row, end_of
 from events.delivery.outbox import DUE_EVENTS, Outbox
@@ -790,3 +791,40 @@ def test_a_torn_mark_is_none(tmp_path: Path, text: bytes) -> None:
         assert not warnings_of(again)
         assert again.append(FIRST, make_logs(1)) == 3
     assert stat.S_IMODE((tmp_path / "outbox.sqlite3.mark").stat().st_mode) == 0o600
+
+
+def test_a_mark_that_a_power_cut_tore_in_the_middle_is_none(tmp_path: Path, outbox: Outbox) -> None:
+    outbox.append(FIRST, make_logs(4))
+    folder = copied(tmp_path)
+    mark = folder / "outbox.sqlite3.mark"
+    mark.write_bytes(mark.read_bytes().replace(b'"last":4', b'"last":9'))
+    with make_outbox(folder) as torn:
+        assert not warnings_of(torn)
+        assert torn.append(FIRST, make_logs(1)) == 5
+
+
+def test_a_crash_between_the_end_of_an_attempt_and_its_mark_is_no_loss(
+    tmp_path: Path, outbox: Outbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox.append_end(FIRST, RunCompleted(), End("completed"))
+    before = (tmp_path / "outbox.sqlite3.mark").read_bytes()
+    outbox.confirm(rows_of(outbox))
+    outbox.mark_settled(FIRST)
+    folder = copied(tmp_path)
+    (folder / "outbox.sqlite3.mark").write_bytes(before)
+    with make_outbox(folder) as restarted:
+        assert (restarted.unended(), restarted.pending()) == ([], 0)
+    assert not caplog.records
+
+
+def test_the_mark_of_a_new_attempt_is_on_the_disk_before_its_first_event(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    synced: list[bytes] = []
+    mark = tmp_path / "outbox.sqlite3.mark"
+    with make_outbox(tmp_path) as fresh:
+        monkeypatch.setattr(high_water_mark.os, "fsync", lambda _: synced.append(mark.read_bytes()))
+        make_attempt(fresh)
+        opened = list(synced)
+        fresh.append(FIRST, make_logs(1))
+    assert any(b'"run_id"' in each for each in opened)

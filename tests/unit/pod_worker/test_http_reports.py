@@ -10,17 +10,20 @@ import httpx
 
 from events.delivery.control_plane_client import ControlPlane
 from events.runtime.clock import SystemClock
+from pod_worker.delivery import DeliveryReport
 from pod_worker.gpu import Capabilities, Telemetry
 from pod_worker.health.check import Reported
 from pod_worker.queue.http import HttpQueue
 from pod_worker.queue.roster import PodReport
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = {"checks", "delivery", "clockOffsetS"}  # what the control plane of yesterday does not know
 REPORT = PodReport(
     id="p/1", pod="p", mode="hybrid", region=None, kinds=("probe",), state="idle", run_id=None, attempt=None,
     device="cpu", capabilities=Capabilities(2, 1024.0), telemetry=Telemetry(0.5, 512.0), version="0",
     started_at=NOW, isolation="strict", pipeline_user="a user of its own",
-    checks=(Reported("disk", True, None, "9 MiB free", NOW, None),),
+    checks=(Reported("disk", True, None, "9 MiB free", NOW, None),), clock_offset_s=0.5,
+    delivery=DeliveryReport(waiting=1, oldest_s=2.0, disk_free_bytes=3, upload_failures={"X": 1}),
 )  # fmt: skip
 
 
@@ -30,8 +33,8 @@ def report_to(refuses: bool) -> tuple[Any, list[dict[str, Any]]]:
 
     def answer(request: httpx.Request) -> httpx.Response:
         sent.append(json.loads(request.content))
-        if refuses and "checks" in sent[-1]:
-            return httpx.Response(422, json={"detail": "checks: extra inputs are not permitted"})
+        if refuses and (LATER & sent[-1].keys() or "gpuFaults" in sent[-1]["telemetry"]):
+            return httpx.Response(422, json={"detail": "extra inputs are not permitted"})
         return httpx.Response(
             200, json={"drain": True} if refuses else {"drain": False, "suspects": ["storage"]}
         )
@@ -49,7 +52,8 @@ def test_a_report_tells_the_checks_and_brings_what_others_suspect() -> None:
     ]  # fmt: skip
 
 
-def test_a_control_plane_that_refuses_the_checks_gets_the_report_without_them() -> None:
+def test_a_control_plane_of_yesterday_gets_the_report_without_what_it_refuses() -> None:
     orders, sent = report_to(refuses=True)
     assert (orders.drain, orders.suspects) == (True, ())
-    assert ["checks" in each for each in sent] == [True, False]
+    assert [LATER & each.keys() for each in sent] == [LATER, set()]
+    assert sent[1]["telemetry"]["memoryMib"] == 512.0

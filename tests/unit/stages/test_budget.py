@@ -304,6 +304,7 @@ def test_a_question_is_sent_again_only_as_often_as_the_budget_affords(tokens: in
     class Listening(ScriptedModel):
         def ask(self, question: Question) -> Answer:
             asked.append(question)
+            assert limits.affords(1.0, 99) == max(1, 8 - most * tokens), "each of them is reserved"
             return dear(tokens, billed_before=question.requests_max - 1)
 
     limits = budget(max_cost_usd=8.0)
@@ -318,3 +319,11 @@ def test_no_prompt_has_more_tokens_than_bytes() -> None:
     assert worst_usage(question) == Usage(
         prompt_tokens=8 + FRAME_TOKENS_MAX, completion_tokens=5, seconds=0.0
     )
+
+
+def test_what_others_have_reserved_is_left_for_no_second_request() -> None:
+    limits = budget(max_cost_usd=10.0)
+    assert limits.affords(1.0, 20) == 10
+    with limits.reserved(6.5):
+        assert (limits.affords(1.0, 20), limits.affords(1.0, 2), limits.affords(9.0, 20)) == (3, 2, 1)
+    assert limits.affords(0.0, 20) == 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from events.queue.faults import Check as Subject
 from events.queue.settlement import End
@@ -127,6 +128,7 @@ def test_a_look_that_does_not_end_has_failed_and_no_other_is_begun_beside_it() -
         pod.turn(11.0)
     late = next(each for each in pod.health.report() if each.name == MODEL)
     assert (late.ok, late.code, pod.looks.count(MODEL)) == (False, LATE, 0)
+    assert pod.clock.now() - late.at == timedelta(seconds=19 * 11), "it is late once"
     stuck()
     assert pod.fit() == sorted(KINDS), "what it finds in the end counts"
 
