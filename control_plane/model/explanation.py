@@ -20,7 +20,7 @@ from events.queue.settlement import LEFT_TO_OTHERS_S
 from events.runtime.clock import timestamp
 
 PODS_SHOWN: Final = 20
-FAULT_WORDS: Final[Mapping[str | None, str]] = {
+WHOSE: Final[Mapping[str | None, str]] = {
     "pod": ", a fault of its pod, which is charged to nothing",
     "outside": ", a fault outside, which is charged to nothing",
 }
@@ -149,7 +149,7 @@ def _delayed(run: Document) -> Reason:
     if error is None:
         return Reason("delayed", f"it shall not start before {until}", {"notBefore": until})
     charged = sum(run["failures"].values())
-    whose = FAULT_WORDS.get(error.get("fault"), "")
+    whose = WHOSE.get(error.get("fault"), "")
     message = f"it is tried again at {until}, after {error['code']}{whose}; {charged} failed so far"
     evidence = {
         "notBefore": until,

@@ -50,7 +50,7 @@ async def _repair(run: str | None, *, is_dry: bool, as_json: bool) -> int:
     from control_plane.store.log.events import Events
     from control_plane.store.queue.runs import Runs
     from control_plane.store.verify.queries import VerifyReads
-    from control_plane.verify.mender import Mender
+    from control_plane.verify.log_repair import LogRepair
     from events.runtime.clock import SystemClock, SystemIds
 
     runs_read = closed = left = 0
@@ -63,11 +63,11 @@ async def _repair(run: str | None, *, is_dry: bool, as_json: bool) -> int:
         )
         by = f"podfleet repair ({getpass.getuser()})"
         reads = VerifyReads(db)
-        mender = Mender(reads, runs, events, application, AuditLog(db), clock, ids, by, is_dry)
+        log_repair = LogRepair(reads, runs, events, application, AuditLog(db), clock, ids, by, is_dry)
         if run is not None and await reads.collection_of(run) is None:
             fail(f"there is no run {run}", EXIT_FAILED)
         async for collection, run_id in reads.run_ids(run):
-            found = await mender.mend(collection, run_id)
+            found = await log_repair.close(collection, run_id)
             for each in found.done:
                 _tell("would close" if is_dry else "closed", run_id, str(each), as_json=as_json)
             for words in found.left:

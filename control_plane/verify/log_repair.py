@@ -32,7 +32,7 @@ class Mended:
 
 
 @dataclass(frozen=True, slots=True)
-class Mender:
+class LogRepair:
     """Closes the lost stretches of one run after the other; a dry run only reports them."""
 
     reads: VerifyReads
@@ -45,7 +45,7 @@ class Mender:
     by: str
     is_dry: bool = False
 
-    async def mend(self, collection: str, run_id: str) -> Mended:
+    async def close(self, collection: str, run_id: str) -> Mended:
         """Close what a run's log has lost. Raises `Transient` while the store does not answer."""
         try:
             evidence = await self.reads.evidence(collection, run_id)
