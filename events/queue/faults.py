@@ -41,6 +41,7 @@ FAULTS: Final[Mapping[str, Blame]] = {
     "OUTBOX_FULL": Blame(Fault.POD, "disk"),
     "MACHINE_LOST": Blame(Fault.POD, "memory"),
     "CUDA_UNSUPPORTED_ARCH": Blame(Fault.POD, "gpu"),
+    "GPU_BROKEN": Blame(Fault.POD, "gpu", times_max=3),  # a kernel of the program may do the same
     "NOT_AVAILABLE": Blame(Fault.POD, "tools"),
     "NO_MODEL": Blame(Fault.POD, "model"),
     "MODEL_UNAUTHORISED": Blame(Fault.POD, "model"),
