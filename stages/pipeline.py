@@ -14,7 +14,7 @@ from stages.context import Context
 TRACEBACK_MAX: Final = 16_000
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 BROKEN_DISK: Final = frozenset({errno.EIO, errno.EROFS})
-# What PyTorch says where the GPU, its driver or its libraries fail; an assertion on the device is the program's.
+# What PyTorch says where GPU, driver or libraries fail; an assertion on the device is the program's.
 OF_GPU: Final = (
     "CUDA error",
     "CUDA driver",

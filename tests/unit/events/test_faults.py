@@ -21,3 +21,8 @@ def test_what_no_table_names_is_the_runs_own(code: str | None) -> None:
 def test_a_wrong_key_is_the_pods_and_a_server_that_is_away_is_outside() -> None:
     assert blame_of("MODEL_UNAUTHORISED").fault is Fault.POD
     assert blame_of("MODEL_UNREACHABLE").fault is Fault.OUTSIDE
+
+
+def test_each_fault_of_a_pod_but_its_loss_is_shown_by_one_of_its_checks() -> None:
+    unseen = {code for code, each in FAULTS.items() if each.fault is Fault.POD and each.check is None}
+    assert unseen == {"POD_LOST"}

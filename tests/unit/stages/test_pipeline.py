@@ -136,7 +136,7 @@ def test_an_exception_has_a_public_code(error: Exception, code: str, retryable: 
 def test_a_program_that_the_pod_lacks_is_no_missing_file(tmp_path: Path) -> None:
     (tmp_path / "tool").write_text("not executable")
     for program in ("no-such-program", str(tmp_path / "tool")):
-        with pytest.raises(OSError, match="No such file|Permission denied") as caught:
+        with pytest.raises(OSError, match=r"No such file|Permission denied") as caught:
             subprocess.run([program], check=True)
         assert classify(caught.value) == ("NOT_AVAILABLE", True)
     with pytest.raises(FileNotFoundError) as absent:

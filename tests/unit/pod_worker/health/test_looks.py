@@ -16,6 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
+from events.lifecycle import Fault
+from events.queue.faults import FAULTS
 from events.delivery.control_plane_client import ControlPlane
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Transient
@@ -219,9 +221,11 @@ def subjects(tmp_path: Path, *, has_gpu: bool = False, **environ: str) -> Subjec
 
 def test_a_pod_checks_what_its_settings_and_devices_are(tmp_path: Path) -> None:
     plain = [each.name for each in checks_of(subjects(tmp_path))]
-    assert plain == ["clock", "disk", "memory", "storage", "tools", "sandbox"]
+    assert plain == ["clock", "disk", "memory", "storage", "tools", "sandbox", "gpu"]
+    by_codes = {each.check for each in FAULTS.values() if each.fault is Fault.POD} - {None, "model"}
+    assert by_codes <= set(plain), "whatever is a pod's fault holds its claims back, on each pod"
     keyed = checks_of(subjects(tmp_path, has_gpu=True, OPENAI_BASE_URL="http://a:b@Models.internal:8000/v1"))
-    assert [each.name for each in keyed][len(plain) :] == ["gpu", "model:models.internal:8000"]
+    assert [each.name for each in keyed][len(plain) :] == ["model:models.internal:8000"]
     needed = {each.subject: each.kinds for each in keyed}
     assert needed["disk"] is needed["storage"] is None
     assert needed["model"] == {"experiment", "ideation"}
