@@ -21,8 +21,8 @@ Check = Literal["model", "storage", "tools", "disk", "gpu", "memory", "clock", "
 class Blame:
     """Whose fault a code is, and which check of the pod shows whether it is over.
 
-    What happens more than `times_max` times at one place of a run is the run's own fault; as long as one pod alone
-    has seen it, it may as well be that pod's up to eight times. `is_left`: whether the pod leaves the run to others.
+    What happens more than `times_max` times at one place of a run is the run's own fault. As long as one pod
+    alone has seen it, it may be that pod's, up to eight times. `is_left`: the pod leaves the run to others.
     """
 
     fault: Fault

@@ -231,7 +231,7 @@ def _farewell(pod: Pod) -> str:
 
 
 def _claims(pod: Pod) -> str:
-    """Return which of a worker's kinds orders and its own checks let it claim, and else what holds it back."""
+    """Return which kinds orders and its own checks let a worker claim, and else what holds it back."""
     failing = [each for each in pod.checks if not each.ok]
     if pod.state in ENDED:
         return "–"

@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
+from events.delivery.control_plane_client import ControlPlane
 from events.lifecycle import Fault
 from events.queue.faults import FAULTS
-from events.delivery.control_plane_client import ControlPlane
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Transient
 from events.runtime.model_providers import ANTHROPIC, OPENAI, Provider
@@ -126,18 +126,19 @@ def storage_look(
 
 
 @pytest.mark.parametrize(
-    ("status", "code"),
+    ("told", "code"),
     [
-        (200, None),
-        (204, None),
-        (403, "STORAGE_REFUSED"),
-        (401, "STORAGE_REFUSED"),
-        (507, "STORAGE_UNREACHABLE"),
+        (answer(200), None),
+        (answer(204), None),
+        (answer(403), "STORAGE_REFUSED"),
+        (answer(401), "STORAGE_REFUSED"),
+        (answer(507), "STORAGE_UNREACHABLE"),
+        (answer(200, b"<html>", "text/html; charset=utf-8"), "STORAGE_UNREACHABLE"),
     ],
 )
-def test_the_answer_to_an_upload_tells_of_the_storage(serve: Any, status: int, code: str | None) -> None:
+def test_the_answer_to_an_upload_tells_of_the_storage(serve: Any, told: bytes, code: str | None) -> None:
     asked, start = serve
-    url = start(answer(status))
+    url = start(told)
     found = storage_look(
         lambda _: httpx.Response(200, json={"url": f"{url}/b/upload-tests/1?s=2", "headers": {}})
     )
