@@ -45,7 +45,7 @@ class HttpStorage:
     def put(
         self, url: str, content: bytes | Iterable[bytes | memoryview], headers: Mapping[str, str]
     ) -> Reply:
-        """Send a whole object. Raises `Transient` if storage does not answer, or another server in its place."""
+        """Send a whole object. Raises `Transient` if storage does not answer, or something else does."""
         parts = urlsplit(url)
         try:
             connection = self._connection((parts.scheme, parts.netloc))
