@@ -75,6 +75,7 @@ NEXT_STEPS: Final = {
     "DISK_FAILED": "The pod's disk fails; look at the pod's own log, and replace the pod.",
     "OUTBOX_FULL": "The pod cannot deliver its events; check that it reaches the control plane.",
     "CUDA_UNSUPPORTED_ARCH": "Install a PyTorch build that knows this GPU on the pod.",
+    "GPU_BROKEN": "The pod's GPU, its driver or its libraries fail, as the message says; mend or replace it.",
     "BUDGET_EXCEEDED": "What was found by then is kept; raise max_cost_usd or max_tokens and run it again.",
     "NOT_AVAILABLE": "The message says what the pod lacks.",
     "CONFIG": "The message says what can be run; submit again with that.",

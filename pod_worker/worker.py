@@ -23,7 +23,7 @@ from events.text.key_text import letters
 from pod_worker.attempt.attempt import Attempt, Ports, Process
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import grant
-from pod_worker.child.exit_status import NeverStarted
+from pod_worker.child.exit_status import NeverStarted, failure_for
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.port import Queue
 from pod_worker.queue.roster import Roster, source_of
@@ -222,12 +222,13 @@ class Worker:
                 case Ready() | NeverStarted(end=None) if waited_s < READY_LIMIT_S:
                     waited_s += READY_TURN_S
                 case NeverStarted() as failure:
-                    self._wait_after_failure(str(failure))
+                    self._wait_after_failure(failure_for(failure, oom_evidence=False).message)
                     return None
         return None
 
     def _wait_after_failure(self, why: str) -> None:
         log.error("child.never_started", extra={"why": why})
+        self.fitness.hear_failure("START_FAILED", why)
         self.ports.clock.wait(self.ports.stop, TROUBLE_POLL_S)
 
     def _wait_claim(self, child: WarmProcess, ready: Ready) -> tuple[Claim, Instant] | None:
@@ -262,7 +263,7 @@ class Worker:
                     pass
                 case NeverStarted() as failure:
                     self.state.must_load_first = True
-                    self._wait_after_failure(str(failure))
+                    self._wait_after_failure(failure_for(failure, oom_evidence=False).message)
                     return None
         return None
 

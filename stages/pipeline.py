@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import subprocess
 import traceback
 from typing import Final, Protocol
 
@@ -12,6 +13,17 @@ from stages.context import Context
 
 TRACEBACK_MAX: Final = 16_000
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+BROKEN_DISK: Final = frozenset({errno.EIO, errno.EROFS})
+# What PyTorch says where GPU, driver or libraries fail; an assertion on the device is the program's.
+OF_GPU: Final = (
+    "CUDA error",
+    "CUDA driver",
+    "NVIDIA driver",
+    "CUDA initialization",
+    "No CUDA GPUs",
+    "cuDNN error",
+)
+OF_PROGRAM: Final = "device-side assert"
 
 
 class Pipeline(Protocol):
@@ -63,8 +75,22 @@ def classify(error: Exception) -> tuple[str, bool]:
         return "OUT_OF_MEMORY", False
     if "no kernel image is available" in text:
         return "CUDA_UNSUPPORTED_ARCH", False
+    if isinstance(error, RuntimeError) and OF_PROGRAM not in text and any(words in text for words in OF_GPU):
+        return "GPU_BROKEN", True
+    if isinstance(error, ImportError) or _is_of_a_start(error):
+        return "NOT_AVAILABLE", True
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return "DISK_FULL", True
+    if isinstance(error, OSError) and error.errno in BROKEN_DISK:
+        return "DISK_FAILED", True
     if isinstance(error, TimeoutError):
         return "TIMEOUT", True
     return type(error).__name__, False
+
+
+def _is_of_a_start(error: Exception) -> bool:
+    """Say whether a program could not be started, since the pod lacks it or may not run it."""
+    if not isinstance(error, FileNotFoundError | PermissionError):
+        return False
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].f_code.co_filename == subprocess.__file__

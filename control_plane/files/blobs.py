@@ -88,8 +88,17 @@ class Blobs:
         await storage_call(make)
 
     async def ping(self) -> None:
-        """Check that the storage answers."""
-        await storage_call(lambda: self.client.bucket_exists(self.bucket), self.threads)
+        """Check that the storage answers. Raises `Transient`, also `storage_refused`."""
+
+        def ping() -> None:
+            try:
+                self.client.bucket_exists(self.bucket)
+            except S3Error as error:
+                if error.code in REFUSED:
+                    raise Transient("storage_refused", f"object storage refuses us: {error.code}") from error
+                raise
+
+        await storage_call(ping, self.threads)
 
     async def try_put(self) -> None:
         """Check that the storage takes a small object. Raises `Transient`, also `storage_full`."""
@@ -97,11 +106,13 @@ class Blobs:
         def put() -> None:
             body = io.BytesIO(bytes(TRIAL_BYTES))
             try:
-                self.client.put_object(self.bucket, TRIAL_KEY, body, TRIAL_BYTES)
+                done = self.client.put_object(self.bucket, TRIAL_KEY, body, TRIAL_BYTES)
             except S3Error as error:
                 if _is_full(error):
                     raise Transient("storage_full", f"object storage is full: {error.code}") from error
                 raise
+            if not done.etag:
+                raise Transient("storage_unreachable", "what answers names no object: it is no storage")
 
         await storage_call(put, self.threads)
 

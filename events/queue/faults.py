@@ -21,18 +21,20 @@ Check = Literal["model", "storage", "tools", "disk", "gpu", "memory", "clock", "
 class Blame:
     """Whose fault a code is, and which check of the pod shows whether it is over.
 
-    What happens more than `times_max` times at one place of a run is the run's own fault.
+    What happens more than `times_max` times at one place of a run is the run's own fault. As long as one pod
+    alone has seen it, it may be that pod's, up to eight times. `is_left`: the pod leaves the run to others.
     """
 
     fault: Fault
     check: Check | None = None
     times_max: int = 8
+    is_left: bool = True
 
 
 OWN: Final = Blame(Fault.RUN)
 FAULTS: Final[Mapping[str, Blame]] = {
     "POD_LOST": Blame(Fault.POD),
-    "KILLED": Blame(Fault.POD, times_max=3),  # a program may also end itself so
+    "KILLED": Blame(Fault.POD, "memory", 3, is_left=False),  # a program may also end itself so
     "START_FAILED": Blame(Fault.POD, "sandbox"),
     "START_TIMEOUT": Blame(Fault.POD, "sandbox"),
     "NO_ISOLATION": Blame(Fault.POD, "sandbox"),
@@ -41,6 +43,7 @@ FAULTS: Final[Mapping[str, Blame]] = {
     "OUTBOX_FULL": Blame(Fault.POD, "disk"),
     "MACHINE_LOST": Blame(Fault.POD, "memory"),
     "CUDA_UNSUPPORTED_ARCH": Blame(Fault.POD, "gpu"),
+    "GPU_BROKEN": Blame(Fault.POD, "gpu", times_max=3),  # a kernel of the program may do the same
     "NOT_AVAILABLE": Blame(Fault.POD, "tools"),
     "NO_MODEL": Blame(Fault.POD, "model"),
     "MODEL_UNAUTHORISED": Blame(Fault.POD, "model"),
@@ -52,6 +55,7 @@ FAULTS: Final[Mapping[str, Blame]] = {
 }
 
 
+ALONE_MAX: Final = 8  # so many times one pod alone may fail a run at one place
 PODS_MAX: Final = 5  # what more pods than these fail at one place of a run is the run's own fault
 KEPT_MAX: Final = 32
 # So long a run is left to other pods than the one that failed it; each further fault there doubles it.
@@ -76,9 +80,10 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
     times = len(alike) + 1
     pods = {pod_name(each.pod) for each in alike} | {pod_name(pod)}
     follows = blame.fault is Fault.POD and len(pods) > PODS_MAX
-    if follows or times > blame.times_max:
+    times_max = blame.times_max if len(pods) > 1 else max(blame.times_max, ALONE_MAX)
+    if follows or times > times_max:
         return Judgement(Fault.RUN, times)
-    if blame.fault is Fault.OUTSIDE or blame.check is None:
+    if blame.fault is Fault.OUTSIDE or blame.check is None or not blame.is_left:
         return Judgement(blame.fault, times)
     here = sum(each.pod == pod and each.fault is Fault.POD for each in past) + 1
     return Judgement(blame.fault, times, back_off_s(here, first_s=LEFT_FIRST_S, max_s=LEFT_MAX_S))

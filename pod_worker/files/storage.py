@@ -45,7 +45,7 @@ class HttpStorage:
     def put(
         self, url: str, content: bytes | Iterable[bytes | memoryview], headers: Mapping[str, str]
     ) -> Reply:
-        """Send a whole object. Raises `Transient` if storage does not answer."""
+        """Send a whole object. Raises `Transient` if storage does not answer, or something else does."""
         parts = urlsplit(url)
         try:
             connection = self._connection((parts.scheme, parts.netloc))
@@ -103,6 +103,10 @@ def _exchange(
         text = response.read(ANSWER_BYTES_MAX)
         if not response.isclosed():
             connection.close()  # the rest of an endless answer is not read
+        if response.status < http.client.MULTIPLE_CHOICES and response.getheader("ETag") is None:
+            raise Transient(
+                "storage_unreachable", f"an answer {response.status} that names no object: it is no storage"
+            )
     except BaseException:
         connection.close()
         raise

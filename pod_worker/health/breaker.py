@@ -49,7 +49,7 @@ def looked(
 ) -> Breaker:
     """Return the state after a look: one that can tell nothing changes nothing, and is made again."""
     if found.ok is None and before.ok is False:
-        return replace(before, due_s=now_s + _wait_s(before.failures + before.strikes), is_awaited=False)
+        return replace(before, due_s=now_s + _wait_s(before.failures, before.strikes), is_awaited=False)
     told = replace(
         before, ok=found.ok is not False, code=found.code, message=found.message, at=now, is_awaited=False
     )
@@ -57,7 +57,7 @@ def looked(
         due_s = None if again_s is None else now_s + again_s
         return replace(told, failures=0, due_s=due_s)
     failures = before.failures + 1
-    return replace(told, failures=failures, due_s=now_s + _wait_s(failures + before.strikes))
+    return replace(told, failures=failures, due_s=now_s + _wait_s(failures, before.strikes))
 
 
 def failed(before: Breaker, code: str, message: str, *, now: datetime, now_s: float) -> Breaker:
@@ -74,7 +74,7 @@ def failed(before: Breaker, code: str, message: str, *, now: datetime, now_s: fl
         message=message,
         at=now,
         strikes=strikes,
-        due_s=now_s + _wait_s(before.failures + strikes),
+        due_s=now_s + _wait_s(before.failures, strikes),
         is_awaited=False,
     )
 
@@ -89,5 +89,8 @@ def suspected(before: Breaker, *, now_s: float) -> Breaker:
     return replace(before, due_s=now_s, is_awaited=True) if before.passes else before
 
 
-def _wait_s(failures: int) -> float:
-    return back_off_s(max(1, failures), first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S)
+def _wait_s(failures: int, strikes: int) -> float:
+    """Return how long nothing is looked at; a strike counts twice, so that three runs cost half a minute."""
+    return back_off_s(
+        max(1, failures + 2 * strikes - bool(strikes)), first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S
+    )

@@ -69,13 +69,17 @@ def _checks(subjects: Subjects) -> Iterator[Check]:
         limit_s=TRIAL_LIMIT_S,
         is_known=subjects.are_confined,
     )
-    if subjects.has_gpu:
-        gpu = Trial("gpu", subjects.options)
-        yield Check(name="gpu", subject="gpu", kinds=_users("gpu"), look=gpu, limit_s=TRIAL_LIMIT_S)
+    # Also without a device: a driver that nobody sees can still raise in a run.
+    gpu = Trial("gpu", subjects.options) if subjects.has_gpu else _no_gpu
+    yield Check(name="gpu", subject="gpu", kinds=_users("gpu"), look=gpu, limit_s=TRIAL_LIMIT_S)
     provider = named_provider(environ)
     if provider is not None:
         model = ModelLook(provider, environ)
         yield Check(name=f"model:{model.host}", subject="model", kinds=_users("model"), look=model)
+
+
+def _no_gpu() -> Finding:
+    return Finding(True, message="there is none")
 
 
 def _users(part: PodPart) -> frozenset[str]:

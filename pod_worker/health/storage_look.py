@@ -59,6 +59,8 @@ class StorageLook:
 def judge(head: Head) -> Finding:
     """Return what the answer to a PUT says of the storage."""
     answers = f"the object storage answers {head.status}"
+    if 200 <= head.status < 300 and head.content_type.startswith("text/html"):
+        return Finding(False, "STORAGE_UNREACHABLE", f"{answers} with a page: it is no storage")
     if 200 <= head.status < 300:
         return Finding(True, message=answers)
     if head.status in (401, 403):

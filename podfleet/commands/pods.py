@@ -17,6 +17,7 @@ from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_fields, p
 
 app = noun("pods")
 
+NO_ORDERS: Final = "–"
 SHOWN_MAX: Final = 1_000
 KNOWN_MAX: Final = 20  # how many names a message lists
 MIB_PER_GIB: Final = 1024
@@ -64,7 +65,7 @@ def ordered(pod: Pod) -> str:
         ("cordoned", orders.cordon is not None),
         ("quarantine", orders.quarantine is not None),
     )
-    return ", ".join(word for word, holds in words if holds) or "–"
+    return ", ".join(word for word, holds in words if holds) or NO_ORDERS
 
 
 COLUMNS: Final = (
@@ -230,10 +231,14 @@ def _farewell(pod: Pod) -> str:
 
 
 def _claims(pod: Pod) -> str:
-    """Return which of a worker's kinds its own checks let it claim, and else what fails."""
+    """Return which kinds orders and its own checks let a worker claim, and else what holds it back."""
     failing = [each for each in pod.checks if not each.ok]
-    if pod.state in ENDED or not failing:
-        return "–" if pod.state in ENDED else "all"
+    if pod.state in ENDED:
+        return "–"
+    if (held := ordered(pod)) != NO_ORDERS:
+        return f"nothing ({held})"
+    if not failing:
+        return "all"
     kept = {kind for each in failing for kind in (pod.kinds if each.kinds is None else each.kinds)}
     left = [kind for kind in pod.kinds if kind not in kept]
     names = f"{', '.join(each.name for each in failing)} fails"

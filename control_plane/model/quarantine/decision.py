@@ -63,7 +63,8 @@ def decide(
 ) -> list[Quarantine]:
     """Return the quarantines from now on."""
     live = {each.pod: each for each in members}
-    look = _Look(live, records(ends), now)
+    failing = {each.pod for each in known if each.cleared_by is None}
+    look = _Look(live, records(ends, failing), now)
     kept = {each.pod: each for before in known if (each := look.stepped(before)) is not None}
     wanted = [*look.failed_trials(kept), *look.new(kept)]
     room = _Room(live, [pod for pod, each in kept.items() if each.is_held])

@@ -6,7 +6,7 @@ Law: only what a pod itself held speaks against it, and a decision stands withou
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
@@ -140,8 +140,11 @@ class ClassRecord:
         return max(USUAL, median_low(others[1:] or others)) if others else USUAL
 
 
-def records(ends: Iterable[AttemptEnd]) -> dict[str, ClassRecord]:
-    """Return the ends of attempts by class; what people or a preemption ended tells nothing."""
+def records(ends: Iterable[AttemptEnd], known: Collection[Identity] = ()) -> dict[str, ClassRecord]:
+    """Return the ends of attempts by class; what people or a preemption ended tells nothing.
+
+    Pods that are `known` to fail by themselves have no vote on how often a sound pod does.
+    """
     by_class: dict[str, dict[Identity, list[AttemptEnd]]] = defaultdict(lambda: defaultdict(list))
     failed_on: dict[str, set[Identity]] = defaultdict(set)
     for end in sorted(ends, key=lambda each: each.ended_at, reverse=True):
@@ -153,7 +156,9 @@ def records(ends: Iterable[AttemptEnd]) -> dict[str, ClassRecord]:
     found = {}
     for class_key, by_pod in by_class.items():
         record = ClassRecord(by_pod, failed_on)
-        shares = {pod: len(record.own(pod, each)) / len(each) for pod, each in by_pod.items()}
+        shares = {
+            pod: len(record.own(pod, each)) / len(each) for pod, each in by_pod.items() if pod not in known
+        }
         found[class_key] = ClassRecord(by_pod, failed_on, shares)
     return found
 

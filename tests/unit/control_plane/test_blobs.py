@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import threading
+from collections.abc import Coroutine
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -66,6 +68,46 @@ def test_what_the_storage_refuses_for_good_is_no_outage(
             asyncio.run(blobs.version("runs/x"))
         storage.shutdown()
         assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("status", "etag", "pinged", "put"),
+    [
+        (200, '"abc"', None, None),
+        (200, None, None, "storage_unreachable"),  # another server answers in its place
+        (403, None, "storage_refused", "storage_unreachable"),
+    ],
+)
+def test_a_storage_is_what_knows_our_keys_and_names_what_it_took(
+    status: int, etag: str | None, pinged: str | None, put: str | None
+) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(status)
+            if etag is not None:
+                self.send_header("ETag", etag)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_PUT = do_GET = do_HEAD
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    def code_of(step: Coroutine[Any, Any, None]) -> str | None:
+        try:
+            asyncio.run(step)
+        except PodfleetError as error:
+            return error.code
+        return None
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as storage:
+        threading.Thread(target=storage.serve_forever, daemon=True).start()
+        endpoint = f"127.0.0.1:{storage.server_port}"
+        blobs = open_blobs(read_storage({**NOWHERE, "MINIO_ENDPOINT": endpoint}))
+        assert (code_of(blobs.ping()), code_of(blobs.try_put())) == (pinged, put)
+        storage.shutdown()
 
 
 def test_what_the_storage_says_of_a_refusal_is_shown_in_short() -> None:

@@ -119,6 +119,18 @@ def test_a_run_that_failed_on_two_other_pods_speaks_against_none(
     assert fleet.look() == held
 
 
+def test_sick_pods_that_are_known_do_not_make_the_next_one_look_usual() -> None:
+    fleet = History(["good", "fine"])
+    for name in ("one", "two", "three", "four"):
+        fleet.members[name] = Member(Identity(name, None), PROBES, "cpu")
+        for _ in range(3):
+            fleet.end("good")
+            fleet.end("fine")
+            fleet.end(name, "DISK_FAILED")
+        assert name in fleet.look()
+        del fleet.members[name]  # it is gone: its record stays
+
+
 def test_a_pod_that_does_good_work_is_not_condemned_by_rare_failures() -> None:
     fleet = History(["bad", "good"])
     for _ in range(10):

@@ -19,7 +19,7 @@ from control_plane.config import read_storage
 from control_plane.files.blobs import Blobs, open_blobs
 from control_plane.files.signing import Content
 from events.runtime.errors import Transient
-from events.runtime.measured_clock import MILLISECOND_S
+from events.runtime.measured_clock import MILLISECOND_S, MeasuredClock
 from events.testing import EPOCH, ManualClock
 from tests.unit.control_plane.test_blobs import NOWHERE
 
@@ -58,7 +58,7 @@ def asked(storage: Storage) -> Iterator[Blobs]:
     with HTTPServer(("127.0.0.1", 0), Answer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         endpoint = {"MINIO_ENDPOINT": f"127.0.0.1:{server.server_port}"}
-        yield open_blobs(read_storage({**NOWHERE, **endpoint}), ManualClock())
+        yield open_blobs(read_storage({**NOWHERE, **endpoint}), MeasuredClock(ManualClock()))
         server.shutdown()
 
 
@@ -70,7 +70,7 @@ def date_in(url: str) -> datetime:
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
 def test_addresses_are_signed_for_the_clock_of_the_storage(ahead: timedelta) -> None:
     machine = ManualClock()
-    blobs = open_blobs(read_storage(NOWHERE), machine)
+    blobs = open_blobs(read_storage(NOWHERE), MeasuredClock(machine))
     now = machine.now() + ahead
     blobs.clock.note(now, asked_s=machine.monotonic_s(), unit_s=MILLISECOND_S)
     signed = blobs.puts.sign("runs/x", Content(7))

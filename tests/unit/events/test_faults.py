@@ -65,7 +65,7 @@ def test_only_like_faults_at_the_same_place_count() -> None:
 
 @pytest.mark.parametrize(
     ("code", "fault", "most"),
-    [("KILLED", Fault.POD, 3), ("POD_LOST", Fault.POD, 8), ("MODEL_UNREACHABLE", Fault.OUTSIDE, 12)],
+    [("KILLED", Fault.POD, 8), ("POD_LOST", Fault.POD, 8), ("MODEL_UNREACHABLE", Fault.OUTSIDE, 12)],
 )
 def test_what_never_ends_at_one_place_is_the_runs_own(code: str, fault: Fault, most: int) -> None:
     def again(times: int) -> Judgement:
@@ -104,3 +104,8 @@ def test_a_start_of_a_pod_is_named_without_its_process() -> None:
     assert (boot_of("pod/3f2a/17"), boot_of("pod/3f2a"), boot_of("pod"), boot_of("")) == (
         *("pod/3f2a",) * 2, "pod", "",
     )  # fmt: skip
+
+
+def test_each_fault_of_a_pod_but_its_loss_is_shown_by_one_of_its_checks() -> None:
+    unseen = {code for code, each in FAULTS.items() if each.fault is Fault.POD and each.check is None}
+    assert unseen == {"POD_LOST"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, asdict, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -397,13 +398,20 @@ def test_what_does_not_follow_the_run_from_pod_to_pod_is_charged_to_no_run(
 
 
 @pytest.mark.parametrize(
-    ("code", "fault", "times"),
-    [("KILLED", Fault.POD, 3), ("POD_LOST", Fault.POD, 8), ("MODEL_UNREACHABLE", Fault.OUTSIDE, 12)],
+    ("code", "fault", "pods", "times"),
+    [
+        ("KILLED", Fault.POD, (POD, "elsewhere/1"), 3),
+        ("KILLED", Fault.POD, (POD,), 8),  # one pod alone may as well be what kills
+        ("POD_LOST", Fault.POD, (POD,), 8),
+        ("MODEL_UNREACHABLE", Fault.OUTSIDE, (POD,), 12),
+    ],
 )
-def test_what_never_ends_is_charged_to_the_run(code: str, fault: Fault, times: int) -> None:
+def test_what_never_ends_is_charged_to_the_run(
+    code: str, fault: Fault, pods: Sequence[str], times: int
+) -> None:
     how = End("failed", code, "again", None)
     budget = {Fault.POD: "infra", Fault.OUTSIDE: "outside"}[fault]
-    often = tuple(past(POD, code, fault=fault) for _ in range(times))
+    often = tuple(past(pods[n % len(pods)], code, fault=fault) for n in range(times))
     for before, charged in (
         (often[1:], {**CHARGED, budget: CHARGED.get(budget, 0) + 1}),
         (often, {**CHARGED, "app": 2}),

@@ -8,11 +8,13 @@ import resource
 import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from events.runtime.errors import Transient
 from events.runtime.sockets import is_readable
 from pod_worker.child.fork_server import LOADED, ServerProcess
 from pod_worker.files.storage import HttpStorage
@@ -71,3 +73,26 @@ def test_a_kept_connection_is_used_again_unless_storage_closed_it(
     storage._idle[place] = [kept]
     other.close()
     assert storage._connection(place) is not kept
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_answer_that_names_no_object_is_no_stored_file(named: bool) -> None:
+    etag = b'etag: "abc"\r\n' if named else b""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        HttpStorage(ssl.create_default_context()) as storage,
+    ):
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n" + etag + b"content-length: 6\r\n\r\n<html>")
+
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/b/k"
+        if named:
+            assert storage.put(url, b"", {}).status == 200
+        else:
+            with pytest.raises(Transient, match="no storage"):
+                storage.put(url, b"", {})

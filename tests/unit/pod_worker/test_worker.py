@@ -162,6 +162,10 @@ class Sick(Untested):
     fits: list[set[str]]
     checked_at_s: float = 0.0
     heard: list[End] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+
+    def hear_failure(self, code: str, message: str) -> None:
+        self.failures.append((code, message))
 
     def fit(self, kinds: Iterable[str]) -> frozenset[str]:
         return frozenset(kinds) & (self.fits.pop(0) if len(self.fits) > 1 else self.fits[0])
@@ -348,3 +352,13 @@ def test_a_worker_leaves_only_by_a_drain_that_nobody_has_taken_back(
     heard = PodOrders(drain=True)
     queue = asked_by_a_worker(tmp_path, [WHOLE], most=3, orders=heard, reports=Told(answer))
     assert len(queue.asked) == asked
+
+
+def test_a_process_that_does_not_start_is_told_by_the_pods_checks(tmp_path: Path) -> None:
+    clock = ManualClock()
+    sick = Sick(clock=clock, fits=[{"probe"}])
+    kinds_asked_for(tmp_path, [BROKEN], [PROBE], most=1, refused=1, clock=clock, fitness=sick)
+    assert sick.failures == [
+        ("START_FAILED", "no room for another process"),
+        ("START_FAILED", "the pipeline's process exited with status 1 before it was ready"),
+    ]

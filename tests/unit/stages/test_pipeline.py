@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,12 +119,29 @@ def test_a_long_traceback_keeps_both_ends() -> None:
         ),
         (TimeoutError("the model did not answer"), "TIMEOUT", True),
         (OSError(28, "No space left on device"), "DISK_FULL", True),
+        (OSError(5, "Input/output error"), "DISK_FAILED", True),
+        (OSError(30, "Read-only file system"), "DISK_FAILED", True),
+        (RuntimeError("CUDA error: unspecified launch failure"), "GPU_BROKEN", True),
+        (RuntimeError("The NVIDIA driver on your system is too old"), "GPU_BROKEN", True),
+        (RuntimeError("CUDA error: device-side assert triggered"), "RuntimeError", False),
+        (ImportError("libcudart.so.12: cannot open shared object file"), "NOT_AVAILABLE", True),
         (FileNotFoundError(2, "No such file"), "FileNotFoundError", False),
         (KeyError("x"), "KeyError", False),
     ],
 )
 def test_an_exception_has_a_public_code(error: Exception, code: str, retryable: bool) -> None:
     assert classify(error) == (code, retryable)
+
+
+def test_a_program_that_the_pod_lacks_is_no_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("not executable")
+    for program in ("no-such-program", str(tmp_path / "tool")):
+        with pytest.raises(OSError, match=r"No such file|Permission denied") as caught:
+            subprocess.run([program], check=True)
+        assert classify(caught.value) == ("NOT_AVAILABLE", True)
+    with pytest.raises(FileNotFoundError) as absent:
+        (tmp_path / "data.csv").read_text()
+    assert classify(absent.value) == ("FileNotFoundError", False)
 
 
 def test_a_pipeline_that_gives_its_run_back_is_no_failure_and_says_why() -> None:

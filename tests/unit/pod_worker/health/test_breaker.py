@@ -69,7 +69,7 @@ def test_attempts_that_go_on_failing_wait_longer_though_each_look_passes() -> No
         waits.append((state.due_s or 0.0) - 100.0)
         state = looked(state, GOOD, now=NOW, now_s=200.0)
         assert state.passes
-    assert waits == [2, 4, 8, 16, 32, 60, 60]
+    assert waits == [2, 8, 32, 60, 60, 60, 60], "three failures cost half a minute"
     state = failed(succeeded(state), "MODEL_QUOTA", "no money left", now=NOW, now_s=100.0)
     assert state.due_s == 102.0, "an attempt that came through begins anew"
 

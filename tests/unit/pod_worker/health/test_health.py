@@ -125,10 +125,10 @@ def test_a_look_that_does_not_end_has_failed_and_no_other_is_begun_beside_it() -
     stuck = pod.begun.pop(0)
     pod.begun.pop()()
     for _ in range(20):
-        pod.turn(11.0)
+        pod.turn(46.0)
     late = next(each for each in pod.health.report() if each.name == MODEL)
     assert (late.ok, late.code, pod.looks.count(MODEL)) == (False, LATE, 0)
-    assert pod.clock.now() - late.at == timedelta(seconds=19 * 11), "it is late once"
+    assert pod.clock.now() - late.at == timedelta(seconds=19 * 46), "it is late once"
     stuck()
     assert pod.fit() == sorted(KINDS), "what it finds in the end counts"
 

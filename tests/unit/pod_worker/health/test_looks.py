@@ -17,6 +17,8 @@ import httpx
 import pytest
 
 from events.delivery.control_plane_client import ControlPlane
+from events.lifecycle import Fault
+from events.queue.faults import FAULTS
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Transient
 from events.runtime.model_providers import ANTHROPIC, OPENAI, Provider
@@ -124,18 +126,19 @@ def storage_look(
 
 
 @pytest.mark.parametrize(
-    ("status", "code"),
+    ("told", "code"),
     [
-        (200, None),
-        (204, None),
-        (403, "STORAGE_REFUSED"),
-        (401, "STORAGE_REFUSED"),
-        (507, "STORAGE_UNREACHABLE"),
+        (answer(200), None),
+        (answer(204), None),
+        (answer(403), "STORAGE_REFUSED"),
+        (answer(401), "STORAGE_REFUSED"),
+        (answer(507), "STORAGE_UNREACHABLE"),
+        (answer(200, b"<html>", "text/html; charset=utf-8"), "STORAGE_UNREACHABLE"),
     ],
 )
-def test_the_answer_to_an_upload_tells_of_the_storage(serve: Any, status: int, code: str | None) -> None:
+def test_the_answer_to_an_upload_tells_of_the_storage(serve: Any, told: bytes, code: str | None) -> None:
     asked, start = serve
-    url = start(answer(status))
+    url = start(told)
     found = storage_look(
         lambda _: httpx.Response(200, json={"url": f"{url}/b/upload-tests/1?s=2", "headers": {}})
     )
@@ -219,9 +222,11 @@ def subjects(tmp_path: Path, *, has_gpu: bool = False, **environ: str) -> Subjec
 
 def test_a_pod_checks_what_its_settings_and_devices_are(tmp_path: Path) -> None:
     plain = [each.name for each in checks_of(subjects(tmp_path))]
-    assert plain == ["clock", "disk", "memory", "storage", "tools", "sandbox"]
+    assert plain == ["clock", "disk", "memory", "storage", "tools", "sandbox", "gpu"]
+    by_codes = {each.check for each in FAULTS.values() if each.fault is Fault.POD} - {None, "model"}
+    assert by_codes <= set(plain), "whatever is a pod's fault holds its claims back, on each pod"
     keyed = checks_of(subjects(tmp_path, has_gpu=True, OPENAI_BASE_URL="http://a:b@Models.internal:8000/v1"))
-    assert [each.name for each in keyed][len(plain) :] == ["gpu", "model:models.internal:8000"]
+    assert [each.name for each in keyed][len(plain) :] == ["model:models.internal:8000"]
     needed = {each.subject: each.kinds for each in keyed}
     assert needed["disk"] is needed["storage"] is None
     assert needed["model"] == {"experiment", "ideation"}
