@@ -66,7 +66,10 @@ class Blobs:
 
     async def measure(self) -> None:
         """Ask the storage for its time, without a signature: no clock can be too wrong for that."""
-        await storage_call(lambda: self.http.request("HEAD", f"{self.origin}/", redirect=False))
+        await storage_call(self._measure)
+
+    def _measure(self) -> None:
+        self.http.request("HEAD", f"{self.origin}/", redirect=False)
 
     async def prepare(self) -> None:
         """Make the bucket if it is not there, and learn what its storage holds a PUT to.
@@ -91,6 +94,8 @@ class Blobs:
         """Check that the storage answers. Raises `Transient`, also `storage_refused`."""
 
         def ping() -> None:
+            if self.clock.machine_ahead_s is None:  # nothing is signed before its time is known
+                self._measure()
             try:
                 self.client.bucket_exists(self.bucket)
             except S3Error as error:
