@@ -81,6 +81,8 @@ def test_addresses_are_signed_for_the_clock_of_the_storage(ahead: timedelta) -> 
 def test_a_refused_request_that_was_signed_for_another_time_is_signed_anew_and_sent_once_more() -> None:
     storage = Storage(refusals=1)
     with asked(storage) as blobs:
+        asyncio.run(blobs.measure())
+        storage.now -= 2 * HOUR  # its clock is set
         asyncio.run(blobs.ping())
         assert [abs(each - storage.now) < timedelta(seconds=2) for each in storage.signed_for] == [
             False,
@@ -95,6 +97,13 @@ def test_a_request_that_is_refused_at_the_right_time_is_sent_once() -> None:
         with pytest.raises(Transient):
             asyncio.run(blobs.ping())
     assert len(storage.signed_for) == 1
+
+
+def test_nothing_is_signed_before_the_time_of_the_storage_is_known() -> None:
+    storage = Storage()
+    with asked(storage) as blobs:
+        asyncio.run(blobs.ping())
+    assert [abs(each - storage.now) < timedelta(seconds=2) for each in storage.signed_for] == [True]
 
 
 def test_an_answer_out_of_a_cache_tells_no_time() -> None:
