@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import quote
 
-from minio import Minio
 from minio.error import MinioException, S3Error, ServerError
 from urllib3 import PoolManager, Retry, Timeout
 from urllib3.exceptions import HTTPError
@@ -56,20 +55,16 @@ class Blobs:
     storage holds (`bad_key`), or that this one refuses: the keys of registered files are what a pod said.
     """
 
-    client: Minio
+    client: TimedClient
     bucket: str
     puts: PutSigner
     http: PoolManager
     clock: MeasuredClock  # the storage's
-    origin: str
     threads: Executor | None = None  # of its own, which wait for no other work
 
     async def measure(self) -> None:
-        """Ask the storage for its time, without a signature: no clock can be too wrong for that."""
-        await storage_call(self._measure)
-
-    def _measure(self) -> None:
-        self.http.request("HEAD", f"{self.origin}/", redirect=False)
+        """Ask the storage for its time."""
+        await storage_call(self.client.measure)
 
     async def prepare(self) -> None:
         """Make the bucket if it is not there, and learn what its storage holds a PUT to.
@@ -94,8 +89,6 @@ class Blobs:
         """Check that the storage answers. Raises `Transient`, also `storage_refused`."""
 
         def ping() -> None:
-            if self.clock.machine_ahead_s is None:  # nothing is signed before its time is known
-                self._measure()
             try:
                 self.client.bucket_exists(self.bucket)
             except S3Error as error:
@@ -244,6 +237,7 @@ def open_blobs(storage: Storage, clock: MeasuredClock | None = None, *, is_quick
     try:
         client = TimedClient(
             storage.endpoint,
+            origin=storage.origin,
             clock=clock,
             access_key=storage.access_key,
             secret_key=storage.secret_key,
@@ -256,7 +250,7 @@ def open_blobs(storage: Storage, clock: MeasuredClock | None = None, *, is_quick
         raise ConfigError([f"MINIO_ENDPOINT, MINIO_BUCKET: {error}"]) from error
     threads = ThreadPoolExecutor(QUICK_THREADS, "quick") if is_quick else None
     signer = PutSigner(client, storage.bucket, storage.secret_key)
-    return Blobs(client, storage.bucket, signer, http, clock, storage.origin, threads)
+    return Blobs(client, storage.bucket, signer, http, clock, threads)
 
 
 def _is_full(error: S3Error) -> bool:

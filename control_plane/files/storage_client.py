@@ -43,11 +43,20 @@ class TimedClient(Minio):
 
     A request that is refused, in an answer that tells that it was signed for another time, is signed anew and
     sent once more. The code of the refusal says little: storages differ, and a HEAD has none.
+
+    `origin` is the storage's address, which is asked for the time before anything is signed.
     """
 
-    def __init__(self, endpoint: str, *, clock: MeasuredClock, **options: Any) -> None:
+    def __init__(self, endpoint: str, *, origin: str, clock: MeasuredClock, **options: Any) -> None:
         super().__init__(endpoint, **options)
+        self._origin = origin
         self._clock = clock
+        self._has_asked = False
+
+    def measure(self) -> None:
+        """Ask the storage for its time, without a signature: no clock can be too wrong for that."""
+        self._http.request("HEAD", f"{self._origin}/", redirect=False)
+        self._has_asked = True
 
     def get_presigned_url(
         self,
@@ -73,6 +82,8 @@ class TimedClient(Minio):
         )
 
     def _url_open(self, *request: Any, **more: Any) -> BaseHTTPResponse:
+        if not self._has_asked and self._clock.machine_ahead_s is None:
+            self.measure()
         again = {**more, "headers": dict(more.get("headers") or {})}  # the SDK adds to those that it is given
         signed_for, begun_s = self._clock.now(), self._clock.monotonic_s()
         try:

@@ -172,9 +172,10 @@ def test_what_passes_is_tried_again(provider: Provider, step: Reply) -> None:
         (rate_limited("86400"), "rate_limited", 1),
         (failing(500), "unreachable", 4),
         (broken_off(), "unreachable", 4),
-        (malformed(), "malformed", 2),
-        (Reply(body=b"{" + b" " * (9 << 20) + b"}"), "malformed", 2),
-        (Reply(headers={"content-encoding": "gzip"}), "malformed", 2),
+        (malformed(), "unreachable", 4),
+        (Reply(body=b"<!doctype html><title>Sign in</title>"), "unreachable", 4),
+        (Reply(body=b"{" + b" " * (9 << 20) + b"}"), "unreachable", 4),
+        (Reply(headers={"content-encoding": "gzip"}), "unreachable", 4),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

@@ -307,7 +307,7 @@ def test_a_program_without_its_declarations_is_mended(desk: Open) -> None:
     [
         ([Reply(text="I cannot help with that.")] * 3, "malformed"),
         ([cut_off("```python\nPLAN = 'a")] * 3, "cut_off"),
-        ([malformed()] * 6, "malformed"),
+        ([malformed()] * 4, "unreachable"),
         ([failing(400, "this model knows no such thing", "bad_request")], "refused"),
         ([Reply(text="", finish="refused")], "refused"),
     ],

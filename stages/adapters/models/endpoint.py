@@ -119,7 +119,7 @@ def no_answer(cause: BaseException, lost: Usage) -> TryFailed:
     if isinstance(cause, AddressRefused):
         return TryFailed("refused", f"the model is not asked: {cause}")
     if isinstance(cause, AnswerTooLong):
-        return TryFailed("malformed", str(cause), usage=lost)
+        return TryFailed("unreachable", f"what answers is no server of models: {cause}", usage=lost)
     reason = f"{type(cause).__name__}: {shown(str(cause))}"
     if isinstance(cause, NOT_SENT):
         return TryFailed("unreachable", f"no connection to the model ({reason})")
@@ -129,13 +129,16 @@ def no_answer(cause: BaseException, lost: Usage) -> TryFailed:
 
 
 def decoded(content: bytes, kind: type[S], lost: Usage) -> S:
-    """Return a body as `kind`. Raises `TryFailed` for one that is something else."""
+    """Return a body as `kind`. Raises `TryFailed` for one that is something else.
+
+    Then no model has answered, but whatever stands in its place: that is a fault outside, and not the run's.
+    """
     try:
         found: Any = json.loads(content)
         return msgspec.convert(found, kind)
     except (ValueError, RecursionError) as error:
         raise TryFailed(
-            "malformed", f"the answer is no completion: {shown(str(error))}", usage=lost
+            "unreachable", f"the answer is no completion: {shown(str(error))}", usage=lost
         ) from error
 
 
