@@ -117,7 +117,9 @@ def test_sigterm_is_over_in_five_seconds_and_charges_no_attempt(
         "QUEUED",
         {"app": 0, "infra": 0, "preempted": 1, "outside": 0},
     )
-    assert (run["attempts"][0]["outcome"], run["attempts"][0]["code"]) == ("preempted", None)
+    until(lambda: fleet.run(run_id)["attempts"][0]["outcome"])  # it is written beside the run after its end
+    attempt = fleet.run(run_id)["attempts"][0]
+    assert (attempt["outcome"], attempt["code"]) == ("preempted", None)
 
 
 def test_a_second_signal_ends_a_worker_at_once(fleet: Any, until: Any) -> None:
