@@ -20,7 +20,7 @@ from events.text.key_text import digest
 
 BELIEVED_S: Final = 3600.0
 SCRAPERS_MAX: Final = 100
-AWAY_S: Final = 0.1  # for what is judged without the store
+AWAY_S: Final = 0.1  # what is judged without the store takes less
 NAMING: Final = ("authorization", "cookie", "host")
 
 
@@ -35,20 +35,27 @@ class Scrapers:
     async def require(self, request: Request) -> Principal:
         """Return the principal of a request that may read. Raises `Transient`, and as `require` does."""
         sender = digest("\n".join([address_of(request), *(request.headers.get(name, "") for name in NAMING)]))
-        is_away = await self.mongodb() != "ok"
+        judging = asyncio.ensure_future(require("read")(request))
         try:
-            async with asyncio.timeout(AWAY_S if is_away else None):
-                found = await require("read")(request)
-        except (TimeoutError, Transient) as error:
-            admitted_s, known = self._admitted.get(sender, (-BELIEVED_S, None))
-            if known is None or self.clock.monotonic_s() - admitted_s >= BELIEVED_S:
-                raise Transient("mongodb_unreachable", "MongoDB does not answer; try again") from error
-            return known
+            await asyncio.wait({judging}, timeout=AWAY_S)
+            if not judging.done() and await self.mongodb() != "ok":
+                return self._known(sender)
+            found = await judging
+        except Transient:
+            return self._known(sender)
         except Rejected:  # as a key that was revoked meanwhile
             self._admitted.pop(sender, None)
             raise
+        finally:
+            judging.cancel()
         self._note(sender, found)
         return found
+
+    def _known(self, sender: str) -> Principal:
+        admitted_s, known = self._admitted.get(sender, (-BELIEVED_S, None))
+        if known is None or self.clock.monotonic_s() - admitted_s >= BELIEVED_S:
+            raise Transient("mongodb_unreachable", "MongoDB does not answer; try again")
+        return known
 
     def _note(self, sender: str, found: Principal) -> None:
         self._admitted[sender] = (self.clock.monotonic_s(), found)
