@@ -122,6 +122,23 @@ def test_a_healthy_fleet_is_green() -> None:
     assert check(healthy()) == []
 
 
+@pytest.mark.parametrize(
+    ("key", "is_test"),
+    [
+        ("upload-tests/0042", True),
+        (".podfleet/trial", True),
+        ("podfleet/probe", True),
+        ("upload-tests/x", False),
+    ],
+)
+def test_the_objects_by_which_the_storage_is_tested_are_of_no_attempt(key: str, is_test: bool) -> None:
+    good = healthy()
+    assert good.objects is not None
+    other = next(iter(good.objects.values()))
+    found = check(replace(good, objects={**good.objects, key: other}))
+    assert [each.invariant for each in found] == ([] if is_test else [artifacts.OWN_PLACE])
+
+
 OWN, OF_POD = {"fault": "run"}, {"fault": "pod"}
 
 
