@@ -13,6 +13,7 @@ from events.lifecycle import Fault, Judgement, PastFault
 from events.queue.rules import pod_name
 from events.runtime.backoff import back_off_s
 
+TIMES_MAX: Final = 8  # so often may a fault of a pod meet a run at one place
 # What a pod tests of itself; `model` and `storage` are outside of it.
 Check = Literal["model", "storage", "tools", "disk", "gpu", "memory", "clock", "sandbox"]
 
@@ -22,12 +23,12 @@ class Blame:
     """Whose fault a code is, and which check of the pod shows whether it is over.
 
     What happens more than `times_max` times at one place of a run is the run's own fault. As long as one pod
-    alone has seen it, it may be that pod's, up to eight times. `is_left`: the pod leaves the run to others.
+    alone has seen it, it may be that pod's, up to `TIMES_MAX`. `is_left`: the pod leaves the run to others.
     """
 
     fault: Fault
     check: Check | None = None
-    times_max: int = 8
+    times_max: int = TIMES_MAX
     is_left: bool = True
 
 
@@ -55,7 +56,6 @@ FAULTS: Final[Mapping[str, Blame]] = {
 }
 
 
-ALONE_MAX: Final = 8  # so many times one pod alone may fail a run at one place
 PODS_MAX: Final = 5  # what more pods than these fail at one place of a run is the run's own fault
 KEPT_MAX: Final = 32
 # So long a run is left to other pods than the one that failed it; each further fault there doubles it.
@@ -80,7 +80,7 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
     times = len(alike) + 1
     pods = {pod_name(each.pod) for each in alike} | {pod_name(pod)}
     follows = blame.fault is Fault.POD and len(pods) > PODS_MAX
-    times_max = blame.times_max if len(pods) > 1 else max(blame.times_max, ALONE_MAX)
+    times_max = blame.times_max if len(pods) > 1 else max(blame.times_max, TIMES_MAX)
     if follows or times > times_max:
         return Judgement(Fault.RUN, times)
     if blame.fault is Fault.OUTSIDE or blame.check is None or not blame.is_left:

@@ -5,7 +5,8 @@ Each is the product with one part exchanged; nothing in the product can be switc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -41,16 +42,23 @@ from testing.simulation.product import Product
 from testing.simulation.store.replica_set import Call, ReplicaSet
 
 
+@contextmanager
+def _outages() -> Iterator[None]:
+    """Translate the driver's errors as the product does."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:  # whatever a store raises is an outage to a worker
+        raise Transient("mongodb_unreachable", str(error)) from error
+
+
 class UnfencedQueue(MongoQueue):
     """Settles whatever the run is by now: neither token nor attempt is asked for."""
 
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
-        try:
+        with _outages():
             self._settle_unfenced(claim, how, last, jitter, root)
-        except AssertionError:
-            raise
-        except Exception as error:
-            raise Transient("mongodb_unreachable", str(error)) from error
 
     def _settle_unfenced(self, claim: Claim, how: End, last: int, jitter: float, root: str | None) -> None:
         runs = self.db[claim.collection]
@@ -72,15 +80,13 @@ class GreedyQueue(MongoQueue):
     """Takes the head of a class also where this pod has just failed it."""
 
     def take(self, wanted: WaitingClass, *, token: str, pod: str) -> Claim | None:
-        try:
+        with _outages():
             document = self.db[wanted.collection].find_one_and_update(
                 {"status": Status.QUEUED.value, "classKey": wanted.class_key},
                 taking(token, pod, self.ttl_s),
                 sort=CLAIM_ORDER,
                 return_document=True,
             )
-        except Exception as error:
-            raise Transient("mongodb_unreachable", str(error)) from error
         return None if document is None else self._claimed(wanted.collection, document, token)
 
 

@@ -44,7 +44,7 @@ class Relay:
         """Change the storage's key under the fleet."""
         self.refuses = True
         for each in self._pairs:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # its other end has gone
                 each.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -53,13 +53,13 @@ class Relay:
         self.refuse()
 
     def _serve(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the listener was closed: the test is over
             while True:
                 client, _ = self._listener.accept()
                 threading.Thread(target=self._relay, args=(client,), daemon=True).start()
 
     def _relay(self, client: socket.socket) -> None:
-        with client, contextlib.suppress(OSError):
+        with client, contextlib.suppress(OSError):  # either end may go
             if self.refuses:
                 client.recv(65_536)
                 body = b"<Error><Code>InvalidAccessKeyId</Code></Error>"

@@ -182,8 +182,10 @@ def clocks(variables: Variables) -> Iterator[Finding]:
     for whose, ask in asks.items():
         found: list[float | None] = []
 
-        async def measure(ask: Callable[[], Awaitable[float | None]] = ask) -> None:
-            found.append(await ask())  # noqa: B023 - it is over before the next turn
+        async def measure(
+            ask: Callable[[], Awaitable[float | None]] = ask, found: list[float | None] = found
+        ) -> None:
+            found.append(await ask())
 
         _asked("clock", "", measure, "")  # what does not answer is a finding of its own check
         for ahead_s in found:

@@ -19,6 +19,7 @@ from control_plane.access.scrapers import Scrapers
 from control_plane.config import Settings, read_settings
 from control_plane.server.api.claims import require_pod
 from control_plane.server.app import create_app
+from control_plane.server.dependencies import Dependencies
 from control_plane.server.deps import wire
 from control_plane.store import database
 from events.runtime.clock import SystemClock, SystemIds
@@ -80,7 +81,13 @@ async def test_every_route_but_those_of_health_sign_in_and_style_takes_a_princip
     assert len(routes_of(app)) > 30
 
 
-async def test_a_stranger_is_refused_everywhere_before_anything_is_looked_up(app: FastAPI) -> None:
+async def test_a_stranger_is_refused_everywhere_before_anything_is_looked_up(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_up(_: Dependencies) -> database.Database:
+        raise AssertionError("a stranger makes nobody look")
+
+    monkeypatch.setattr(Dependencies, "_own", looked_up)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as stranger:
         for route in routes_of(app):

@@ -42,10 +42,10 @@ def serve() -> Iterator[tuple[list[bytes], Callable[..., str]]]:
     over = threading.Event()
 
     def answered(listener: socket.socket, answer: bytes, drips: bytes) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the listener was closed: the test is over
             while True:
                 connection, _ = listener.accept()
-                with connection, contextlib.suppress(OSError):
+                with connection, contextlib.suppress(OSError):  # who asked reads no further
                     asked.append(connection.recv(65_536))
                     connection.sendall(answer)
                     while drips and not over.wait(0.01):
