@@ -21,6 +21,7 @@ from events.runtime.errors import ConfigError
 from events.runtime.exits import EXIT_LEFT
 from events.runtime.interpreter import objection
 from events.runtime.logs import LogOptions, configure_logs
+from pod_worker import rental
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
@@ -37,7 +38,8 @@ CONNECT_S: Final = 3.0
 def main() -> int:
     """Run a worker; return 0 after an orderly stop, 2 for a configuration that cannot work.
 
-    It returns 3 where it left for good, or sleeps until it is stopped, and claims nothing.
+    It returns 3 where it left for good, or sleeps until it is stopped, and claims nothing, or has the rented
+    pod ended by its provider.
     """
     hide()
     try:
@@ -57,16 +59,27 @@ def main() -> int:
             fork_server.prestart()
             from pod_worker.program import World, serve  # takes a while, in which the child loads, too
 
-            has_left = serve(settings, World(stop=stop, pipeline_user=user), fork_server)
+            undelivered = serve(settings, World(stop=stop, pipeline_user=user), fork_server)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG
-    if not has_left:
+    if undelivered is None:
         return 0
-    log.info("pod.left", extra={"then": settings.on_leave})
-    if settings.on_leave == "sleep":
-        stop.wait()
+    log.info("pod.left", extra={"then": settings.on_leave, "undelivered": undelivered})
+    leave(settings, undelivered, stop)
     return EXIT_LEFT
+
+
+def leave(settings: Settings, undelivered: int, stop: threading.Event) -> None:
+    """Do what was asked for where a worker has left for good.
+
+    A pod that still has `undelivered` events is not ended: its worker, started again, delivers them first.
+    """
+    if settings.on_leave == "exit" or (settings.rental is not None and undelivered):
+        return
+    if settings.rental is not None:
+        rental.end(settings.rental, stop, SystemClock())
+    stop.wait()
 
 
 def is_alone(settings: Settings) -> bool:

@@ -18,6 +18,7 @@ from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.access import URL_DEFAULT, Access, access, running
 from events.runtime.errors import ConfigError
 from pod_worker.child.process import secrets_of
+from pod_worker.rental import NEEDED, Rental, rental_of
 
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
@@ -25,8 +26,9 @@ DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
 DATA_OF_ROOT: Final = Path("/var/lib/podfleet/worker")  # users of pipelines cannot enter /root
 
 
-# What a worker does that left for good: where its container is always started again, it had better sleep.
-OnLeave = Literal["exit", "sleep"]
+# What a worker does that left for good: where its container is always started again, it had better sleep, or
+# have the pod ended by its provider.
+OnLeave = Literal["exit", "sleep", "end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,14 @@ class Settings:
     gpu_usd_per_hour: float | None = None
     isolation: str
     on_leave: OnLeave = "exit"
+    rental: Rental | None = None  # which its provider ends when the worker leaves for good
     environ: Mapping[str, str] = field(repr=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that may appear nowhere."""
-        ours = (value for value in (self.mongodb_url, self.api_key) if value)
+        rental = self.rental and self.rental.key
+        ours = (value for value in (self.mongodb_url, self.api_key, rental) if value)
         return (*ours, *secrets_of(self.environ))
 
 
@@ -92,6 +96,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
     problems += _problems_of_tools(values)
     if problems:
         raise ConfigError(problems)
+    on_leave = next((each for each in get_args(OnLeave) if each == values.get("PODFLEET_ON_LEAVE")), "exit")
     return Settings(
         mode=next(each for each in modes if each == chosen),
         mongodb_url=values.get("MONGODB_URL") or None,
@@ -104,7 +109,8 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         idle_exit_s=wishes.idle_exit_s,
         gpu_usd_per_hour=_number(values.get("PODFLEET_GPU_USD_PER_HOUR")),
         isolation=values.get("PODFLEET_ISOLATION") or ISOLATIONS[0],
-        on_leave="sleep" if values.get("PODFLEET_ON_LEAVE") == "sleep" else "exit",
+        on_leave=on_leave,
+        rental=rental_of(values) if on_leave == "end" else None,
         environ=values,
     )
 
@@ -136,6 +142,8 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     if on_leave and on_leave not in get_args(OnLeave):
         accepted = ", ".join(get_args(OnLeave))
         problems.append(f"PODFLEET_ON_LEAVE is {on_leave!r}; accepted values: {accepted}")
+    if on_leave == "end" and rental_of(values) is None:
+        problems.append(f"PODFLEET_ON_LEAVE=end needs the pod's id and the provider's key: {NEEDED}")
     return problems
 
 

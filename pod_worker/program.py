@@ -77,10 +77,11 @@ class World:
     leave: Callable[[int], object] = os._exit
 
 
-def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
+def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | None:
     """Run one worker until `world.stop` is set, the fleet drains it, or its limit is reached.
 
-    Returns whether it left for good, so that nobody is to start it again.
+    Returns how many events could not be delivered where it left for good, so that nobody is to start it
+    again; None where it did not.
     """
     world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -89,7 +90,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
     store = _store(settings, control_plane, world)
     stores = MeasuredClock(world.clock)
     if not _is_sound(store, settings.mode, world, stores):
-        return False
+        return None
     queue = world.queue(store)
     gauges = Gauges(open_driver())
     gpus = gauges.capabilities().gpus
@@ -137,13 +138,14 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> bool:
         worker = Worker(pod, queue, ports, intent, roster, spawn, pauses, health)
 
         try:
-            return _work(worker, sender, health, quiet, world)
+            has_left = _work(worker, sender, health, quiet, world)
         finally:
             quiet.set()
             health.changed.set()
             uploads.close()
             sender.flush(clock.monotonic_s() + FLUSH_S)
             _say_goodbye(roster)
+        return outbox.pending() if has_left else None
 
 
 def _identity(settings: Settings, pod: Pod, world: World, stores: MeasuredClock) -> dict[str, Any]:

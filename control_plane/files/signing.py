@@ -29,7 +29,7 @@ def checksum(sha256: str) -> Mapping[str, str]:
     return {"x-amz-checksum-sha256": base64.b64encode(bytes.fromhex(sha256)).decode()}
 
 
-TRIAL_KEY: Final = "podfleet/probe"
+TRIAL_KEY: Final = ".podfleet/signing"
 NEW_ONLY: Final[Mapping[str, str]] = {"if-none-match": "*"}
 _PROBED: Final = b"podfleet"
 _TRUE: Final = checksum(hashlib.sha256(_PROBED).hexdigest())

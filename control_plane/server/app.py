@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
@@ -86,6 +86,7 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(run_every(byte_budgets.TICK_S, "budgets", deps.budgets.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "watcher", deps.watcher.run_once)),
             asyncio.create_task(run_every(dependencies.TICK_S, "dependencies", deps.dependencies.run_once)),
+            asyncio.create_task(run_every(dependencies.WATCH_S, "mongodb", deps.dependencies.watch)),
             asyncio.create_task(run_every(watcher.TICK_S, "log_watcher", deps.log_watcher.run_once)),
         ]
         try:
@@ -106,6 +107,7 @@ def create_app(deps: Deps) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,  # they would lead to whatever host the request names
+        dependencies=[Depends(deps.dependencies.require_mongodb)],
     )
     _wrap(app, deps, watchdog)
     WAITING.set_function(lambda: len(deps.claimer.notifier))

@@ -11,20 +11,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from fastapi import Request
+
 from control_plane.concurrency.singleflight import seen
 from control_plane.files.blobs import Blobs
 from control_plane.server.readiness import OK, UNREACHABLE, UNWRITABLE, States, word
 from control_plane.store import database, schema
 from control_plane.store.database import Database
 from events.runtime.clock import Clock
-from events.runtime.errors import ConfigError, PodfleetError
+from events.runtime.errors import ConfigError, PodfleetError, Transient
 
 LIMIT_S: Final = 0.7
 FRESH_S: Final = 0.3  # a dependency that did not answer is left alone for so long
 LATE_S: Final = 0.2  # this process stalled for so long: that says nothing of the dependency
 TICK_S: Final = 15.0
+WATCH_S: Final = 1.0
+AWAY_S: Final = 2.0  # MongoDB has not answered for so long: a read waits no longer for it
 TRIAL_EVERY_S: Final = 60.0  # while the storage takes what is put there
 INCOMPLETE: Final = "incomplete"
+READS: Final = frozenset({"GET", "HEAD"})
+ALWAYS: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # these tell of the outage
 
 
 @dataclass(slots=True)
@@ -39,12 +45,29 @@ class Dependencies:
     _indexes: str = OK  # a control plane starts with all of them
     _writes: str = OK
     _written_at_s: float | None = None
+    _mongodb_answered_s: float | None = None
     _known: dict[str, tuple[float, str]] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[str]] = field(default_factory=dict)
 
     async def mongodb(self) -> str:
         """Return the state of MongoDB now."""
         return await self._state("mongodb", partial(database.ping, self._own()))
+
+    async def watch(self) -> None:
+        """Note whether MongoDB answers."""
+        if await self.mongodb() != UNREACHABLE:
+            self._mongodb_answered_s = self.clock.monotonic_s()
+
+    async def require_mongodb(self, request: Request) -> None:
+        """Refuse a read within a second while MongoDB is away; a write may wait through an election.
+
+        Raises `Transient`.
+        """
+        answered_s = self._mongodb_answered_s
+        if request.method not in READS or request.url.path in ALWAYS or answered_s is None:
+            return
+        if self.clock.monotonic_s() - answered_s > AWAY_S and await self.mongodb() == UNREACHABLE:
+            raise Transient("mongodb_unreachable", "MongoDB does not answer; try again")
 
     async def look(self) -> States:
         """Return the state of each dependency; indexes and room are looked at in `run_once`."""

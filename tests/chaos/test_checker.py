@@ -125,10 +125,10 @@ def test_a_healthy_fleet_is_green() -> None:
 @pytest.mark.parametrize(
     ("key", "is_test"),
     [
-        ("upload-tests/0042", True),
+        (".podfleet/uploads/0042", True),
         (".podfleet/trial", True),
-        ("podfleet/probe", True),
-        ("upload-tests/x", False),
+        (".podfleet/signing", True),
+        (".podfleet/uploads/x", False),
     ],
 )
 def test_the_objects_by_which_the_storage_is_tested_are_of_no_attempt(key: str, is_test: bool) -> None:

@@ -165,6 +165,10 @@ def test_an_outage_is_a_503_that_passes_and_leaves_nothing_half_done(plane: Plan
     assert 'podfleet_dependency_up{dependency="mongodb"} 0.0' in numbers.text
     assert 'podfleet_http_answers_total{status="2xx"}' in numbers.text
     assert "podfleet_runs{" not in numbers.text, "no number that nobody knows now"
+    for path in ("/", "/runs", f"/runs/{run_id}", f"/api/runs/{run_id}/explain", "/pods"):
+        answer, seconds = plane.timed(path)
+        assert (answer.status_code, seconds < 0.9) == (503, True), f"{path}: {answer.text}"
+        assert int(answer.headers["retry-after"]) > 0
     event = {
         "specversion": "1.0", "id": "1", "source": "//test", "type": "ai.run.log", "subject": f"run/{run_id}",
         "data": {"message": "hello"},

@@ -102,7 +102,7 @@ def router(deps: Deps) -> APIRouter:
 
 def object_of_test(pod: str) -> str:
     """Return the key of a pod's test object: one of so many, whatever pods are called."""
-    return f"upload-tests/{zlib.crc32(pod_name(pod).encode()) % TESTS_MAX:04d}"
+    return f".podfleet/uploads/{zlib.crc32(pod_name(pod).encode()) % TESTS_MAX:04d}"
 
 
 def named(body: SoughtArtifact) -> str:

@@ -45,6 +45,8 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_PRICES": None,
     "PODFLEET_ISOLATION": "strict",
     "PODFLEET_ON_LEAVE": "exit",
+    "RUNPOD_API_KEY": None,
+    "CONTAINER_API_KEY": None,
     "PODFLEET_DATASETS": None,
     "PODFLEET_JUDGE_SECRET": None,
     "PODFLEET_LITERATURE_URL": None,

@@ -11,7 +11,7 @@ from testing.chaos.checking.evidence import Evidence, Violation
 PRESENT: Final = "each registered artifact is there, with its hash"
 OWN_PLACE: Final = "each object lies in the place of its own attempt"
 # The small objects by which pods and control planes test the storage are of no run.
-TESTS: Final = re.compile(r"upload-tests/\d{4}|\.?podfleet/(probe|trial)")
+TESTS: Final = re.compile(r"\.podfleet/(uploads/\d{4}|signing|trial)")
 KEY: Final = re.compile(r"runs/(?P<run>[^/]+)/a(?P<attempt>\d+)/.+")
 
 

@@ -140,10 +140,10 @@ def test_the_answer_to_an_upload_tells_of_the_storage(serve: Any, told: bytes, c
     asked, start = serve
     url = start(told)
     found = storage_look(
-        lambda _: httpx.Response(200, json={"url": f"{url}/b/upload-tests/1?s=2", "headers": {}})
+        lambda _: httpx.Response(200, json={"url": f"{url}/b/.podfleet/uploads/1?s=2", "headers": {}})
     )
     assert (found.ok, found.code) == (code is None, code)
-    assert asked[0].startswith(b"PUT /b/upload-tests/1?s=2 HTTP/1.1\r\n")
+    assert asked[0].startswith(b"PUT /b/.podfleet/uploads/1?s=2 HTTP/1.1\r\n")
     assert b"content-length: 8\r\n" in asked[0].lower()
 
 
@@ -159,7 +159,7 @@ def test_where_nothing_is_signed_nothing_is_told() -> None:
 
 
 def test_a_storage_that_is_gone_fails() -> None:
-    gone = {"url": "http://127.0.0.1:1/b/upload-tests/1", "headers": {}}
+    gone = {"url": "http://127.0.0.1:1/b/.podfleet/uploads/1", "headers": {}}
     assert storage_look(lambda _: httpx.Response(200, json=gone)).code == "STORAGE_UNREACHABLE"
 
 
