@@ -21,7 +21,6 @@ from events.runtime.errors import ConfigError
 from events.runtime.exits import EXIT_LEFT
 from events.runtime.interpreter import objection
 from events.runtime.logs import LogOptions, configure_logs
-from pod_worker import rental
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
@@ -78,7 +77,9 @@ def leave(settings: Settings, undelivered: int, stop: threading.Event) -> None:
     if settings.on_leave == "exit" or (settings.rental is not None and undelivered):
         return
     if settings.rental is not None:
-        rental.end(settings.rental, stop, SystemClock())
+        from pod_worker.rental_end import end
+
+        end(settings.rental, stop, SystemClock())
     stop.wait()
 
 

@@ -29,6 +29,7 @@ DATA_OF_ROOT: Final = Path("/var/lib/podfleet/worker")  # users of pipelines can
 # What a worker does that left for good: where its container is always started again, it had better sleep, or
 # have the pod ended by its provider.
 OnLeave = Literal["exit", "sleep", "end"]
+ON_LEAVE: Final[tuple[OnLeave, ...]] = get_args(OnLeave)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
     problems += _problems_of_tools(values)
     if problems:
         raise ConfigError(problems)
-    on_leave = next((each for each in get_args(OnLeave) if each == values.get("PODFLEET_ON_LEAVE")), "exit")
+    on_leave: OnLeave = next((each for each in ON_LEAVE if each == values.get("PODFLEET_ON_LEAVE")), "exit")
     return Settings(
         mode=next(each for each in modes if each == chosen),
         mongodb_url=values.get("MONGODB_URL") or None,
@@ -139,8 +140,8 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     if isolation and isolation not in ISOLATIONS:
         problems.append(f"PODFLEET_ISOLATION is {isolation!r}; accepted values: {', '.join(ISOLATIONS)}")
     on_leave = values.get("PODFLEET_ON_LEAVE")
-    if on_leave and on_leave not in get_args(OnLeave):
-        accepted = ", ".join(get_args(OnLeave))
+    if on_leave and on_leave not in ON_LEAVE:
+        accepted = ", ".join(ON_LEAVE)
         problems.append(f"PODFLEET_ON_LEAVE is {on_leave!r}; accepted values: {accepted}")
     if on_leave == "end" and rental_of(values) is None:
         problems.append(f"PODFLEET_ON_LEAVE=end needs the pod's id and the provider's key: {NEEDED}")

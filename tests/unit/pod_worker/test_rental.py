@@ -14,10 +14,11 @@ import pytest
 
 from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError
-from pod_worker import rental
+from pod_worker import rental_end
 from pod_worker.__main__ import leave
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.rental import Rental, end, rental_of
+from pod_worker.rental import Rental, rental_of
+from pod_worker.rental_end import end
 
 RUNPOD = {"RUNPOD_POD_ID": "abc123", "RUNPOD_API_KEY": "a-key"}
 VAST = {"CONTAINER_ID": "4711", "CONTAINER_API_KEY": "a-key"}
@@ -80,7 +81,7 @@ def test_it_is_ended_only_where_that_is_wished() -> None:
 def test_the_provider_is_asked_until_it_agrees(
     statuses: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rental, "AGAIN_FIRST_S", 0.01)
+    monkeypatch.setattr(rental_end, "AGAIN_FIRST_S", 0.01)
     with provider(*statuses) as (rented, asked):
         assert end(rented, threading.Event(), SystemClock())
     assert asked == ["/v1/pods/abc123 Bearer a-key"] * len(statuses)
