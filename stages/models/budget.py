@@ -6,6 +6,7 @@ answer that was paid for is kept, whatever it cost.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -152,6 +153,14 @@ class Budget:
         with self._lock:
             left_usd = self.max_cost_usd - self._spent_now().cost_usd - self._reserved_usd
         return max(1, min(most, int(left_usd / worst_usd)))
+
+    def time_left_s(self) -> float:
+        """Return for how many seconds the pod's time may go on, beside the prices of questions under way."""
+        if self.max_cost_usd is None or not self._pod_usd_per_hour:
+            return math.inf
+        with self._lock:
+            left_usd = self.max_cost_usd - self._spent_now().cost_usd - self._reserved_usd
+        return max(0.0, left_usd / self._pod_usd_per_hour * HOUR_S)
 
     def _fits(self, worst_usd: float) -> bool:
         """Say whether a price is left; the lock is held."""

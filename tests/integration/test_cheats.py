@@ -42,6 +42,7 @@ from stages.experiment.tree import Arm
 from stages.experiment.trials.trial import Bench, Trial, Trials, write_data
 from stages.experiment.trials.units import Units
 from stages.isolation.sandbox import JobLimits
+from stages.models.budget import Budget
 from tests.integration.programs.cheats import (
     BASELINE,
     CHARMED,
@@ -174,6 +175,7 @@ def trial_setup(tmp_path_factory: pytest.TempPathFactory) -> TrialSetup:
         data=write_data(folder / "data", hidden.data.visible),
         sandbox=LocalSandbox(clock=SystemClock()),
         limits=JobLimits(wall_s=30.0, memory_mib=1024),
+        spending=Budget(clock=SystemClock()),
         measured=frozenset({"nll"}),
         epochs=2,
         device="cpu",

@@ -103,3 +103,18 @@ def test_no_head_or_form_of_a_stranger_holds_up_the_others(fleet: Any) -> None:
         status, cost_s = least(fleet.url, "/signin", [("Content-Type", media)], body, bound_s=bound_s)
         assert status == wanted, (media, body[:40], status)
         assert cost_s < bound_s, (media, body[:40], cost_s, bound_s)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("Host", ["127.0.0.1"]),  # there is one already
+        ("Origin", ["http://127.0.0.1", "http://evil.example"]),
+        ("origin", ["http://evil.example", "http://127.0.0.1"]),
+        ("Authorization", ["Bearer a", "Bearer b"]),
+        ("Sec-Fetch-Site", ["same-origin", "cross-site"]),
+    ],
+)
+def test_a_header_that_admits_a_request_is_there_once(fleet: Any, name: str, values: list[str]) -> None:
+    assert asked(fleet.url, "/healthz", [(name, value) for value in values])[0] == 400
+    assert asked(fleet.url, "/healthz", [(name, values[-1])] if name != "Host" else [])[0] == 200

@@ -39,6 +39,7 @@ from stages.isolation.levels import (
     Candidate,
 )
 from stages.isolation.sandbox import Ended, Job, JobLimits
+from stages.models.budget import Budget
 from tests.integration.programs.hostile import (
     BOMBS,
     ENDINGS,
@@ -361,7 +362,8 @@ def test_what_is_no_plain_file_is_no_result(strict: LocalSandbox, tmp_path: Path
     )  # fmt: skip
     bench = Bench(
         facts=facts, data=write_data(tmp_path / "data", Visible(rows, rows, rows)), sandbox=strict,
-        limits=QUICK, measured=frozenset({"accuracy"}), epochs=1, device="cpu",
+        limits=QUICK, spending=Budget(clock=SystemClock()), measured=frozenset({"accuracy"}), epochs=1,
+        device="cpu",
         secret=Secret("none"), places=tmp_path / "programs",
     )  # fmt: skip
     half = Part(rows.features[:2], rows.targets[:2])

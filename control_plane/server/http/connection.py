@@ -30,6 +30,8 @@ UNREAD_BYTES_MAX: Final = 128 << 20  # of all answers together: one may be 8 MiB
 CONNECTIONS_MAX: Final = 4_000
 FILES_KEPT: Final = 256  # of the process' open files: MongoDB, the storage, the program itself
 CONNECTIONS_MIN: Final = 64
+# By which a request is admitted: of two values one would be judged, and another one used.
+SINGLE: Final = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site", b"content-type"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= self.limits.queued:
             raise httptools.HttpParserError("too many requests at once")  # answered by 400, and closed
-        self._require_one_host()
+        self._require_single_headers()
         self._is_in_head = False
         self.forget()
         self.sending[self] = None
@@ -156,11 +158,11 @@ class Connection(HttpToolsProtocol):
             self._head_ends.cancel()
             self._head_ends = None
 
-    def _require_one_host(self) -> None:
-        """Refuse two hosts, and let that of an address of the whole form take the place of the header's."""
-        named = [value for name, value in self.headers if name == b"host"]
-        if len(named) > 1:
-            raise httptools.HttpParserError("two hosts")
+    def _require_single_headers(self) -> None:
+        """Refuse a header of `SINGLE` twice; the host of an absolute address takes the place of the header's."""
+        named = [name for name, _ in self.headers if name in SINGLE]
+        if len(named) > len(set(named)):
+            raise httptools.HttpParserError("a header that may be there once is there twice")
         address = httptools.parse_url(self.url)
         if address.host is not None:
             port = b"" if address.port is None else b":%d" % address.port

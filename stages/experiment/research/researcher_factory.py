@@ -6,7 +6,6 @@ one spent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -49,6 +48,10 @@ class SpendingTracker:
         self.keep()  # the pod's time passes between two bills as well
         self.budget.check()
 
+    def time_left_s(self) -> float:
+        """Return for how many seconds the pod's time may go on."""
+        return self.budget.time_left_s()
+
     def keep(self) -> None:
         """Keep what is spent by now, where there is a limit to hold it against."""
         spent = self.budget.spent()
@@ -59,10 +62,10 @@ class SpendingTracker:
 
 @dataclass(frozen=True, slots=True)
 class ChosenResearcher:
-    """The researcher, within the run's budget; `check` is called before each step, `steering` answers notes."""
+    """The researcher, within the run's budget; `spending` is checked before each step, `steering` answers notes."""
 
     researcher: Researcher
-    check: Callable[[], None]
+    spending: SpendingTracker
     steering: Steering
     is_costly: bool
 
@@ -88,13 +91,13 @@ def choose_researcher(
         scope = Scope.of(understood.intervention)
         steering = Steering(scope, context.notes, context.emit, BY_SPACE)
         built_in = BuiltIn(understood, spec.seed, epochs, steering)
-        return ChosenResearcher(built_in, spending.check, steering, is_costly=False)
+        return ChosenResearcher(built_in, spending, steering, is_costly=False)
     model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, spending.keep)
     claim = _claim_for(model, context, spec, data_set, past)
     researcher = ModelResearcher(model, claim, idea, spec.seed, context.notes, context.log)
     scope = Scope.of_subject(claim.subject)
     steering = Steering(scope, context.notes, context.emit, model.name, reads_words=True)
-    return ChosenResearcher(researcher, spending.check, steering, is_costly=True)
+    return ChosenResearcher(researcher, spending, steering, is_costly=True)
 
 
 def _claim_for(

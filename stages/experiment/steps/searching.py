@@ -72,7 +72,7 @@ class Searching:
             seed=self.run.spec.seed,
             repeats=self.run.effort.repeats,
             folder=self.run.folder / "nodes",
-            check=self.run.chosen.check,
+            check=self.run.chosen.spending.check,
             forest=TreeFile(),
             claim=state_of_claim(self.run.claim),
             judge=setup.evaluation_set.mark,

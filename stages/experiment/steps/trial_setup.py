@@ -65,6 +65,7 @@ def set_up(run: ExperimentRun, secret: Secret, *, by_reserve: bool = False) -> T
         data=write_data(folder, hidden.data.visible),
         sandbox=tools.sandbox,
         limits=JobLimits(wall_s=limit_s, cpu_s=limit_s * CPU_PER_WALL),
+        spending=run.chosen.spending,
         measured=claim.metrics | {claim.selection.name, claim.quality.name},
         epochs=run.effort.epochs,
         device="cuda" if tools.gpus else "cpu",

@@ -193,7 +193,7 @@ class Validating:
         text = text_of(node.code, is_on=arm == 1)
 
         def measure(gpu: int | None) -> Outcome:
-            self.run.chosen.check()
+            self.run.chosen.spending.check()
             with setup.units.opened(seed, measured.seeds.index(seed)) as unit:
                 bench = replace(setup.bench, facts=unit.facts, data=unit.data)
                 folder = self.run.folder / measured.purpose / f"{arm}-{seed}"

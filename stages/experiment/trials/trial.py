@@ -19,7 +19,7 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500
 SCRIPT: Final = "runner.py"
 LOST: Final = frozenset({"not_started", "lost"})  # ends that are the machine's doing
+TIME_MIN_S: Final = 0.1
 LOSSES_MAX: Final = 2  # of one execution, before another pod tries it
 
 
@@ -88,6 +89,18 @@ class Trials:
         return next((each.error for each in self.trials if each.error is not None), None)
 
 
+class Spending(Protocol):
+    """What a run may still spend."""
+
+    def time_left_s(self) -> float:
+        """Return for how many seconds the pod's time may go on; infinite where nothing limits it."""
+        ...
+
+    def check(self) -> None:
+        """Raises `PipelineError` BUDGET_EXCEEDED where more is spent than allowed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """Where programs are tried: the data that they see, the sandbox, and the limits of one seed."""
@@ -96,6 +109,7 @@ class Bench:
     data: Path
     sandbox: Sandbox
     limits: JobLimits
+    spending: Spending
     measured: frozenset[str]  # the scores without which a trial is worth nothing
     epochs: int
     device: str
@@ -116,7 +130,7 @@ class Bench:
 
         `folder`, which must be new, names the execution to us, and to no program. Raises `MachineLost` where
         the machine loses it `LOSSES_MAX` times: such an execution never counts, so that no program gains by
-        an end that looks like one.
+        an end that looks like one. Raises `PipelineError` BUDGET_EXCEEDED where the pod's time used the budget up.
         """
         assert seeds
         folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
@@ -138,12 +152,12 @@ class Bench:
             remove_tree(place)  # its results are read, and a pod's disk is small
 
     def _run(self, folder: Path, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
-        limits = replace(
-            self.limits, wall_s=self.limits.wall_s * len(seeds), cpu_s=self.limits.cpu_s * len(seeds)
-        )
+        wall_s = min(self.limits.wall_s * len(seeds), max(TIME_MIN_S, self.spending.time_left_s()))
+        limits = replace(self.limits, wall_s=wall_s, cpu_s=self.limits.cpu_s * len(seeds))
         ended = self.sandbox.run(
             Job(folder=folder, script=SCRIPT, readable=(self.data, judges.features), limits=limits, gpu=gpu)
         )
+        self.spending.check()  # a program that the budget ended has failed by nothing of its own
         trials = tuple(self._trial(folder, seed, judges, ended, len(seeds)) for seed in seeds)
         return Trials(trials, ended.seconds, ended.log_tail)
 

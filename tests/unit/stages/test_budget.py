@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 
 import pytest
@@ -327,3 +328,15 @@ def test_what_others_have_reserved_is_left_for_no_second_request() -> None:
     with limits.reserved(6.5):
         assert (limits.affords(1.0, 20), limits.affords(1.0, 2), limits.affords(9.0, 20)) == (3, 2, 1)
     assert limits.affords(0.0, 20) == 20
+
+
+def test_the_pods_time_lasts_as_long_as_its_price_is_left() -> None:
+    clock = ManualClock()
+    assert budget(max_cost_usd=1.0).time_left_s() == math.inf, "no price is known"
+    assert budget(pod_usd_per_hour=1.0).time_left_s() == math.inf, "no limit is set"
+    limited = budget(clock, max_cost_usd=2.0, pod_usd_per_hour=3600.0, spent=Spent(pod_usd=0.5))
+    assert limited.time_left_s() == pytest.approx(1.5)
+    with limited.reserved(1.0):
+        assert limited.time_left_s() == pytest.approx(0.5)
+    clock.advance(5.0)
+    assert limited.time_left_s() == 0.0

@@ -196,7 +196,7 @@ def spending(
     assert isinstance(context.spec, ExperimentSpec)
     chosen = choose_researcher(context, context.spec, None, 20, Past(context))
     clock.advance(600.0)
-    chosen.check()
+    chosen.spending.check()
     return checkpoints
 
 

@@ -13,6 +13,8 @@ from events.files.tree_removal import remove_tree
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.recipe import Recipe
+from events.runtime.clock import SystemClock
+from events.runtime.errors import PipelineError
 from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
@@ -22,6 +24,7 @@ from stages.experiment.seeds import seed_for, unit_seeds
 from stages.experiment.trials.template import program_for
 from stages.experiment.trials.trial import Bench, Trials, curve_of, write_data
 from stages.isolation.sandbox import JobLimits
+from stages.models.budget import Budget
 from stages.ports import Tools
 
 GOOD = """
@@ -36,7 +39,15 @@ def run(task):
 class Workplace:
     """A bench over one data set, and a new folder for each program."""
 
-    def __init__(self, home: Path, tools: Tools, name: str = "iris", *, wall_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        home: Path,
+        tools: Tools,
+        name: str = "iris",
+        *,
+        wall_s: float = 30.0,
+        budget: Budget | None = None,
+    ) -> None:
         secret = Secret("of a test")
         hidden = disguise_of(data := prepare(SHIPPED[name], seed=0), secret, is_public=True).worn(data)
         data = hidden.data
@@ -46,6 +57,7 @@ class Workplace:
             data=write_data(home / "data", data.visible),
             sandbox=tools.sandbox,
             limits=JobLimits(wall_s=wall_s),
+            spending=budget or Budget(clock=SystemClock()),
             measured=frozenset({"accuracy"} if data.facts.task == "classification" else {"rmse"}),
             epochs=2,
             device="cpu",
@@ -69,6 +81,15 @@ def test_answers_are_scored_outside_and_reports_are_kept(tools: Tools, tmp_path:
     assert scores["parameters"] == 7
     assert 0.2 < scores["accuracy"] < 0.5
     assert [point.watch_loss for point in trials.trials[0].curve] == [0.4]
+
+
+def test_a_program_goes_on_as_long_as_the_pods_time_is_paid_for(tools: Tools, tmp_path: Path) -> None:
+    budget = Budget(clock=SystemClock(), max_cost_usd=3.0, pod_usd_per_hour=3600.0)
+    endless = "import time\n\ndef run(task):\n    time.sleep(60)\n"
+    with pytest.raises(PipelineError, match="3 USD") as raised:
+        Workplace(tmp_path, tools, budget=budget).run(endless)
+    assert raised.value.code == "BUDGET_EXCEEDED", "it is no failure of the program"
+    assert 3.0 < budget.spent().pod_usd < 20.0
 
 
 # what the program does, and a part of what is said of it
