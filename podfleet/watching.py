@@ -249,7 +249,7 @@ def drawn(run: Run, log: Sequence[LoggedEvent], now: datetime, *, is_silent: boo
     if run.error:
         lines.append(Text(clean(f"{run.error.code}: {run.error.message}"), "red"))
     for event in log:
-        words = f"{clock_time(str(event.time))} {clean(says(event))}"
+        words = f"{clock_time(event.time or event.received_at)} {clean(says(event))}"
         lines.append(Text(words, "dim", no_wrap=True, overflow="ellipsis"))
     if status == "AWAITING_HUMAN":
         lines.append(

@@ -141,7 +141,7 @@ def event_line(event: LoggedEvent) -> tuple[str, ...]:
 def log_line(event: LoggedEvent) -> tuple[str, ...]:
     """Return a line of the log in its columns: time, level, message."""
     data = event.data
-    return (str(event.time), str(data.get("level") or "info"), str(data.get("message")))
+    return (event.time or event.received_at, str(data.get("level") or "info"), str(data.get("message")))
 
 
 def _printer(as_json: bool, line: Callable[[LoggedEvent], tuple[str, ...]]) -> Callable[[LoggedEvent], None]:

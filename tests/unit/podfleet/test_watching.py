@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run
 from events.testing import make_run
+from podfleet.commands.events import event_line, log_line
 from podfleet.details import show_run
 from podfleet.watching import Plain
 
@@ -63,3 +65,9 @@ def test_what_becomes_of_a_note_stands_beside_it(capsys: pytest.CaptureFixture[s
     show_run(run("RUNNING", notes=[{**note, "answers": answers}, {**note, "number": 2}]))
     said = capsys.readouterr().out
     assert "dropout 7: refused, it is tried from 0.01 to 0.9; width 48: taken, Stage_2/1 tries it" in said
+
+
+def test_an_event_that_says_no_time_has_that_of_its_arrival() -> None:
+    silent = msgspec.structs.replace(make_logged("ai.run.log", {"message": "a line"}), time=None)
+    assert log_line(silent) == (QUEUED, "info", "a line")
+    assert event_line(silent)[0] == QUEUED
