@@ -159,7 +159,7 @@ class Connection(HttpToolsProtocol):
             self._head_ends = None
 
     def _require_single_headers(self) -> None:
-        """Refuse a header of `SINGLE` twice; the host of an absolute address takes the place of the header's."""
+        """Refuse a header of `SINGLE` twice; an absolute address's host takes the place of the header's."""
         named = [name for name, _ in self.headers if name in SINGLE]
         if len(named) > len(set(named)):
             raise httptools.HttpParserError("a header that may be there once is there twice")
