@@ -40,7 +40,7 @@ class Named:
     """Classes by name, for a seeker of a run of any of them, with labels that it has or a pin to it."""
 
     classes: Collection[str]
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     pod: str | None = None
 
     def serves(self, collection: str, class_key: str | None) -> bool:

@@ -103,7 +103,7 @@ def read_class(key: str) -> RunClass:
 
 def in_region(region: str) -> str:
     """Return the pattern of all classes of a region."""
-    return rf"^({PIN}[^/]*/)?[^/]*/[^/]*/{re.escape(region)}(/|$)"
+    return rf"^({PIN}[^/]*/)?[^{PIN}/]*/[^/]*/{re.escape(region)}(/|$)"
 
 
 def gpu_tier(gpu_gib: float) -> str:

@@ -165,7 +165,13 @@ class SyncCollection:
         def step(collection: state.Collection) -> list[Document]:
             first: Filter = pipeline[0].get("$match", {}) if pipeline else {}
             documents = [each.fresh() for each in self._matching(collection, first)]
-            return aggregated(documents, pipeline, self.servers.now())
+
+            def beside(wanted: Mapping[str, Any]) -> list[Document]:
+                if wanted["coll"] != self.name:
+                    raise NotImplementedError("a union with another collection")
+                return [each.fresh() for each in self._matching(collection, {})]
+
+            return aggregated(documents, pipeline, self.servers.now(), beside)
 
         return Answered(self.servers.read(self._call("aggregate", is_write=False), step))
 
