@@ -22,6 +22,7 @@ from events.queue.requirements import PIN
 Document = dict[str, Any]
 
 LOOKED_MAX: Final = 500  # classes in one look; the next one goes on behind them
+BATCH: Final = 2 * LOOKED_MAX  # all of a look in its first answer
 FEW: Final = 16  # so many are looked at whenever a pod claims
 BELIEVED_S: Final = 1.0
 PODS_MAX: Final = 2_000  # of which one process knows what they served

@@ -41,7 +41,7 @@ from events.queue.guarantees import (
     weaknesses,
 )
 from events.queue.lease_times import LEASE_TTL_S
-from events.queue.looks import Looks, classes_of
+from events.queue.looks import BATCH, Looks, classes_of
 from events.queue.matching import Seeker, WaitingClass, candidates
 from events.queue.settlement import End
 from events.runtime.clock import Clock, SystemClock
@@ -146,7 +146,8 @@ class MongoQueue:
         found = []
         with _calls():
             for name in collections:
-                seen = classes_of(name, self.db[name].aggregate(self.looks.whole(name, pod)))
+                cursor = self.db[name].aggregate(self.looks.whole(name, pod), batchSize=BATCH)
+                seen = classes_of(name, cursor)
                 self.looks.note(name, seen)
                 found += seen
         return found
@@ -161,7 +162,7 @@ class MongoQueue:
             return [
                 each
                 for name, pipeline in self.looks.narrow(seeker, self.clock.monotonic_s())
-                for each in classes_of(name, self.db[name].aggregate(pipeline))
+                for each in classes_of(name, self.db[name].aggregate(pipeline, batchSize=BATCH))
             ]
 
     def take(self, wanted: WaitingClass, *, token: str, pod: str) -> Claim | None:

@@ -16,7 +16,7 @@ from events.kinds.queues import QUEUES, collections
 from events.queue import claims, pod_checks, roster
 from events.queue.claims import Claim, Orders
 from events.queue.lease_times import LEASE_TTL_S
-from events.queue.looks import Looks, classes_of
+from events.queue.looks import BATCH, Looks, classes_of
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.errors import Conflict, Transient
@@ -40,7 +40,7 @@ class Claims:
         found = []
         async with answers():
             for name in collections:
-                cursor = await self.db[name].aggregate(self.looks.whole(name, pod))
+                cursor = await self.db[name].aggregate(self.looks.whole(name, pod), batchSize=BATCH)
                 seen = classes_of(name, await cursor.to_list())
                 self.looks.note(name, seen)
                 found += seen
@@ -57,7 +57,7 @@ class Claims:
         found = []
         async with answers():
             for name, pipeline in self.looks.narrow(seeker, now_s):
-                cursor = await self.db[name].aggregate(pipeline)
+                cursor = await self.db[name].aggregate(pipeline, batchSize=BATCH)
                 found += classes_of(name, await cursor.to_list())
         return found
 

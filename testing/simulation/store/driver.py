@@ -159,6 +159,7 @@ class SyncCollection:
         *,
         hint: str | None = None,
         allowDiskUse: bool = False,
+        batchSize: int = 0,
     ) -> Answered:
         """Return what a pipeline makes of the collection."""
 
