@@ -236,7 +236,7 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod], last_report: datetime 
     if all(pod.hold is not None for pod in serving):
         held = {pod_name(pod.id): pod.hold.why for pod in serving if pod.hold is not None}
         (first, why), *others = held.items()
-        message = f"{first} serves it, but it is {why}"
+        message = f"{first} serves it, but it is {why}" if pin is None else f"it is pinned to {pin}, {why}"
         if others:
             message += (
                 f"; {len(others)} more that serve it are held back"

@@ -58,7 +58,7 @@ from events.answers.schedules import Schedule
 from events.files.checkpoints import PREFIX
 from events.lifecycle import Status
 from events.queue.pod_checks import count_failing
-from events.queue.requirements import in_region
+from events.queue.requirements import in_region, read_class
 from events.queue.roster import REPORT_EVERY_S
 from events.queue.rules import Rules
 from events.runtime.clock import Clock
@@ -527,8 +527,11 @@ class Reading:
 
 def _waiting(found: Waiting, now: datetime) -> QueuedClass:
     """Return a class with waiting runs: their count, and the age of the oldest."""
+    wanted = read_class(found.class_key)
     return QueuedClass(
         class_key=found.class_key,
+        labels=dict(wanted.labels),
+        pod=wanted.pod,
         collection=found.collection,
         depth=found.depth,
         is_partial=found.is_partial,
