@@ -33,7 +33,7 @@ CHARGES: Final[Mapping[str, frozenset[str]]] = {
 STRANGERS_CODES: Final = frozenset(
     {"forbidden", "unknown_run", UNCLAIMED, "conflict", "illegal_transition", "bad_attribute", OVER_BUDGET}
 )
-EVENTUALLY_S: Final = 400.0  # after everything was mended
+EVENTUALLY_S: Final = 1_000.0  # after everything was mended; a pinned run may be left for ten minutes
 
 
 @dataclass(slots=True)

@@ -69,12 +69,15 @@ class User:
 
     def cordon(self, pod: str) -> None:
         """Cordon a pod until it is acknowledged."""
+        lifted = self.ledger.counts["uncordons"]
         self._insist(lambda parts: parts.rules.cordon(pod, "simulated", BY, None, None))
         self.ledger.counts["cordons"] += 1
-        self.ledger.cordons[pod] = self.ledger.counts["cordons"]
+        if self.ledger.counts["uncordons"] == lifted:  # else it may have been lifted before the answer came
+            self.ledger.cordons[pod] = self.ledger.counts["cordons"]
 
     def uncordon(self, pod: str) -> None:
         """Lift a cordon until it is acknowledged."""
+        self.ledger.counts["uncordons"] += 1
         self.ledger.cordons.pop(pod, None)  # from here on nobody knows whether it holds
         self._insist(lambda parts: parts.rules.uncordon(pod))
 
