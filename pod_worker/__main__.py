@@ -134,8 +134,13 @@ def _wishes() -> Wishes:
     parser.add_argument("--data", type=Path, help="folder for the outbox and the work in progress")
     parser.add_argument("--max-runs", type=int, metavar="N", help="leave after N runs")
     parser.add_argument("--idle-exit", type=float, metavar="S", help="leave after S seconds without a run")
+    parser.add_argument(
+        "--label", action="append", default=[], metavar="NAME=VALUE", help="label that runs may ask for"
+    )
     arguments = parser.parse_args()
-    return Wishes(arguments.mode, arguments.data, arguments.max_runs, arguments.idle_exit)
+    return Wishes(
+        arguments.mode, arguments.data, arguments.max_runs, arguments.idle_exit, tuple(arguments.label)
+    )
 
 
 def stop_on_signals() -> threading.Event:

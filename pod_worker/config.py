@@ -14,6 +14,7 @@ from dotenv import dotenv_values
 
 from events.kinds.queues import DEFAULT_MODE, Mode
 from events.queue.abilities import ISOLATIONS
+from events.queue.labels import operators_labels
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.access import URL_DEFAULT, Access, access, running
 from events.runtime.errors import ConfigError
@@ -40,6 +41,7 @@ class Wishes:
     data: Path | None = None
     runs_max: int | None = None
     idle_exit_s: float | None = None
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class Settings:
     api_key: str | None = field(repr=False)
     pod: str
     region: str | None
+    labels: Mapping[str, str] = field(default_factory=dict)
     data: Path
     runs_max: int | None = None
     idle_exit_s: float | None = None
@@ -94,7 +97,8 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         problems.append(f"--max-runs is {wishes.runs_max}; it has to be 1 or more")
     if wishes.idle_exit_s is not None and not 0 <= wishes.idle_exit_s < float("inf"):
         problems.append(f"--idle-exit is {wishes.idle_exit_s}; it has to be a number of seconds, 0 or more")
-    problems += _problems_of_tools(values)
+    labels, unfit = operators_labels(values.get("PODFLEET_LABELS"), wishes.labels)
+    problems += [*unfit, *_problems_of_tools(values)]
     if problems:
         raise ConfigError(problems)
     on_leave: OnLeave = next((each for each in ON_LEAVE if each == values.get("PODFLEET_ON_LEAVE")), "exit")
@@ -105,6 +109,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         api_key=found.key,
         pod=_first(values, POD_ID_NAMES) or socket.gethostname(),
         region=_first(values, REGION_NAMES),
+        labels=labels,
         data=(wishes.data or _data_default()).expanduser().absolute(),
         runs_max=wishes.runs_max,
         idle_exit_s=wishes.idle_exit_s,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import psutil
@@ -45,11 +46,13 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What this pod may use."""
+    """What this pod may use; `disk_mib` is the size of the file system that holds its data."""
 
     cpus: int
     memory_mib: float
     gpus: tuple[Gpu, ...] = ()
+    driver: str | None = None
+    disk_mib: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class GpuDriver(Protocol):
 
     def gpus(self) -> Sequence[Gpu]: ...
 
+    def version(self) -> str | None: ...
+
     def use(self) -> Sequence[GpuUse]: ...
 
 
@@ -81,6 +86,9 @@ class NoDriver:
 
     def gpus(self) -> Sequence[Gpu]:
         return ()
+
+    def version(self) -> str | None:
+        return None
 
     def use(self) -> Sequence[GpuUse]:
         return ()
@@ -102,6 +110,11 @@ class NvmlDriver:
             for device in self._devices()
             if (memory := self._ask(self._nvml.nvmlDeviceGetMemoryInfo, device)) is not None
         )
+
+    def version(self) -> str | None:
+        """Return the release of the driver."""
+        found = self._ask(self._nvml.nvmlSystemGetDriverVersion)
+        return None if found is None else str(found)
 
     def use(self) -> Sequence[GpuUse]:
         self._hear()
@@ -190,6 +203,7 @@ class Gauges:
     """Samples the machine; the utilisation of the CPU is what happened since the last sample."""
 
     driver: GpuDriver
+    data: Path | None = None
     _cpu_before: tuple[float, float] | None = field(default=None, init=False)
 
     def capabilities(self) -> Capabilities:
@@ -198,6 +212,8 @@ class Gauges:
             cpus=len(os.sched_getaffinity(0)),
             memory_mib=psutil.virtual_memory().total / MIB,
             gpus=tuple(self.driver.gpus()),
+            driver=self.driver.version(),
+            disk_mib=None if self.data is None else psutil.disk_usage(str(self.data)).total / MIB,
         )
 
     def sample(self) -> Telemetry:

@@ -25,6 +25,7 @@ from events.delivery.ingest_client import HttpIngest
 from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
 from events.kinds.queues import Mode
+from events.queue.labels import own_labels
 from events.queue.lease_times import LEASE_TTL_S, RENEW_EVERY_S
 from events.queue.roster import REPORT_EVERY_S
 from events.runtime.clock import Clock, Ids, SystemClock, SystemIds
@@ -40,7 +41,7 @@ from pod_worker.files.checkpoint_restore import HttpCheckpoints
 from pod_worker.files.storage import HttpStorage
 from pod_worker.files.upload_registration import OutboxRegistry
 from pod_worker.files.uploads import Uploader
-from pod_worker.gpu import Gauges, open_driver
+from pod_worker.gpu import Capabilities, Gauges, open_driver
 from pod_worker.health.checks import Subjects, checks_of
 from pod_worker.health.health import Health
 from pod_worker.health.storage_look import StorageLook
@@ -92,14 +93,16 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
     if not _is_sound(store, settings.mode, world, stores):
         return None
     queue = world.queue(store)
-    gauges = Gauges(open_driver())
-    gpus = gauges.capabilities().gpus
+    gauges = Gauges(open_driver(), settings.data)
+    capabilities = gauges.capabilities()
+    gpus = capabilities.gpus
     clock, ids = world.clock, world.ids
     pod = Pod(
         id=f"{settings.pod}/{ids.token()[:6]}",
         mode=settings.mode,
         region=settings.region,
         gpu_gib=max((gpu.memory_mib for gpu in gpus), default=0.0) / 1024,
+        labels=labels_of(capabilities, settings),
         renew_every_s=world.renew_every_s,
         runs_max=settings.runs_max,
         idle_exit_s=settings.idle_exit_s,
@@ -148,6 +151,19 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return outbox.pending() if has_left else None
 
 
+def labels_of(capabilities: Capabilities, settings: Settings) -> dict[str, str]:
+    """Return the labels of the pod: its operator's, and what it says of itself."""
+    own = own_labels(
+        gpus=[(gpu.name, gpu.memory_mib) for gpu in capabilities.gpus],
+        cpus=capabilities.cpus,
+        memory_mib=capabilities.memory_mib,
+        disk_mib=capabilities.disk_mib,
+        driver=capabilities.driver,
+        region=settings.region,
+    )
+    return {**settings.labels, **own}
+
+
 def _identity(settings: Settings, pod: Pod, world: World, stores: MeasuredClock) -> dict[str, Any]:
     """Return the part of a report that stays the same."""
     return {
@@ -155,6 +171,7 @@ def _identity(settings: Settings, pod: Pod, world: World, stores: MeasuredClock)
         "pod": settings.pod,
         "mode": settings.mode,
         "region": settings.region,
+        "labels": pod.labels,
         "isolation": settings.isolation,
         "pipeline_user": world.pipeline_user,
         "version": version("podfleet"),
@@ -175,7 +192,7 @@ def _store(settings: Settings, control_plane: ControlPlane, world: World) -> Mon
     """Return the queue: MongoDB for a pod that has a user there, else the control plane's HTTP interface."""
     if settings.mongodb_url is None:
         return HttpQueue(control_plane)
-    return MongoQueue(connect(settings.mongodb_url), ttl_s=world.lease_ttl_s)
+    return MongoQueue(connect(settings.mongodb_url), ttl_s=world.lease_ttl_s, clock=world.clock)
 
 
 def _health(

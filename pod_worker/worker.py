@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
@@ -14,7 +14,9 @@ from events.pipe import Ready
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.lease_times import RENEW_EVERY_S
-from events.queue.matching import Seeker, WaitingClass, classes
+from events.queue.matching import Named, Seeker, WaitingClass, classes
+from events.queue.pod_checks import GPU_LABELS
+from events.queue.rules import pod_name
 from events.queue.settlement import LEFT_TO_OTHERS_S, End, pod_lost
 from events.runtime.clock import Instant, instant
 from events.runtime.errors import Conflict, LeaseLost, Transient
@@ -90,7 +92,7 @@ class Untested:
 class Pauses(Protocol):
     """How a worker waits while there is no run for it."""
 
-    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
+    def pause(self, sought: Named, seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
         """Wait so long, less where a run of these classes may be waiting or the worker shall stop.
 
         Returns in which of them a run waits, as far as that was told.
@@ -106,6 +108,7 @@ class Pod:
     mode: Mode
     region: str | None
     gpu_gib: float
+    labels: Mapping[str, str] = field(default_factory=dict)
     renew_every_s: float = RENEW_EVERY_S
     runs_max: int | None = None
     idle_exit_s: float | None = None
@@ -256,7 +259,7 @@ class Worker:
                 known = ()
                 continue
             if not ready.is_loading:
-                known = self._pause(classes(seeker.abilities) if may_claim else (), ready, pause_s)
+                known = self._pause(_sought(seeker.abilities) if may_claim else None, ready, pause_s)
                 continue
             match child.wait_ready(min(pause_s, READY_TURN_S)):
                 case Ready() as ready:
@@ -267,8 +270,8 @@ class Worker:
                     return None
         return None
 
-    def _pause(self, wanted: Sequence[str], ready: Ready, seconds: float) -> Sequence[WaitingClass]:
-        if wanted:
+    def _pause(self, wanted: Named | None, ready: Ready, seconds: float) -> Sequence[WaitingClass]:
+        if wanted is not None and wanted.classes:
             return self.pauses.pause(wanted, seconds, self.ports.stop)
         if not self.fitness.is_awaited(ready.kinds):  # else the wait for checks is pause enough
             self.ports.clock.wait(self.ports.stop, seconds)
@@ -293,8 +296,11 @@ class Worker:
     def _seeker(self, ready: Ready) -> Seeker:
         self.roster.standing.kinds = tuple(ready.kinds)
         self.roster.standing.device = ready.device
-        gpu_gib = self.pod.gpu_gib if self.fitness.has_gpu() else 0.0
-        able = Abilities(self.fitness.fit(ready.kinds), gpu_gib, self.pod.region)
+        gpu_gib, labels = self.pod.gpu_gib, self.pod.labels
+        if not self.fitness.has_gpu():
+            gpu_gib, labels = 0.0, {name: labels[name] for name in labels if name not in GPU_LABELS}
+        kinds, name = self.fitness.fit(ready.kinds), pod_name(self.pod.id)
+        able = Abilities(kinds, gpu_gib, self.pod.region, labels, name)
         return Seeker(self.pod.id, self.pod.mode, able)
 
     def _resolve(self) -> Claim | None:
@@ -378,3 +384,7 @@ class Worker:
 
     def _show(self, stands_still: bool) -> None:
         self.roster.standing.state = "suspended" if stands_still else "busy"
+
+
+def _sought(able: Abilities) -> Named:
+    return Named(tuple(classes(able)), able.labels, able.pod)

@@ -33,6 +33,10 @@ def up(
     workers: Annotated[int, typer.Option(help="Number of workers.")] = 1,
     port: Annotated[int, typer.Option(help="Port of the control plane.")] = 8700,
     data: Annotated[Path, typer.Option(help="Data folder.")] = Path(".podfleet"),
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=VALUE", help="Label of the workers, which runs may ask for."),
+    ] = None,
     keyless: Keyless = False,
 ) -> None:
     """Run the whole fleet on this machine until Ctrl-C."""
@@ -42,7 +46,8 @@ def up(
     from podfleet.embedded.stack import up as run_stack
 
     world = World(environment=environment(Path.cwd()), clock=SystemClock(), ids=SystemIds(), say=_say)
-    raise typer.Exit(run_stack(Options(data=data, port=port, workers=workers, keyless=keyless), world))
+    options = Options(data=data, port=port, workers=workers, labels=tuple(label or ()), keyless=keyless)
+    raise typer.Exit(run_stack(options, world))
 
 
 @app.command()

@@ -13,6 +13,7 @@ import typer
 
 SPEC_BYTES_MAX: Final = 4 << 20
 DEPTH_MAX: Final = 64
+LABEL: Final = "labels."
 FORMS: Final = (".yaml", ".yml", ".json")
 # YAML 1.2's numbers: the library's own idea of them takes 1e-3 for text.
 FLOAT: Final = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?$")
@@ -51,6 +52,20 @@ def labels(pairs: Sequence[str] | None) -> dict[str, str]:
         if not equals or not name:
             raise typer.BadParameter(f"{pair!r} is not name=value, such as team=vision")
         found[name] = value
+    return found
+
+
+def requirements(pairs: Sequence[str] | None) -> dict[str, Any]:
+    """Return what is asked of a pod: labels and its name are texts, also where they look like numbers."""
+    found: dict[str, Any] = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"--requires {pair!r} is not key=value, such as labels.gpu=h100")
+        if name.startswith(LABEL):
+            found.setdefault("labels", {})[name.removeprefix(LABEL)] = value
+        else:
+            found[name] = value if name == "pod" else value_of(value)
     return found
 
 

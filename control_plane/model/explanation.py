@@ -5,6 +5,7 @@ Law: a reason states only what its evidence shows. The first reason is what most
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,12 +15,15 @@ from events.lifecycle import FINAL, HELD, Fault, Status
 from events.queue.abilities import Abilities, lacks
 from events.queue.claims import past_faults
 from events.queue.faults import blame_of, boot_of
+from events.queue.labels import has, words_of
 from events.queue.pod_checks import Broken, obstacle
+from events.queue.requirements import read_class
 from events.queue.rules import pod_name
 from events.queue.settlement import LEFT_TO_OTHERS_S
 from events.runtime.clock import timestamp
 
 PODS_SHOWN: Final = 20
+VALUES_SHOWN: Final = 5  # of a label
 WHOSE: Final[Mapping[str | None, str]] = {
     "pod": ", a fault of its pod, which is charged to nothing",
     "outside": ", a fault outside, which is charged to nothing",
@@ -83,10 +87,18 @@ class Reason:
 
 
 def explain(
-    run: Document, position: QueuePosition, pods: Sequence[LivePod], *, now: datetime
+    run: Document,
+    position: QueuePosition,
+    pods: Sequence[LivePod],
+    *,
+    now: datetime,
+    last_report: datetime | None = None,
 ) -> list[Reason]:
-    """Return why the stored run has its status at `now`, the weightiest first."""
-    status = Status(run["status"])
+    """Return why the stored run has its status at `now`, the weightiest first.
+
+    `last_report` is the last one of the pod to which it is pinned.
+    """
+    status, pods = Status(run["status"]), _that_may(run["classKey"], pods)
     if status in FINAL:
         return _over(run, status)
     match status:
@@ -98,12 +110,12 @@ def explain(
             asked = dict(run["cancelRequested"] or {})
             return [Reason("canceling", f"{run['claimedBy']} stops it now, as somebody asked", asked)]
         case Status.DELAYED:
-            return [_delayed(run), *_nobody(run, pods), *_deadline(run)]
+            return [_delayed(run), *_nobody(run, pods, last_report), *_deadline(run)]
         case _ if status in HELD:
             return _held(run)
     left = _left(run, now)
     others = [pod for pod in pods if boot_of(pod.id) not in left]
-    serving = [] if pods and not others else _serving(run, position, others)
+    serving = [] if pods and not others else _serving(run, position, others, last_report)
     waiting = [*serving, *_left_to_others(left, others), *_given_back(run), *_in_queue(run, position)]
     return [*_paused(run), *waiting, *_deadline(run)]
 
@@ -160,20 +172,27 @@ def _delayed(run: Document) -> Reason:
     return Reason("delayed", message, evidence)
 
 
-def _serving(run: Document, position: QueuePosition, pods: Sequence[LivePod]) -> list[Reason]:
-    reason = _pods_reason(run["classKey"], pods)
+def _serving(
+    run: Document, position: QueuePosition, pods: Sequence[LivePod], last_report: datetime | None
+) -> list[Reason]:
+    reason = _pods_reason(run["classKey"], pods, last_report)
     if reason.code == "pod_idle" and position.ahead:
         return []  # the position, not the pods
     return [reason]
 
 
-def _nobody(run: Document, pods: Sequence[LivePod]) -> list[Reason]:
-    reason = _pods_reason(run["classKey"], pods)
-    return [reason] if reason.code in ("no_live_pod", "no_pod_serves") else []
+def _nobody(run: Document, pods: Sequence[LivePod], last_report: datetime | None) -> list[Reason]:
+    reason = _pods_reason(run["classKey"], pods, last_report)
+    return [reason] if reason.code in ("no_live_pod", "no_pod_serves", "pinned_pod_away") else []
 
 
-def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
+def _pods_reason(class_key: str, pods: Sequence[LivePod], last_report: datetime | None = None) -> Reason:
     evidence: dict[str, Any] = {"classKey": class_key, "livePods": len(pods)}
+    pin = read_class(class_key).pod
+    if pin is not None:
+        pods, evidence["pod"] = _that_may(class_key, pods), pin
+        if not pods:
+            return _pinned_to_nobody(pin, last_report, evidence)
     if not pods:
         return Reason("no_live_pod", "no pod is live", evidence)
     serving = [pod for pod in pods if not any(lacks(class_key, pod.abilities))]
@@ -184,8 +203,15 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
         missing = sorted({each for pod in lacking for each in pod["lacks"]})
         live = "the one live pod" if len(pods) == 1 else f"none of {len(pods)} live pods"
         message = f"{live} serves {class_key}" if len(pods) > 1 else f"{live} does not serve {class_key}"
-        if len(missing) == 1:
+        labels = _labels_that_lack(class_key, pods)
+        if pin is not None:
+            message = f"it is pinned to {pin}, which does not serve it: {'; '.join(missing)}"
+        elif labels:
+            message += f": {'; '.join(_missing_words(each) for each in labels)}"
+        elif len(missing) == 1:
             message += f": {missing[0]}"
+        if labels:
+            evidence["labels"] = labels
         return Reason("no_pod_serves", message, {**evidence, "pods": lacking})
     kept = {pod.id: found for pod in serving if (found := obstacle(class_key, pod.broken)) is not None}
     if len(kept) == len(serving):
@@ -200,6 +226,8 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
     of_all = (
         "the one pod that serves it is" if len(serving) == 1 else f"all {len(serving)} pods that serve it are"
     )
+    if pin is not None:
+        of_all = f"{pin}, to which it is pinned, is"
     if idle := [name for name, state in states.items() if state in IDLE]:
         return Reason("pod_idle", f"{idle[0]} serves it and is idle: it is about to be claimed", evidence)
     kinds = set(states.values())
@@ -208,7 +236,7 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
     if all(pod.hold is not None for pod in serving):
         held = {pod_name(pod.id): pod.hold.why for pod in serving if pod.hold is not None}
         (first, why), *others = held.items()
-        message = f"{first} serves it, but it is {why}"
+        message = f"{first} serves it, but it is {why}" if pin is None else f"it is pinned to {pin}, {why}"
         if others:
             message += (
                 f"; {len(others)} more that serve it are held back"
@@ -218,6 +246,40 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
         return Reason("pods_held_back", message, evidence)
     words = " or ".join(sorted(kinds))
     return Reason("pods_busy", f"{of_all} {words}", evidence)
+
+
+def _that_may(class_key: str, pods: Sequence[LivePod]) -> Sequence[LivePod]:
+    """Return the pods to which the run is pinned, all where it is not."""
+    pin = read_class(class_key).pod
+    return pods if pin is None else [pod for pod in pods if pod_name(pod.id) == pin]
+
+
+def _pinned_to_nobody(pin: str, last_report: datetime | None, evidence: Document) -> Reason:
+    known = "has never reported" if last_report is None else f"last reported at {timestamp(last_report)}"
+    message = f"it is pinned to {pin}, which {known}: it waits for a pod of this name"
+    at = None if last_report is None else timestamp(last_report)
+    return Reason("pinned_pod_away", message, {**evidence, "lastReportedAt": at})
+
+
+def _labels_that_lack(class_key: str, pods: Sequence[LivePod]) -> list[dict[str, Any]]:
+    """Return the labels that are asked for and that no live pod has, with what pods say instead."""
+    found = []
+    for name, asked in read_class(class_key).labels:
+        said = Counter(pod.abilities.labels.get(name) for pod in pods)
+        if not any(has(asked, value) for value in said):
+            without = said.pop(None, 0)
+            told = [{"value": value, "pods": count} for value, count in said.most_common(VALUES_SHOWN)]
+            found.append({"name": name, "needs": asked, "says": told, "without": without})
+    return found
+
+
+def _missing_words(lacking: Document) -> str:
+    """Return one label that no pod has, such as: needs gpu=h100; pods with gpu=a100: 3, none with h100."""
+    name, needs = lacking["name"], lacking["needs"]
+    said = ", ".join(f"pods with {name}={each['value']}: {each['pods']}" for each in lacking["says"])
+    return f"needs {words_of(name, needs)}; " + (
+        f"{said}, none with {needs}" if said else f"no pod says {name}"
+    )
 
 
 def _left_to_others(left: Mapping[str, PodFault], others: Sequence[LivePod]) -> list[Reason]:

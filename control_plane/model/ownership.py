@@ -79,8 +79,8 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "pods": {
         **_by(
             "report", "pod", "mode", "region", "kinds", "state", "runId", "attempt", "version",
-            "capabilities", "telemetry", "checks", "clockOffsetS", "delivery", "reportedAt", "startedAt",
-            "keyId",
+            "capabilities", "labels", "telemetry", "checks", "clockOffsetS", "delivery", "reportedAt",
+            "startedAt", "keyId",
         ),
         **_by("drain", "orders"),
     },

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -59,6 +58,7 @@ from events.answers.schedules import Schedule
 from events.files.checkpoints import PREFIX
 from events.lifecycle import Status
 from events.queue.pod_checks import count_failing
+from events.queue.requirements import in_region, read_class
 from events.queue.roster import REPORT_EVERY_S
 from events.queue.rules import Rules
 from events.runtime.clock import Clock
@@ -108,7 +108,7 @@ class RunFilters:
             "claimedBy": self.pod,
             "status": self.status,
             "kind": self.kind,
-            "classKey": None if region is None else {"$regex": f"/{re.escape(region)}$"},
+            "classKey": None if region is None else {"$regex": in_region(region)},
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -527,8 +527,11 @@ class Reading:
 
 def _waiting(found: Waiting, now: datetime) -> QueuedClass:
     """Return a class with waiting runs: their count, and the age of the oldest."""
+    wanted = read_class(found.class_key)
     return QueuedClass(
         class_key=found.class_key,
+        labels=dict(wanted.labels),
+        pod=wanted.pod,
         collection=found.collection,
         depth=found.depth,
         is_partial=found.is_partial,

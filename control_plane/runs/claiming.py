@@ -13,7 +13,7 @@ from control_plane.live.notifier import Notifier
 from control_plane.reads.pod_rules import PodRules
 from control_plane.store.changes import Change
 from control_plane.store.queue.claims import Claims
-from events.kinds.queues import QUEUES, collections
+from events.kinds.queues import QUEUES
 from events.queue.claims import Claim
 from events.queue.matching import Named, Seeker, WaitingClass, candidates
 from events.queue.pod_checks import suspects
@@ -59,6 +59,16 @@ class Claimer:
         wait. Raises `Forbidden`, `Transient`.
         """
         await self._require_own(seeker.pod, key_id)
+
+        async def take(waiting: Sequence[WaitingClass]) -> Claim | None:
+            for wanted in candidates(waiting, seeker):
+                if await is_gone():
+                    return None
+                claim = await self.claims.take(wanted, token=token, pod=seeker.pod, key_id=key_id)
+                if claim is not None:
+                    return claim
+            return None
+
         until_s = self.clock.monotonic_s() + wait_s
         with self.notifier.waiting(NO_CLASS, key_id) as waiter:  # it would hear what others could take
             while await self._is_barred(seeker, key_id):
@@ -70,13 +80,11 @@ class Claimer:
         with self.notifier.waiting(seeker, key_id) as waiter:
             while True:
                 known = [] if change is None else change.waiting
-                waiting = known or await self.claims.waiting(collections(seeker.mode))
-                for wanted in candidates(waiting, seeker):
-                    if await is_gone():
-                        return None
-                    claim = await self.claims.take(wanted, token=token, pod=seeker.pod, key_id=key_id)
-                    if claim is not None:
-                        return claim
+                claim = await take(known or await self.claims.narrow(seeker, self.clock.monotonic_s()))
+                if claim is None and not known:
+                    claim = await take(await self.claims.whole(seeker, self.clock.monotonic_s()))
+                if claim is not None:
+                    return claim
                 if known:
                     change = None  # another pod was faster: there may be more
                     continue
@@ -92,7 +100,7 @@ class Claimer:
 
     async def hear(
         self,
-        classes: Sequence[str],
+        sought: Named,
         *,
         key_id: str | None,
         wait_s: float,
@@ -103,10 +111,9 @@ class Claimer:
         The list is empty where a run may wait and its class is not known. A notification that reaches a pod
         that `is_gone` is passed on to the next one.
         """
-        sought = Named(frozenset(classes))
         with self.notifier.waiting(sought, key_id) as waiter:
-            waiting = await self.claims.waiting(QUEUES)
-            if found := [each for each in waiting if each.class_key in sought.classes]:
+            waiting = await self.claims.waiting(QUEUES, sought.pod)
+            if found := [each for each in waiting if sought.serves(each.collection, each.class_key)]:
                 return found
             change = None if waiter is None else await waiter.wait(wait_s)
         if change is None:

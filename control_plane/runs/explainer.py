@@ -14,6 +14,7 @@ from control_plane.store.queue.queues import ahead_of
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
 from events.queue.pod_checks import Broken
+from events.queue.requirements import read_class
 from events.queue.rules import Rules
 from events.runtime.errors import NotFound
 
@@ -28,9 +29,12 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
         position, pods = await asyncio.gather(ahead_of(reading.run_reads.db, run), live_pods(reading))
     elif run["status"] == Status.DELAYED:
         pods = await live_pods(reading)
+    pin = read_class(run["classKey"]).pod if run["status"] in (Status.QUEUED, Status.DELAYED) else None
+    named = None if pin is None else await reading.pod_reads.any_named(pin)
+    last_report = None if named is None else named["reportedAt"]
     reasons = [
         Reason(code=each.code, message=each.message, evidence=plain(each.evidence))
-        for each in explain(run, position, pods, now=reading.clock.now())
+        for each in explain(run, position, pods, now=reading.clock.now(), last_report=last_report)
     ]
     return Explanation(status=run["status"], reasons=reasons)
 

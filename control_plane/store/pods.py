@@ -72,7 +72,9 @@ class Pods:
 
     async def live(self, since: datetime) -> list[Document]:
         """Return pods that reported since then, the latest first, at most `LIVE_MAX`."""
-        fields = ("state", "kinds", "region", "capabilities", "orders", "keyId", "telemetry", "checks")
+        fields = (
+            "state", "kinds", "region", "capabilities", "labels", "orders", "keyId", "telemetry", "checks",
+        )  # fmt: skip
         async with answers():
             cursor = self.db.pods.find(
                 {"reportedAt": {"$gte": since}, "state": {"$ne": "stopped"}}, dict.fromkeys(fields, 1)
@@ -140,6 +142,7 @@ class Pods:
         """Return the newest of a pod's workers, by the pod's name."""
         after = {"$gte": f"{name}/", "$lt": f"{name}0"}  # the sign behind the slash
         async with answers():
-            cursor = self.db.pods.find({"$or": [{"_id": name}, {"_id": after}]}, {"keyId": 1})
+            wanted = {"$or": [{"_id": name}, {"_id": after}]}
+            cursor = self.db.pods.find(wanted, {"keyId": 1, "reportedAt": 1})
             found = await cursor.sort("reportedAt", -1).limit(1).to_list()
         return found[0] if found else None

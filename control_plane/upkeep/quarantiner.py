@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -80,7 +80,8 @@ def _members(live: Iterable[Mapping[str, Any]], rules: Rules) -> list[Member]:
         capabilities, telemetry = each.get("capabilities") or {}, each.get("telemetry") or {}
         member = Member(
             pod=pod,
-            abilities=abilities_of(each),
+            # by labels and name each pod would be the only one of its class
+            abilities=replace(abilities_of(each), labels={}, pod=None),
             device=capabilities.get("device"),
             gpu_faults=tuple(telemetry.get("gpuFaults") or ()),
             is_sound=all(check["ok"] for check in each.get("checks") or ()),

@@ -6,9 +6,14 @@ from events.answers.answer import Answer, Count, Moment
 
 
 class QueuedClass(Answer, frozen=True, kw_only=True):
-    """A class in which runs wait: how many, or more where that is partial; the oldest's wait in seconds."""
+    """A class in which runs wait: how many, or more where that is partial; the oldest's wait in seconds.
+
+    `labels` are asked of pods, `pod` is the one to which they are pinned.
+    """
 
     class_key: str
+    labels: dict[str, str]
+    pod: str | None
     collection: str
     depth: Count
     is_partial: bool

@@ -16,7 +16,7 @@ class Gpu(Answer, frozen=True, kw_only=True):
 
 
 class Capabilities(Answer, frozen=True, kw_only=True):
-    """The equipment of a pod; `device` is the device that its pipelines compute on, memory in MiB.
+    """The equipment of a pod; `device` is the device that its pipelines compute on, memory and disk in MiB.
 
     `isolation` is its isolation of a model's programs, `pipeline_user` the user of its pipelines.
     """
@@ -24,6 +24,8 @@ class Capabilities(Answer, frozen=True, kw_only=True):
     cpus: int
     memory_mib: Amount
     gpus: list[Gpu]
+    driver: str | UnsetType | None = UNSET
+    disk_mib: Amount | UnsetType | None = UNSET
     device: str | UnsetType | None = UNSET
     isolation: str | UnsetType | None = UNSET
     pipeline_user: str | UnsetType | None = UNSET
@@ -133,7 +135,8 @@ class Pod(Answer, frozen=True, kw_only=True):
     """A worker; `id` is the pod's name with the mark of its start, such as `pod-7/3f2a`.
 
     `state` is starting, idle, busy, suspended, draining or stopped as it reported, or gone where it has not
-    reported for a minute. `run_id` and `attempt` are what it works on, null where that is nothing.
+    reported for a minute. `labels` are what runs may ask for.
+    `run_id` and `attempt` are what it works on, null where that is nothing.
     `clock_offset_s` says by how far its machine's clock is ahead of the store's, null if that is not known.
     """
 
@@ -151,6 +154,7 @@ class Pod(Answer, frozen=True, kw_only=True):
     started_at: Moment
     reported_at: Moment
     orders: PodOrders
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     checks: list[PodCheck] = msgspec.field(default_factory=list)
     key_id: str | UnsetType | None = UNSET
     clock_offset_s: Amount | UnsetType | None = UNSET

@@ -27,7 +27,6 @@ Document = dict[str, Any]
 
 # Strict order inside a class; with the class before it, the claim index.
 CLAIM_ORDER: Final = [("priority", -1), ("queuedAt", 1), ("_id", 1)]
-CLASSES_MAX: Final = 200
 SETTLE_TRIES_MAX: Final = 50
 ORDERS: Final = {"status": 1, "paused": 1, "notes": 1}  # the fields that orders are read from
 _HELD: Final = {"$in": [status.value for status in HELD]}
@@ -77,23 +76,6 @@ class Orders:
     cancel: bool = False
     paused: bool = False
     notes: tuple[Note, ...] = ()
-
-
-# The heads of the classes that wait: the claim index is skipped along, two of its keys looked at for each.
-HEADS: Final[list[Document]] = [
-    {"$match": {"status": Status.QUEUED.value}},
-    {"$sort": {"status": 1, "classKey": 1, **dict(CLAIM_ORDER)}},
-    {"$group": {"_id": "$classKey", "priority": {"$first": "$priority"}}},
-    {"$limit": CLASSES_MAX},
-]
-
-
-def classes_of(collection: str, heads: Iterable[Document]) -> list[WaitingClass]:
-    """Return the waiting classes of a queue, from the result of `HEADS`."""
-    return sorted(
-        (WaitingClass(collection, each["_id"], each["priority"]) for each in heads),
-        key=lambda found: found.class_key,
-    )
 
 
 def waiting_in(wanted: WaitingClass, pod: str) -> Document:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from events.kinds.queues import Mode, collections
 from events.queue.abilities import Abilities, lacks
-from events.queue.requirements import ANY_REGION, GPU_TIERS
+from events.queue.labels import missing
+from events.queue.requirements import ANY_REGION, GPU_TIERS, read_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +37,28 @@ class Seeker:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Classes by name, for a seeker of a run of any of them."""
+    """Classes by name, for a seeker of a run of any of them, with labels that it has or a pin to it."""
 
-    classes: frozenset[str]
+    classes: Collection[str]
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    pod: str | None = None
 
     def serves(self, collection: str, class_key: str | None) -> bool:
         """Return whether a run of this class is sought; None is an unknown class."""
-        return class_key is None or class_key in self.classes
+        if class_key is None or class_key in self.classes:
+            return True
+        wanted = read_class(class_key)
+        is_ours = wanted.base in self.classes and wanted.pod in (None, self.pod)
+        return is_ours and not missing(wanted.labels, self.labels)
 
 
 def matches(class_key: str, pod: Abilities) -> bool:
-    """Return whether the pod can serve runs of `kind/gpu tier/region`."""
+    """Return whether the pod can serve runs of a class."""
     return not any(lacks(class_key, pod))
 
 
 def classes(pod: Abilities) -> list[str]:
-    """Return every class of which the pod can serve runs."""
+    """Return every class without labels and pin of which the pod can serve runs."""
     regions = dict.fromkeys((ANY_REGION, pod.region or ANY_REGION))
     named = (
         f"{kind}/{tier}/{region}" for kind in sorted(pod.kinds) for tier in GPU_TIERS for region in regions

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
-from events.queue.requirements import GPU_TIERS
+from events.queue.requirements import GPU_TIERS, read_class
 from events.queue.roster import REPORT_EVERY_S
 
 Document = dict[str, Any]
@@ -22,6 +22,7 @@ BELIEVED: Final = timedelta(seconds=3 * REPORT_EVERY_S)
 STORAGE: Final = "storage"
 MODEL: Final = "model:"
 GPU: Final = "gpu"
+GPU_LABELS: Final = frozenset({"gpu", "gpus", "driver"})
 SHOWN_MAX: Final = 20  # names of checks in a count; pods choose those of their models
 OTHERS: Final = "other"
 
@@ -45,10 +46,11 @@ class Broken:
 
 
 def obstacle(class_key: str, broken: Sequence[Broken]) -> Broken | None:
-    """Return what keeps a pod from claiming runs of `kind/gpu tier/region`; None where nothing does."""
-    kind, tier, _ = class_key.split("/", 2)
+    """Return what keeps a pod from claiming runs of a class; None where nothing does."""
+    wanted = read_class(class_key)
+    needs_gpu = wanted.tier != GPU_TIERS[0] or any(name in GPU_LABELS for name, _ in wanted.labels)
     for each in broken:
-        if each.kinds is None or kind in each.kinds or (each.name == GPU and tier != GPU_TIERS[0]):
+        if each.kinds is None or wanted.kind in each.kinds or (each.name == GPU and needs_gpu):
             return each
     return None
 

@@ -1,39 +1,109 @@
-"""What a run asks of a pod, and the class by which a claim finds it, pure."""
+"""What a run asks of a pod, and the class by which a claim finds it, pure.
+
+A class is `kind/gpu tier/region`, with `/labels` behind it where labels are asked for, and `~pod/` before it
+where the run is pinned. So the classes of a pod's pins stand together, behind all that are not pinned.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from events.kinds import known_fields
+from events.queue.labels import ASKED, NAME
 from events.runtime.errors import Rejected
 
 GPU_TIERS: Final = ("cpu", "8", "16", "24", "40", "80")  # GiB of GPU memory, smallest first
 ANY_REGION: Final = "any"
+LABELS_MAX: Final = 16
+LABELS_CHARS_MAX: Final = 400  # of their part of the class
+PIN: Final = "~"  # behind every letter, and so behind every kind
+POD_NAME: Final = r"^[^\x00-\x20\x7f/]{1,200}$"
+
+LabelName = Annotated[str, msgspec.Meta(pattern=NAME)]
+LabelAsked = Annotated[str, msgspec.Meta(pattern=ASKED)]
 
 
 class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a pod must have: memory of one GPU in GiB (0: none needed), and its region."""
+    """What a pod must have: memory of one GPU in GiB (0: none needed), its region, labels, and its name.
+
+    A label has the value that is asked for, or at least the number behind `>=`. Only the pod of the name
+    `pod` takes the run, at any start of its worker.
+    """
 
     gpu_gib: Annotated[float, msgspec.Meta(ge=0, le=80)] = 0
     region: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]{1,64}$")] = ANY_REGION
+    labels: Annotated[Mapping[LabelName, LabelAsked], msgspec.Meta(max_length=LABELS_MAX)] = {}
+    pod: Annotated[str, msgspec.Meta(pattern=POD_NAME)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunClass:
+    """A class, in its parts; `labels` in the order of their names."""
+
+    kind: str
+    tier: str
+    region: str
+    labels: tuple[tuple[str, str], ...] = ()
+    pod: str | None = None
+
+    @property
+    def base(self) -> str:
+        """The class without labels and pin."""
+        return f"{self.kind}/{self.tier}/{self.region}"
 
 
 def read_requirements(raw: Mapping[str, Any]) -> Requirements:
     """Return checked requirements. Raises `Rejected` that names the field that is wrong."""
     try:
-        return msgspec.convert(dict(raw), Requirements)
+        found = msgspec.convert(dict(raw), Requirements)
     except msgspec.ValidationError as error:
-        raise Rejected(
-            "invalid_requirements", f"requires: {error}{known_fields(error, Requirements)}"
-        ) from error
+        raise _invalid(f"{error}{known_fields(error, Requirements)}") from error
+    # A pattern's end is also before a last line break.
+    texts = (found.region, found.pod or "", *found.labels, *found.labels.values())
+    if any("\n" in each for each in texts):
+        raise _invalid("a line break is part of no value")
+    if len(_labels(found.labels)) > LABELS_CHARS_MAX:
+        raise _invalid(
+            f"the labels are too long together; at most {LABELS_CHARS_MAX} characters - at `$.labels`"
+        )
+    return found
+
+
+def _invalid(why: str) -> Rejected:
+    return Rejected("invalid_requirements", f"requires: {why}")
 
 
 def class_key(kind: str, requirements: Requirements) -> str:
-    """Return `kind/gpu tier/region`: everything by which a claim may choose among runs."""
-    return f"{kind}/{gpu_tier(requirements.gpu_gib)}/{requirements.region}"
+    """Return the class: everything by which a claim may choose among runs."""
+    key = f"{kind}/{gpu_tier(requirements.gpu_gib)}/{requirements.region}"
+    if requirements.labels:
+        key += f"/{_labels(requirements.labels)}"
+    return key if requirements.pod is None else f"{PIN}{requirements.pod}/{key}"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    """Return labels as one text, the same for the same labels; no name or value has its separators."""
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
+@lru_cache(maxsize=4_096)
+def read_class(key: str) -> RunClass:
+    """Return the parts of a class that `class_key` made."""
+    pod, key = key.removeprefix(PIN).split("/", 1) if key.startswith(PIN) else (None, key)
+    kind, tier, region, *labels = key.split("/", 3)
+    pairs = [each.partition("=") for each in labels[0].split(",")] if labels else []
+    return RunClass(kind, tier, region, tuple((name, value) for name, _, value in pairs), pod)
+
+
+def in_region(region: str) -> str:
+    """Return the pattern of all classes of a region."""
+    return rf"^({PIN}[^/]*/)?[^{PIN}/]*/[^/]*/{re.escape(region)}(/|$)"
 
 
 def gpu_tier(gpu_gib: float) -> str:

@@ -30,8 +30,9 @@ CALL_S: Final = 20.0
 WAIT_S: Final = 3.0  # for a run; less than a worker may take to leave
 NOBODYS: Final = "0" * SECRET_CHARS  # a token with which nobody claims
 
-# What a control plane of an earlier release refuses in a report, and in its telemetry.
-LATER: Final = frozenset({"checks", "delivery", "clockOffsetS"})
+# What a control plane of an earlier release refuses in a report, and in its parts.
+LATER: Final = frozenset({"checks", "delivery", "clockOffsetS", "labels"})
+LATER_CAPABILITIES: Final = frozenset({"driver", "diskMib"})
 LATER_TELEMETRY: Final = frozenset({"gpuFaults"})
 T = TypeVar("T")
 
@@ -72,9 +73,14 @@ class HttpQueue:
             "kinds": sorted(able.kinds),
             "gpu_gib": able.gpu_gib,
             "region": able.region,
+            "labels": dict(able.labels),
             "wait_s": self.wait_s,
         }
-        return _claim(self._ask("/api/claims", body, ClaimAnswer), token)
+        answer = self.control_plane.send("POST", "/api/claims", json=body, timeout_s=CALL_S)
+        if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:  # an earlier release knows no labels
+            without = _without(body, {"labels"})
+            answer = self.control_plane.send("POST", "/api/claims", json=without, timeout_s=CALL_S)
+        return _claim(answer.read(ClaimAnswer), token)
 
     def recover(self, collections: Sequence[str], token: str) -> Claim | None:
         """Find a claim by its token, in these queues."""
@@ -98,7 +104,8 @@ class HttpQueue:
         answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
         if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
             telemetry = _without(body["telemetry"], LATER_TELEMETRY)
-            body = {**_without(body, LATER), "telemetry": telemetry}
+            capabilities = _without(body["capabilities"], LATER_CAPABILITIES)
+            body = {**_without(body, LATER), "telemetry": telemetry, "capabilities": capabilities}
             answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
         orders = answer.read(_PodOrders)
         return orders_of(orders.drain, orders.cordon, orders.quarantine, orders.suspects, orders.now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -41,8 +41,10 @@ from events.queue.guarantees import (
     weaknesses,
 )
 from events.queue.lease_times import LEASE_TTL_S
+from events.queue.looks import BATCH, Looks, classes_of
 from events.queue.matching import Seeker, WaitingClass, candidates
 from events.queue.settlement import End
+from events.runtime.clock import Clock, SystemClock
 from events.runtime.errors import ConfigError, LeaseLost, Transient
 from pod_worker.queue.roster import PodOrders, PodReport, orders_of, report_fields
 
@@ -120,6 +122,8 @@ class MongoQueue:
 
     db: Database[Document]
     ttl_s: float = LEASE_TTL_S
+    clock: Clock = field(default_factory=SystemClock)
+    looks: Looks = field(default_factory=Looks)
 
     def check(self, mode: Mode) -> datetime:
         """Refuse a store that could give one run to two pods; return its moment.
@@ -135,13 +139,31 @@ class MongoQueue:
             taken = (self.take(each, token=token, pod=seeker.pod) for each in candidates(waiting, seeker))
             return next((claim for claim in taken if claim is not None), None)
 
-        return first_of(known) or first_of(self.waiting(collections(seeker.mode)))
+        return first_of(known) or first_of(self._narrow(seeker)) or first_of(self._whole(seeker))
 
-    def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
-        """List the waiting classes in the order of `collections`, by one look into each."""
+    def waiting(self, collections: Sequence[str], pod: str | None = None) -> list[WaitingClass]:
+        """List the waiting classes in the order of `collections`, with those of a pod's pins."""
+        found = []
         with _calls():
-            heads = [(name, self.db[name].aggregate(claims.HEADS)) for name in collections]
-            return [each for name, found in heads for each in claims.classes_of(name, found)]
+            for name in collections:
+                cursor = self.db[name].aggregate(self.looks.whole(name, pod), batchSize=BATCH)
+                seen = classes_of(name, cursor)
+                self.looks.note(name, seen)
+                found += seen
+        return found
+
+    def _whole(self, seeker: Seeker) -> list[WaitingClass]:
+        waiting = self.waiting(collections(seeker.mode), seeker.abilities.pod)
+        self.looks.remember(seeker, waiting, self.clock.monotonic_s())
+        return waiting
+
+    def _narrow(self, seeker: Seeker) -> list[WaitingClass]:
+        with _calls():
+            return [
+                each
+                for name, pipeline in self.looks.narrow(seeker, self.clock.monotonic_s())
+                for each in classes_of(name, self.db[name].aggregate(pipeline, batchSize=BATCH))
+            ]
 
     def take(self, wanted: WaitingClass, *, token: str, pod: str) -> Claim | None:
         """Take the head of a class: one document, at most two index keys looked at."""

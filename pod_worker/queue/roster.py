@@ -43,6 +43,7 @@ class PodReport:
     telemetry: Telemetry
     version: str
     started_at: datetime
+    labels: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[Reported, ...] = ()
     clock_offset_s: float | None = None
     delivery: DeliveryReport | None = None
@@ -217,6 +218,7 @@ def report_fields(report: PodReport) -> dict[str, Any]:
         "telemetry": asdict(report.telemetry),
     }
     told = {_camel(name): _camels(value) for name, value in fields.items()}
+    told["labels"] = dict(report.labels)  # their names are the operator's
     if report.delivery is not None:
         told["delivery"] = _delivery(report.delivery)
     return told

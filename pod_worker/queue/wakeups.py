@@ -14,7 +14,7 @@ from typing import Final
 
 from events.answers.claims import Wakeup
 from events.delivery.control_plane_client import ControlPlane
-from events.queue.matching import WaitingClass
+from events.queue.matching import Named, WaitingClass
 from events.runtime.clock import Clock
 from events.runtime.errors import Transient
 
@@ -32,7 +32,7 @@ class Polls:
 
     clock: Clock
 
-    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
+    def pause(self, sought: Named, seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
         """Wait, until told to stop."""
         self.clock.wait(stop, seconds)
         return ()
@@ -44,14 +44,14 @@ class Wakeups:
 
     control_plane: ControlPlane
     clock: Clock
-    _classes: Sequence[str] = ()
+    _sought: Named = field(default_factory=lambda: Named(()))
     _known: Sequence[WaitingClass] = ()
     _idle: threading.Event = field(default_factory=threading.Event)
     _rung: threading.Event = field(default_factory=threading.Event)
 
-    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
+    def pause(self, sought: Named, seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
         """Wait until a run of these classes may be waiting, at most `seconds`, or until the stop."""
-        self._classes, self._known = classes, ()
+        self._sought, self._known = sought, ()
         self._idle.set()
         until_s = self.clock.monotonic_s() + seconds
         while not stop.is_set() and (left_s := until_s - self.clock.monotonic_s()) > 0:
@@ -68,7 +68,14 @@ class Wakeups:
                 self._ask(quiet)
 
     def _ask(self, quiet: threading.Event) -> None:
-        wanted: dict[str, list[str] | float] = {"class": list(self._classes), "wait_s": ASK_S}
+        sought = self._sought
+        wanted: dict[str, list[str] | str | float] = {
+            "class": list(sought.classes),
+            "label": [f"{name}={value}" for name, value in sought.labels.items()],
+            "wait_s": ASK_S,
+        }
+        if sought.pod is not None:
+            wanted["pod"] = sought.pod
         try:
             answer = self.control_plane.send("GET", "/api/wakeups", params=wanted, timeout_s=ASK_S + ANSWER_S)
             heard = answer.read(Wakeup)

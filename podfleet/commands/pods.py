@@ -76,6 +76,7 @@ COLUMNS: Final = (
     Column("RUN", field("run_id"), is_whole=True),
     Column("DEVICE", field("capabilities", "device")),
     Column("REGION", field("region"), is_spare=True),
+    Column("LABELS", lambda pod: _labels(pod), is_spare=True),
     Column("REPORTED", field("reported_at"), ago, is_whole=True),
     Column("ORDERS", ordered, is_whole=True, is_spare=True),
 )
@@ -118,6 +119,9 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
                 ("cpus", str(has.cpus)),
                 ("memory", f"{(has.memory_mib or 0) / MIB_PER_GIB:.1f} GiB"),
                 ("gpus", ", ".join(map(_memory, has.gpus)) or None),
+                ("driver", has.driver or None),
+                ("disk", _gib(has.disk_mib)),
+                ("labels", _labels(each) or None),
                 ("cpu in use", percent(field("cpu_util")(telemetry))),
                 ("gpu in use", percent(field("gpu_util")(telemetry))),
                 *((f"check {check.name}", _found(check)) for check in each.checks),
@@ -259,6 +263,15 @@ def _clock(pod: Pod) -> str | None:
 def _names(pods: Sequence[Pod]) -> str:
     more = f" and {len(pods) - KNOWN_MAX} more" if len(pods) > KNOWN_MAX else ""
     return ", ".join(pod.id for pod in pods[:KNOWN_MAX]) + more
+
+
+def _labels(pod: Pod) -> str:
+    """Return what runs may ask for of a pod."""
+    return " ".join(f"{name}={value}" for name, value in sorted(pod.labels.items()))
+
+
+def _gib(mib: object) -> str | None:
+    return f"{mib / MIB_PER_GIB:.1f} GiB" if isinstance(mib, int | float) else None
 
 
 def _memory(gpu: Gpu) -> str:

@@ -37,7 +37,9 @@ def submit(
     label: Labels = None,
     requires: Annotated[
         list[str] | None,
-        typer.Option("--requires", metavar="KEY=VALUE", help="Requirement on the pod: gpu_gib or region."),
+        typer.Option(
+            "--requires", metavar="KEY=VALUE", help="Asked of the pod: gpu_gib, region, pod, labels.NAME."
+        ),
     ] = None,
     attempts: Annotated[
         int, typer.Option("--max-attempts", min=1, max=100, help="Maximum number of attempts.")
@@ -55,7 +57,7 @@ def submit(
     wanted: dict[str, Any] = {
         "priority": priority,
         "labels": parameters.labels(label),
-        "requires": parameters.spec(None, requires),
+        "requires": parameters.requirements(requires),
         "max_attempts": attempts,
     }
     check(kind, spec)

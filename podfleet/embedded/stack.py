@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import httpx
 
+from events.queue.labels import operators_labels
 from events.runtime.access import DATA_DEFAULT, FILE, Access, noted, running
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import ConfigError, PodfleetError
@@ -75,6 +76,7 @@ class Options:
     data: Path = DEFAULT_DATA
     port: int = DEFAULT_PORT
     workers: int = 1
+    labels: tuple[str, ...] = ()  # of the workers
     keyless: bool = False  # whether this machine needs no key, as long as there is none and no proxy
     programs: Programs = Programs()
 
@@ -83,6 +85,7 @@ class Options:
         found: list[str] = []
         if not 0 <= self.workers <= WORKERS_MAX:
             found.append(f"--workers is {self.workers}; it has to be from 0 to {WORKERS_MAX}")
+        found += operators_labels(None, self.labels)[1]
         if not 0 <= self.port < 65_536:
             found.append(f"--port is {self.port}; it has to be from 0 to 65535")
         elif self.port and not ports.is_free(self.port):
@@ -271,6 +274,7 @@ class Stack:
     def _worker(self, number: int, environment: Mapping[str, str]) -> Service:
         name = f"worker-{number}"
         argv = (*self._options.programs.worker, "--mode", "hybrid", "--data", str(self._data / name))
+        argv += tuple(f"--label={each}" for each in self._options.labels)
         return Service(
             name=name,
             command=Command(argv, {**environment, "PODFLEET_POD_ID": f"local-{number}"}),

@@ -27,7 +27,7 @@ from events.envelope import Event
 from events.lifecycle import Status
 from events.queue import journal
 from events.queue.claims import CLAIM_ORDER, Claim, standing_of, taking
-from events.queue.matching import WaitingClass
+from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End, settle_decision
 from events.runtime.errors import Transient
 from events.runtime.measured_clock import MeasuredClock
@@ -88,6 +88,30 @@ class GreedyQueue(MongoQueue):
                 return_document=True,
             )
         return None if document is None else self._claimed(wanted.collection, document, token)
+
+
+class PinBlindQueue(MongoQueue):
+    """Takes what is pinned to another pod."""
+
+    def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
+        as_others = (replace(seeker.abilities, pod=name) for name in ("pod-1", "pod-2"))
+        claims = (
+            super(PinBlindQueue, self).claim(replace(seeker, abilities=each), token=token)
+            for each in as_others
+        )
+        return next((claim for claim in claims if claim is not None), None)
+
+
+class LabelBlindQueue(MongoQueue):
+    """Believes that its pod stands in every rack."""
+
+    def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
+        as_others = (replace(seeker.abilities, labels={"rack": name}) for name in ("r0", "r1"))
+        claims = (
+            super(LabelBlindQueue, self).claim(replace(seeker, abilities=each), token=token)
+            for each in as_others
+        )
+        return next((claim for claim in claims if claim is not None), None)
 
 
 class BlamingQueue(MongoQueue):
@@ -252,6 +276,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "drop-on-error": Bug(Product(ingest=DroppingIngest)),
     "numbers-from-anybody": Bug(Product(ingestor=CredulousIngestor)),
     "claims-what-it-failed": Bug(Product(queue=GreedyQueue)),
+    "pins-are-for-all": Bug(Product(queue=PinBlindQueue)),
+    "labels-are-for-all": Bug(Product(queue=LabelBlindQueue)),
     "blames-the-run": Bug(Product(queue=BlamingQueue)),
     "orders-die-with-the-worker": Bug(Product(queue=ForgivingQueue), ("user: cordon",)),
     "own-clock": Bug(Product(clock=OwnClock), ("pod: clock jumps",)),

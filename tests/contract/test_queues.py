@@ -50,7 +50,7 @@ class House:
     client: httpx.Client
 
     def claim(self, token: str, mode: Mode = "experiment", **abilities: Any) -> Claim | None:
-        able = {"kinds": frozenset({"probe"}), "gpu_gib": 0.0, "region": None, **abilities}
+        able = {"kinds": frozenset({"probe"}), "gpu_gib": 0.0, "region": None, "pod": "pod-1", **abilities}
         return self.queue.claim(Seeker(POD, mode, Abilities(**able)), token=token)
 
     def claimed(self, **abilities: Any) -> Claim:
@@ -139,6 +139,32 @@ def test_the_first_of_a_class_is_taken_and_only_what_the_pod_can_serve(house: Ho
     assert house.claim(token(), gpu_gib=48.0, kinds=frozenset({"ideation"})) is None
     assert house.claimed(gpu_gib=48.0).attempt == 1
     assert house.claimed(region="mars").attempt == 1
+
+
+def test_labels_and_pins_are_met_by_the_pods_that_have_them_alone(house: House) -> None:
+    def submit(priority: int, **requires: Any) -> str:
+        run_id: str = house.fleet.submit(requires=requires, priority=priority)
+        return run_id
+
+    plain = submit(0)
+    h100 = submit(9, labels={"gpu": "h100", "gpus": ">=4"})
+    racked = submit(8, labels={"rack": "a4"})
+    pinned = submit(7, pod="pod-7")
+    both = submit(6, pod="pod-7", labels={"rack": "a4"})
+    assert house.claimed(labels={"gpu": "a100", "gpus": "8"}).run_id == plain
+    assert house.claim(token(), labels={"gpu": "h100", "gpus": "2"}) is None
+    assert house.claimed(labels={"gpu": "h100", "gpus": "8"}).run_id == h100
+    for stranger in ("pod-70/1", "pod/7", "pod-1/pod-7", "~pod-7/1"):
+        assert _taken(house, stranger) is None
+    assert [_taken(house, "pod-7/a"), _taken(house, "pod-7/b", rack="a4")] == [pinned, racked]
+    assert [_taken(house, "pod-7/b"), _taken(house, "pod-7/b", rack="a4")] == [None, both]
+
+
+def _taken(house: House, pod: str, **labels: str) -> str | None:
+    """Return what a start of a pod takes; it gives it back to nobody."""
+    able = Abilities(frozenset({"probe"}), 0.0, None, labels, pod.partition("/")[0])
+    claim = house.queue.claim(Seeker(pod, "experiment", able), token=token())
+    return None if claim is None else claim.run_id
 
 
 def test_what_a_pod_heard_of_is_a_hint(house: House) -> None:

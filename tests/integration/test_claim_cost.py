@@ -11,10 +11,12 @@ from events.queue.matching import Seeker, WaitingClass
 from events.runtime.clock import SystemIds
 from events.text.key_text import letters
 from pod_worker.queue.mongo import MongoQueue, connect
-from tests.integration.test_sweeper import control_plane, populate
+from tests.integration.test_sweeper import control_plane, populate, run
 
 CLASSES = 5
 DEPTH = 200  # of each class
+LABELS = 200
+OURS = {"appName": "podfleet-worker"}
 POD = Seeker(
     "pod-1/abc", "hybrid", Abilities(frozenset(f"kind{number}" for number in range(CLASSES)), 0.0, None)
 )
@@ -42,14 +44,62 @@ async def test_a_claim_is_two_round_trips_and_a_look_two_more_of_two_keys_a_clas
         finally:
             db.client.close()
         assert claim is not None
-        noted = [each async for each in deps.db["system.profile"].find({"appName": "podfleet-worker"})]
-    asked = [(next(iter(each["command"])), each.get("keysExamined", 0)) for each in noted]
-    names = [name for name, _ in asked]
+        noted = [each async for each in deps.db["system.profile"].find(OURS)]
+    names, keys, documents = costs(noted)
     look = [] if is_known else ["aggregate", "aggregate"]  # which classes wait, in both queues
     # the run; what it shall do
     assert names == [*look, "findAndModify", "find"]
-    keys = dict(asked)  # of the second look, that into `runs`
-    assert keys.get("aggregate", 0) <= 2 * CLASSES
+    # of the second look, that into `runs`; the pod has no pins, which costs one key
+    assert keys.get("aggregate", 0) <= 2 * CLASSES + 1
     assert keys["findAndModify"] <= 2
     assert keys["find"] <= 1
-    assert sum(each.get("docsExamined", 0) for each in noted) == 1
+    assert documents == 1
+
+
+def costs(noted: list[dict[str, Any]]) -> tuple[list[str], dict[str, int], int]:
+    """Return the names of the calls, the keys that the last of each looked at, and all documents."""
+    asked = [(next(iter(each["command"])), each.get("keysExamined", 0)) for each in noted]
+    return [name for name, _ in asked], dict(asked), sum(each.get("docsExamined", 0) for each in noted)
+
+
+async def test_a_claim_among_many_labels_and_pins_seeks_only_what_its_pod_serves(database_url: str) -> None:
+    """200 labels of which the pod has one, and the pins of 100 pods of which it is one."""
+    mine = {"probe/cpu/any", "probe/cpu/any/rack=r7", "~pod-7/probe/cpu/any"}
+
+    def change(number: int) -> dict[str, Any]:
+        match number % 4:
+            case 0:
+                return {"classKey": "probe/cpu/any", "priority": 0}
+            case 1:
+                return {"classKey": f"~pod-{number % 100}/probe/cpu/any", "priority": 0}
+            case _:
+                return {"classKey": f"probe/cpu/any/rack=r{number // 4 % LABELS}", "priority": 0}
+
+    pod = Abilities(frozenset({"probe"}), 0.0, None, {"rack": "r7"}, "pod-7")
+    seeker = Seeker("pod-7/abc", "experiment", pod)
+    async with control_plane(database_url) as deps:
+        await populate(deps, 4 * LABELS * 3, change)
+        pinned = await deps.db.runs.find_one({"classKey": {"$gt": "~"}})
+        assert pinned is not None
+        await deps.db.runs.update_one({"_id": pinned["_id"]}, {"$set": {"classKey": "~pod-7/probe/cpu/any"}})
+        db = connect(database_url)
+        try:
+            queue = MongoQueue(db)
+            asked, claimed = [], set()
+            for _ in range(2):
+                await deps.db.command("profile", 2)
+                claim = queue.claim(seeker, token=letters(SystemIds().token()))
+                await deps.db.command("profile", 0)
+                assert claim is not None
+                claimed.add((await run(deps, claim.run_id))["classKey"])
+                asked.append(costs([each async for each in deps.db["system.profile"].find(OURS)]))
+                await deps.db["system.profile"].drop()
+        finally:
+            db.client.close()
+    assert claimed <= mine
+    (whole, whole_keys, _), (again, again_keys, documents) = asked
+    assert whole == again == ["aggregate", "findAndModify", "find"]
+    # each class that is not pinned, and the one pin of this pod; then only what it served
+    assert whole_keys["aggregate"] <= 2 * (LABELS + 1) + 3
+    assert again_keys["aggregate"] <= 2 * len(mine) + 1
+    assert (again_keys["findAndModify"], documents) == (1, 1)

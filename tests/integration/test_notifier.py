@@ -16,7 +16,7 @@ from control_plane.store.changes import Change, Changes, HistoryLost
 from events.delivery.control_plane_client import ControlPlane
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
-from events.queue.matching import Seeker, WaitingClass
+from events.queue.matching import Named, Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.clock import SystemClock, SystemIds
 from events.text.key_text import RunToken, letters
@@ -82,7 +82,7 @@ async def test_a_pod_hears_of_a_run_of_its_classes_and_a_ring_for_one_that_left_
         def hearing(
             gone: Callable[[], Awaitable[bool]], *classes: str
         ) -> asyncio.Task[list[WaitingClass] | None]:
-            heard = deps.claimer.hear(classes, key_id=None, wait_s=WAIT_S, is_gone=gone)
+            heard = deps.claimer.hear(Named(classes), key_id=None, wait_s=WAIT_S, is_gone=gone)
             return tasks.create_task(heard)
 
         left = hearing(is_gone, "probe/cpu/any")
@@ -108,14 +108,14 @@ def test_a_worker_that_pauses_goes_on_as_soon_as_a_run_waits(fleet: Fleet) -> No
     submission = threading.Timer(0.5, fleet.submit)
     submission.start()
     begun_s = clock.monotonic_s()
-    known = wakeups.pause(["probe/cpu/any"], WAIT_S, stop)
+    known = wakeups.pause(Named(["probe/cpu/any"]), WAIT_S, stop)
     assert known == [WaitingClass("runs", "probe/cpu/any", 0)]
     assert clock.monotonic_s() - begun_s < WAIT_S
     submission.join()
-    assert not wakeups.pause(["experiment/cpu/any"], 0.3, stop)  # nothing waits of that
+    assert not wakeups.pause(Named(["experiment/cpu/any"]), 0.3, stop)  # nothing waits of that
     stop.set()
     begun_s = clock.monotonic_s()
-    wakeups.pause(["experiment/cpu/any"], WAIT_S, stop)
+    wakeups.pause(Named(["experiment/cpu/any"]), WAIT_S, stop)
     assert clock.monotonic_s() - begun_s < WAIT_S
     quiet.set()
     fleet.submit("experiment", spec={"idea": "Dropout helps"})  # so the answer comes, and the thread ends

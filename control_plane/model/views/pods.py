@@ -9,7 +9,7 @@ from typing import Any, Final
 from control_plane.model.views.document_mapping import from_document
 from events.answers.pods import Pod
 from events.queue.abilities import Abilities
-from events.queue.rules import Rules
+from events.queue.rules import Rules, pod_name
 from events.text.truncation import brief_fields
 
 MIB_A_GIB: Final = 1024
@@ -19,7 +19,8 @@ def abilities_of(document: Mapping[str, Any]) -> Abilities:
     """Return the abilities that a pod reported."""
     gpus = (document.get("capabilities") or {}).get("gpus") or ()
     gib = max((gpu["memoryMib"] / MIB_A_GIB for gpu in gpus), default=0.0)
-    return Abilities(frozenset(document["kinds"]), gib, document.get("region"))
+    labels, name = document.get("labels") or {}, pod_name(document["_id"])
+    return Abilities(frozenset(document["kinds"]), gib, document.get("region"), labels, name)
 
 
 def is_leaving(document: Mapping[str, Any]) -> bool:

@@ -40,19 +40,27 @@ from events.answers.pods import PodOrders
 from events.kinds.queues import collections
 from events.pipe import Note
 from events.queue.abilities import Abilities
-from events.queue.claims import CLASSES_MAX, Claim, Orders
-from events.queue.matching import Seeker
+from events.queue.claims import Claim, Orders
+from events.queue.labels import SAID_MAX
+from events.queue.matching import Named, Seeker
+from events.queue.rules import pod_name
 from events.queue.settlement import End
 from events.runtime.clock import timestamp
 from events.runtime.errors import Conflict, Rejected
 from events.text.key_text import RunToken, read_run_token
 
+CLASSES_MAX: Final = 200  # without labels: those are matched here
 CLASS_KEY_MAX: Final = 200
 
 MayClaim = Annotated[Principal, Depends(require("claim"))]
 Token = Annotated[str, Header(alias="Podfleet-Run-Token", max_length=200)]
 ClassKey = Annotated[str, Field(max_length=CLASS_KEY_MAX)]
 Classes = Annotated[list[ClassKey], Query(alias="class", min_length=1, max_length=CLASSES_MAX)]
+# What the pod says of itself, each as name=value.
+Said = Annotated[
+    list[Annotated[str, Field(max_length=100)]] | None, Query(alias="label", max_length=SAID_MAX)
+]
+PodOf = Annotated[str | None, Query(alias="pod", max_length=200)]
 WaitS = Annotated[float, Query(ge=0, le=WAIT_MAX_S)]
 
 
@@ -69,10 +77,19 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/api/wakeups")
     async def wakeups(
-        wanted: Classes, principal: MayClaim, request: Request, wait_s: WaitS = WAIT_MAX_S
+        wanted: Classes,
+        principal: MayClaim,
+        request: Request,
+        labels: Said = None,
+        pod: PodOf = None,
+        wait_s: WaitS = WAIT_MAX_S,
     ) -> Wakeup:
+        if pod is not None:
+            require_pod(principal, pod)
+        said = {name: value for name, _, value in (each.partition("=") for each in labels or ())}
+        sought = Named(frozenset(wanted), said, None if pod is None else pod_name(pod))
         found = await claimer.hear(
-            wanted, key_id=principal.key_id, wait_s=wait_s, is_gone=partial(_is_gone, request)
+            sought, key_id=principal.key_id, wait_s=wait_s, is_gone=partial(_is_gone, request)
         )
         classes = [
             WaitingIn(collection=each.collection, class_key=each.class_key, priority=each.priority)
@@ -83,7 +100,9 @@ def router(deps: Deps) -> APIRouter:
     @routes.post("/api/claims")
     async def claim(body: NewClaim, principal: MayClaim, request: Request) -> ClaimAnswer:
         require_pod(principal, body.pod)
-        able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region)
+        # A key of one pod was compared with the name; with any other key the name is the pod's word.
+        name = pod_name(body.pod)
+        able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region, body.labels, name)
         taken = await claimer.claim(
             Seeker(body.pod, body.mode, able),
             token=body.token,

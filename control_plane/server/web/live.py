@@ -19,6 +19,7 @@ from control_plane.server.web.page_renderer import Site
 from events.answers.logs import LoggedEvent
 from events.answers.runs import RunRow
 from events.formatting import level
+from events.queue.requirements import read_class
 
 RENDERED_MAX: Final = 4_000
 TOPICS_MAX: Final = 300
@@ -66,7 +67,7 @@ def facts_of(run: RunRow) -> Mapping[str, Any]:
         "kind": run.kind,
         "pod": run.claimed_by,
         "hypothesis": run.hypothesis_id,
-        "region": run.class_key.rpartition("/")[2],
+        "region": read_class(run.class_key).region,
         "label": [f"{name}={value}" for name, value in (run.labels or {}).items()],
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,11 +12,12 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from control_plane.store.database import Database, Document, answers
-from events.kinds.queues import QUEUES
+from events.kinds.queues import QUEUES, collections
 from events.queue import claims, pod_checks, roster
 from events.queue.claims import Claim, Orders
 from events.queue.lease_times import LEASE_TTL_S
-from events.queue.matching import WaitingClass
+from events.queue.looks import BATCH, Looks, classes_of
+from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.errors import Conflict, Transient
 from events.text.key_text import RunToken
@@ -32,12 +33,33 @@ class Claims:
 
     db: Database
     ttl_s: float = LEASE_TTL_S
+    looks: Looks = field(default_factory=Looks)
 
-    async def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
-        """List the waiting classes in the order of `collections`, by one look into each."""
+    async def waiting(self, collections: Sequence[str], pod: str | None = None) -> list[WaitingClass]:
+        """List the waiting classes in the order of `collections`, with those of a pod's pins."""
+        found = []
         async with answers():
-            heads = [(name, await self.db[name].aggregate(claims.HEADS)) for name in collections]
-            return [each for name, found in heads for each in claims.classes_of(name, await found.to_list())]
+            for name in collections:
+                cursor = await self.db[name].aggregate(self.looks.whole(name, pod), batchSize=BATCH)
+                seen = classes_of(name, await cursor.to_list())
+                self.looks.note(name, seen)
+                found += seen
+        return found
+
+    async def whole(self, seeker: Seeker, now_s: float) -> list[WaitingClass]:
+        """List the classes that wait in the queues of a pod, and remember which of them it serves."""
+        found = await self.waiting(collections(seeker.mode), seeker.abilities.pod)
+        self.looks.remember(seeker, found, now_s)
+        return found
+
+    async def narrow(self, seeker: Seeker, now_s: float) -> list[WaitingClass]:
+        """List the waiting classes among those that a pod served a moment ago."""
+        found = []
+        async with answers():
+            for name, pipeline in self.looks.narrow(seeker, now_s):
+                cursor = await self.db[name].aggregate(pipeline, batchSize=BATCH)
+                found += classes_of(name, await cursor.to_list())
+        return found
 
     async def take(self, wanted: WaitingClass, *, token: str, pod: str, key_id: str | None) -> Claim | None:
         """Take the head of a class for a pod; None when it is empty by now."""

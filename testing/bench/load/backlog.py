@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
@@ -13,6 +13,7 @@ from pymongo.collection import Collection
 from control_plane.runs.submission import Submission, check, run_fields
 from control_plane.store import database, schema
 from events.queue import journal
+from events.queue.requirements import Requirements, class_key
 from events.runtime.clock import SystemIds
 
 Document = dict[str, Any]
@@ -23,6 +24,7 @@ SLOTS: Final = 64
 PAD: Final = "x" * 400  # about what a run's other fields weigh
 BATCH: Final = 5_000
 IDS: Final = SystemIds()
+ANY: Final = Requirements()
 
 
 async def prepare(url: str) -> None:
@@ -31,8 +33,11 @@ async def prepare(url: str) -> None:
         await schema.migrate(database.database(client, url))
 
 
-def fill(url: str, count: int) -> list[str]:
-    """Queue `count` runs of one class, a millisecond apart, with their specifications; return their ids."""
+def fill(url: str, count: int, requires: Callable[[int], Requirements] = lambda _: ANY) -> list[str]:
+    """Queue `count` runs, a millisecond apart, with their specifications; return their ids.
+
+    They are of one class, unless `requires` says of each by its number what it asks of a pod.
+    """
     with MongoClient[Document](url, tz_aware=True) as client:
         db = client.get_default_database()
         first = IDS.ulid()
@@ -42,7 +47,11 @@ def fill(url: str, count: int) -> list[str]:
         assert pattern is not None, "an upsert leaves a document"
         names = [first, *(IDS.ulid() for _ in range(count - 1))]
         _insert(db.run_specs, ({"_id": name, "kind": KIND, "spec": SPEC, "requires": {}} for name in names))
-        _insert(db.runs, (_run(pattern, name, number) for number, name in enumerate(names[1:], start=1)))
+        runs = (
+            _run(pattern, name, number, class_key(KIND, requires(number)))
+            for number, name in enumerate(names[1:], start=1)
+        )
+        _insert(db.runs, runs)
     return names
 
 
@@ -55,9 +64,9 @@ def fill_bare(url: str, count: int) -> None:
             _insert(db[name], (_bare(number) for number in range(count)))
 
 
-def _run(pattern: Document, name: str, number: int) -> Document:
+def _run(pattern: Document, name: str, number: int, class_key: str) -> Document:
     queued_at: datetime = pattern["queuedAt"] + timedelta(milliseconds=number)
-    return {**pattern, "_id": name, "queuedAt": queued_at}
+    return {**pattern, "_id": name, "queuedAt": queued_at, "classKey": class_key}
 
 
 def _bare(number: int) -> Document:

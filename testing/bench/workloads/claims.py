@@ -18,6 +18,7 @@ from pymongo.collection import Collection
 
 from events.queue.abilities import Abilities
 from events.queue.matching import Seeker
+from events.queue.requirements import Requirements
 from events.runtime.clock import SystemClock
 from events.text.key_text import letters
 from pod_worker.queue.mongo import MongoQueue, connect
@@ -44,6 +45,10 @@ METRICS: Final = (
     Metric("p99", "ms", more_is_better=False),
 )
 DRAIN: Final = (Metric("claims", "/s"), Metric("last fifth, of first", "x", goals=(Goal(0.9),)))
+WITHOUT: Final = "without labels"
+LABELS: Final = 200
+RACKS: Final = 4  # that have claimers
+LABELLED: Final = (Metric("claims", "/s", goals=(Goal(0.8, WITHOUT),)), *METRICS[1:])
 EMPTY: Final = (Metric("median", "ms", more_is_better=False, goals=(Goal(1.0),)),)
 
 
@@ -64,6 +69,7 @@ def run(setting: Setting) -> Iterator[Row]:
                 yield from contest(f"{claimers} claimers, {depth:,} queued", METRICS, ways, setting)
             ways = {name: partial(_looked, url, claimer, seconds) for name, claimer in LOOKING.items()}
             yield from contest(f"nothing to take, {depth:,} queued", EMPTY, ways, setting)
+    yield from _labelled(setting, seconds)
     with mongod(setting.scratch / "drain") as server:
         url, depth = server.url(), min(DEPTHS) // (100 if setting.small else 1)
         asyncio.run(backlog.prepare(url))
@@ -73,6 +79,34 @@ def run(setting: Setting) -> Iterator[Row]:
         yield from contest(
             f"draining {depth:,}, {DRAINERS} claimers", DRAIN, ways, replace(setting, rounds=1)
         )
+
+
+def _labelled(setting: Setting, seconds: float) -> Iterator[Row]:
+    """Claim where 200 labels wait, of which each claimer has one, beside claims without labels."""
+    depth = 8_000 if setting.small else min(DEPTHS)
+    with mongod(setting.scratch / "labels") as labels, mongod(setting.scratch / "plain") as plain:
+        for server, requires in ((labels, racked), (plain, lambda _: backlog.ANY)):
+            asyncio.run(backlog.prepare(server.url()))
+            backlog.fill(server.url(), depth, requires)
+        for claimers in CLAIMERS:
+            ways = {
+                OURS: partial(_measured, labels.url(), ours_in_a_rack, claimers, seconds),
+                WITHOUT: partial(_measured, plain.url(), ours, claimers, seconds),
+            }
+            yield from contest(f"{claimers} claimers, {LABELS} labels", LABELLED, ways, setting)
+
+
+def racked(number: int) -> Requirements:
+    """Return what a run asks of a pod: every second one is for a rack that has claimers."""
+    rack = number // 2 % RACKS if number % 2 else number // 2 % LABELS
+    return Requirements(labels={"rack": f"r{rack:03}"})
+
+
+def ours_in_a_rack(url: str, number: int) -> Take:
+    """Claim as a worker does that has one of the labels."""
+    able = replace(SEEKER.abilities, labels={"rack": f"r{number % RACKS:03}"}, pod=f"pod-{number}")
+    seeker, queue = replace(SEEKER, abilities=able), MongoQueue(connect(url))
+    return lambda: queue.claim(seeker, token=letters(backlog.IDS.token()))
 
 
 def ours(url: str, number: int) -> Take:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from control_plane.runs.submission import Submission
 from events.lifecycle import Status
@@ -16,6 +17,11 @@ from testing.simulation.ledger import Ledger
 
 BY: Final = "user"
 PATIENCE_S: Final = 1.0
+# What runs ask of pods; every history has the first two, of which each is in another rack.
+REQUIRED: Final[Sequence[Mapping[str, Any]]] = (
+    {}, {}, {}, {}, {"pod": "pod-1"}, {"pod": "pod-2"},
+    {"labels": {"rack": "r0"}}, {"labels": {"rack": "r1"}}, {"pod": "pod-2", "labels": {"rack": "r0"}},
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -63,12 +69,15 @@ class User:
 
     def cordon(self, pod: str) -> None:
         """Cordon a pod until it is acknowledged."""
+        lifted = self.ledger.counts["uncordons"]
         self._insist(lambda parts: parts.rules.cordon(pod, "simulated", BY, None, None))
         self.ledger.counts["cordons"] += 1
-        self.ledger.cordons[pod] = self.ledger.counts["cordons"]
+        if self.ledger.counts["uncordons"] == lifted:  # else it may have been lifted before the answer came
+            self.ledger.cordons[pod] = self.ledger.counts["cordons"]
 
     def uncordon(self, pod: str) -> None:
         """Lift a cordon until it is acknowledged."""
+        self.ledger.counts["uncordons"] += 1
         self.ledger.cordons.pop(pod, None)  # from here on nobody knows whether it holds
         self._insist(lambda parts: parts.rules.uncordon(pod))
 
@@ -86,8 +95,11 @@ class User:
         self.cancel(run_id)
 
     def _submit(self, number: int) -> str:
+        # drawn apart, so that what is asked of pods disturbs no other draw of the history
+        requires = random.Random(f"{self.kernel.seed}/{number}").choice(REQUIRED)
         wanted = Submission(
             kind="probe",
+            requires=requires,
             spec={"review": "human"} if self.kernel.chance.random() < 0.1 else {},
             by=BY,
             priority=self.kernel.chance.randint(-1, 1),

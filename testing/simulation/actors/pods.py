@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from events.delivery.sender import Pace, Sender, Telemetry
 from events.kinds.queues import collections
@@ -36,6 +36,7 @@ from pod_worker.worker import Worker
 from testing.simulation.actors.child import SimulatedChild
 from testing.simulation.actors.replicas import RENEW_EVERY_S, TTL_S, Balancer, SimulatedIngest
 from testing.simulation.actors.uploads import SimulatedCheckpoints, SimulatedUploads
+from testing.simulation.invariants import labels_of
 from testing.simulation.kernel import Kernel, Node, NodeClock, TurnLock
 from testing.simulation.ledger import Ledger, Truth, WitnessedOutbox, undelivered
 from testing.simulation.product import Product
@@ -43,7 +44,7 @@ from testing.simulation.store.driver import sync_database
 from testing.simulation.store.replica_set import ReplicaSet
 
 TICK_S: Final = 0.002  # what whole milliseconds cost
-IDENTITY: Final = {
+IDENTITY: Final[dict[str, Any]] = {
     "isolation": "strict",
     "pipeline_user": "the worker's user",
     "mode": "experiment",
@@ -196,7 +197,7 @@ class Pod:
         stores = self.product.clock(clock)
         outbox = self.product.outbox(folder / "outbox.db", clock=stores, ids=self.ids)
         outbox.ledger, outbox.disk, outbox.truth = self.ledger, self.disk, self._truth
-        mongo = self.product.queue(sync_database(self.servers, self.node.name), ttl_s=TTL_S)
+        mongo = self.product.queue(sync_database(self.servers, self.node.name), ttl_s=TTL_S, clock=clock)
         cordon = self.ledger.cordons.get(self.node.name)
         queue = WitnessedQueue(
             mongo, self.servers, self.ledger, self.disk, self.kernel, self.ambushes, cordon
@@ -210,9 +211,11 @@ class Pod:
             mode="experiment",
             region=None,
             gpu_gib=0.0,
+            labels=labels_of(self.node.name),
             renew_every_s=RENEW_EVERY_S,
         )
-        named = {"id": identity.id, "pod": self.node.name, "started_at": stores.now(), **IDENTITY}
+        named = {**IDENTITY, "id": identity.id, "pod": self.node.name, "labels": identity.labels}
+        named["started_at"] = stores.now()
         roster = Roster(mongo, cast(Gauges, NoGauges()), spool, named, stores)
         stop = Event()
         uploads = SimulatedUploads(self.kernel, self.node, clock, outbox, self.ledger)

@@ -159,13 +159,20 @@ class SyncCollection:
         *,
         hint: str | None = None,
         allowDiskUse: bool = False,
+        batchSize: int = 0,
     ) -> Answered:
         """Return what a pipeline makes of the collection."""
 
         def step(collection: state.Collection) -> list[Document]:
             first: Filter = pipeline[0].get("$match", {}) if pipeline else {}
             documents = [each.fresh() for each in self._matching(collection, first)]
-            return aggregated(documents, pipeline, self.servers.now())
+
+            def beside(wanted: Mapping[str, Any]) -> list[Document]:
+                if wanted["coll"] != self.name:
+                    raise NotImplementedError("a union with another collection")
+                return [each.fresh() for each in self._matching(collection, {})]
+
+            return aggregated(documents, pipeline, self.servers.now(), beside)
 
         return Answered(self.servers.read(self._call("aggregate", is_write=False), step))
 

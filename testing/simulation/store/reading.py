@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -61,9 +61,12 @@ def _chosen(document: Document, projection: Mapping[str, Any]) -> Document:
 
 
 def aggregated(
-    documents: Iterable[Document], stages: Sequence[Mapping[str, Any]], now: datetime
+    documents: Iterable[Document],
+    stages: Sequence[Mapping[str, Any]],
+    now: datetime,
+    beside: Callable[[Mapping[str, Any]], list[Document]] = lambda _: [],
 ) -> list[Document]:
-    """Return what an aggregation makes of the documents."""
+    """Return what an aggregation makes of the documents; `beside` are those that a union begins with."""
     result = list(documents)
     for stage in stages:
         (operator, argument), *_ = stage.items()
@@ -80,6 +83,8 @@ def aggregated(
                 result = ordered(result, list(argument.items()))
             case "$limit":
                 result = result[:argument]
+            case "$unionWith":
+                result += aggregated(beside(argument), argument["pipeline"], now)
             case _:
                 raise NotImplementedError(f"the aggregation stage {operator}")
     return result

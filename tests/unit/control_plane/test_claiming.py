@@ -31,7 +31,10 @@ class Queue:
     async def reporter_of(self, pod_id: str) -> None:
         return None
 
-    async def waiting(self, queues: Any) -> list[WaitingClass]:
+    async def narrow(self, seeker: Seeker, now_s: float) -> list[WaitingClass]:
+        return []
+
+    async def whole(self, seeker: Seeker, now_s: float) -> list[WaitingClass]:
         return [] if self.is_empty else [WaitingClass("runs", "probe/cpu/any", 0)]
 
     async def take(self, wanted: WaitingClass, **by: Any) -> Any:

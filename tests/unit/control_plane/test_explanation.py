@@ -128,6 +128,92 @@ def test_a_queued_run_tells_of_the_pods(pods: list[LivePod], code: str, says: st
     assert why_class_waits("experiment/24/eu-de", pods) == first.message
 
 
+def labelled(
+    name: str, state: str = "idle", *, kinds: Any = KINDS, hold: Any = None, **labels: str
+) -> LivePod:
+    return LivePod(name, state, Abilities(kinds, 24, "eu-de", labels, name.partition("/")[0]), hold=hold)
+
+
+A100 = [labelled(f"a{number}/1", gpu="a100", gpus="2") for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "pods", "code", "says"),
+    [
+        ("gpu=h100", A100, "no_pod_serves", "needs gpu=h100; pods with gpu=a100: 3, none with h100"),
+        ("gpu=h100", [*A100, labelled("c/1", gpus="0")], "no_pod_serves", "pods with gpu=a100: 3, none with"),
+        ("gpus=>=4", A100, "no_pod_serves", "needs gpus>=4; pods with gpus=2: 3, none with >=4"),
+        ("rack=a4", A100, "no_pod_serves", "needs rack=a4; no pod says rack"),
+        ("gpu=h100,rack=a4", A100, "no_pod_serves", "none with h100; needs rack=a4; no pod says rack"),
+        (
+            "gpu=h100,rack=a4",  # each of them is somewhere, and nowhere both
+            [labelled("h/1", gpu="h100"), labelled("r/1", rack="a4")],
+            "no_pod_serves",
+            "none of 2 live pods serves experiment/24/eu-de/gpu=h100,rack=a4",
+        ),
+        ("gpu=a100", A100, "pod_idle", "a0/1 serves it and is idle"),
+        ("gpus=>=2", [labelled("a/1", "busy", gpus="2"), *A100[:0]], "pods_busy", "the one pod that serves"),
+    ],
+)
+def test_a_run_with_labels_tells_which_is_missing_where(
+    labels: str, pods: list[LivePod], code: str, says: str
+) -> None:
+    class_key = f"experiment/24/eu-de/{labels}"
+    first, *_ = told(make_run("QUEUED", classKey=class_key), NEXT, pods)
+    assert (first.code, says in first.message) == (code, True), first.message
+    assert why_class_waits(class_key, pods) == first.message
+
+
+def test_the_evidence_of_labels_says_what_pods_have_instead() -> None:
+    pods = [*A100, labelled("t/1", gpu="t4"), labelled("c/1")]
+    first, *_ = told(make_run("QUEUED", classKey="experiment/24/eu-de/gpu=h100"), NEXT, pods)
+    says = [{"value": "a100", "pods": 3}, {"value": "t4", "pods": 1}]
+    assert first.evidence["labels"] == [{"name": "gpu", "needs": "h100", "says": says, "without": 1}]
+    assert first.evidence["pods"][0] == {"id": "a0/1", "lacks": ["gpu=h100 is needed, and it has gpu=a100"]}
+    assert first.evidence["pods"][4] == {"id": "c/1", "lacks": ["gpu=h100 is needed, and it says no gpu"]}
+
+
+@pytest.mark.parametrize(
+    ("pods", "last_report", "code", "says"),
+    [
+        ([], None, "pinned_pod_away", "it is pinned to pod-7, which has never reported"),
+        (A100, None, "pinned_pod_away", "it is pinned to pod-7, which has never reported"),
+        (A100, NOW, "pinned_pod_away", "which last reported at 2026-03-01T00:00:00.000Z: it waits for a pod"),
+        ([labelled("pod-70/1")], None, "pinned_pod_away", "has never reported"),
+        ([labelled("pod-7/1")], NOW, "pod_idle", "pod-7/1 serves it and is idle"),
+        ([labelled("pod-7/1", "busy"), *A100], NOW, "pods_busy", "pod-7, to which it is pinned, is busy"),
+        (
+            [labelled("pod-7/1", hold=CORDON)],
+            NOW,
+            "pods_held_back",
+            "it is pinned to pod-7, cordoned: new disk",
+        ),
+        (
+            [labelled("pod-7/1", kinds=frozenset({"ideation"})), *A100],
+            NOW,
+            "no_pod_serves",
+            "it is pinned to pod-7, which does not serve it: it does not run the kind experiment",
+        ),
+    ],
+)
+def test_a_pinned_run_tells_of_its_pod_alone(
+    pods: list[LivePod], last_report: datetime | None, code: str, says: str
+) -> None:
+    run = make_run("QUEUED", classKey="~pod-7/experiment/24/eu-de")
+    first, *_ = explain(run, NEXT, pods, now=NOW, last_report=last_report)
+    assert (first.code, says in first.message) == (code, True), first.message
+    assert first.evidence["pod"] == "pod-7"
+
+
+def test_a_pinned_run_that_its_pod_has_just_failed_tells_of_that_and_of_no_absence() -> None:
+    fault = {
+        "pod": "pod-7/1", "code": "KILLED", "fault": "pod", "place": None, "until": NOW + timedelta(hours=1),
+    }  # fmt: skip
+    run = make_run("QUEUED", classKey="~pod-7/experiment/24/eu-de", faults=[fault])
+    pods = [labelled("pod-7/1"), *A100]
+    assert [each.code for each in told(run, NEXT, pods)] == ["left_to_others", "position", "queue_limit"]
+
+
 def test_a_card_that_reports_a_little_less_than_its_name_serves_its_tier() -> None:
     assert codes("QUEUED", pods=[pod(gib=23.5)])[0] == "pod_idle"
     assert codes("QUEUED", pods=[pod(gib=22)])[0] == "no_pod_serves"

@@ -14,8 +14,6 @@ from events.lifecycle import Cause, Failures, Fault, PastFault, Standing, Status
 from events.pipe import Note
 from events.queue.claims import (
     CLAIM_ORDER,
-    CLASSES_MAX,
-    HEADS,
     ORDERS,
     SETTLE_TRIES_MAX,
     Claim,
@@ -23,7 +21,6 @@ from events.queue.claims import (
     claim_decision,
     claim_of,
     claimed_with,
-    classes_of,
     extension,
     held,
     orders_of,
@@ -98,34 +95,14 @@ def test_the_head_of_a_class_has_the_highest_priority_and_waits_longest() -> Non
     assert CLAIM_ORDER == [("priority", -1), ("queuedAt", 1), ("_id", 1)]
 
 
-def test_the_limits_that_both_sides_keep_to() -> None:
-    assert (CLASSES_MAX, SETTLE_TRIES_MAX) == (200, 50)
-
-
-def test_the_heads_are_read_along_the_claim_index() -> None:
-    assert HEADS == [
-        {"$match": {"status": "QUEUED"}},
-        {"$sort": {"status": 1, "classKey": 1, "priority": -1, "queuedAt": 1, "_id": 1}},
-        {"$group": {"_id": "$classKey", "priority": {"$first": "$priority"}}},
-        {"$limit": 200},
-    ]
-    assert list(HEADS[1]["$sort"]) == ["status", "classKey", "priority", "queuedAt", "_id"]
+def test_a_settlement_is_tried_again_in_a_bounded_number() -> None:
+    assert SETTLE_TRIES_MAX == 50
 
 
 def test_orders_are_read_from_these_fields_and_no_other() -> None:
     assert ORDERS == {"status": 1, "paused": 1, "notes": 1}
     whole = make_stored(status="CANCELING", paused=True, notes=[make_note(1)])
     assert orders_of({name: whole[name] for name in ORDERS}) == orders_of(whole)
-
-
-def test_a_class_is_known_by_its_queue_its_key_and_the_priority_of_its_head() -> None:
-    heads = [{"_id": "b", "priority": 7}, {"_id": "c", "priority": 9}, {"_id": "a", "priority": -1}]
-    assert classes_of("runs", heads) == [
-        WaitingClass("runs", "a", -1),
-        WaitingClass("runs", "b", 7),
-        WaitingClass("runs", "c", 9),
-    ]
-    assert classes_of("runs", iter(())) == []
 
 
 def test_the_filters_name_the_term_and_its_proof() -> None:
@@ -429,18 +406,6 @@ def test_claims_take_the_runs_of_a_class_in_its_order(runs: Any) -> None:
     taken = [take(runs, token=f"token-{number}")["_id"] for number in range(4)]
     assert taken == ["urgent", "early-by-name", "later-by-name", "late"]
     assert take(runs) is None
-
-
-def test_heads_tell_of_each_class_once_with_its_highest_priority(runs: Any) -> None:
-    submit(runs, "low", priority=-3)
-    submit(runs, "high", priority=4)
-    submit(runs, "other", priority=1, class_key="probe/80/any")
-    submit(runs, "taken", priority=9, class_key="probe/24/any")
-    take(runs, "probe/24/any")
-    assert classes_of("runs", runs.aggregate(HEADS)) == [
-        WaitingClass("runs", "probe/80/any", 1),
-        WaitingClass("runs", CLASS, 4),
-    ]
 
 
 def test_a_claim_makes_a_run_the_pods_own(runs: Any) -> None:

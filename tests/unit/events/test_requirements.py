@@ -1,18 +1,110 @@
-"""What is said of a specification that cannot be meant."""
+"""What a run may ask of a pod, the class that follows, and what is said of what cannot be meant."""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from events.kinds import read_spec
-from events.queue.requirements import read_requirements
+from events.queue.labels import ASKED, NAME
+from events.queue.requirements import (
+    LABELS_MAX,
+    POD_NAME,
+    class_key,
+    gpu_tier,
+    in_region,
+    read_class,
+    read_requirements,
+)
 from events.runtime.errors import Rejected
 
 
 def test_an_unknown_field_is_refused_with_the_fields_that_there_are() -> None:
     with pytest.raises(Rejected, match=r"unknown field `second`; known: .*\bseconds\b"):
         read_spec("probe", {"second": 1})
-    with pytest.raises(Rejected, match=r"unknown field `gpu`; known: gpu_gib, region$"):
+    with pytest.raises(Rejected, match=r"unknown field `gpu`; known: gpu_gib, region, labels, pod$"):
         read_requirements({"gpu": 1})
     with pytest.raises(Rejected, match=r"at `\$\.nodes`$"):
         read_spec("experiment", {"idea": "x", "nodes": {"Stage_9": 1}})
+
+
+@pytest.mark.parametrize(
+    ("asked", "key"),
+    [
+        ({}, "probe/cpu/any"),
+        ({"gpu_gib": 20, "region": "eu"}, "probe/24/eu"),
+        ({"labels": {}}, "probe/cpu/any"),
+        ({"labels": {"gpu": "h100"}}, "probe/cpu/any/gpu=h100"),
+        ({"labels": {"rack": "a4", "gpus": ">=4", "gpu": "h100"}}, "probe/cpu/any/gpu=h100,gpus=>=4,rack=a4"),
+        ({"pod": "pod-7"}, "~pod-7/probe/cpu/any"),
+        ({"pod": "~", "labels": {"gpu": "t4"}, "region": "eu"}, "~~/probe/cpu/eu/gpu=t4"),
+        ({"pod": "pöd,a=b@c"}, "~pöd,a=b@c/probe/cpu/any"),
+    ],
+)
+def test_a_class_says_all_that_is_asked_and_is_read_again(asked: dict[str, Any], key: str) -> None:
+    wanted = read_requirements(asked)
+    assert class_key("probe", wanted) == key
+    found = read_class(key)
+    assert found.base == f"probe/{gpu_tier(wanted.gpu_gib)}/{wanted.region}"
+    assert (found.kind, dict(found.labels), found.pod) == ("probe", dict(wanted.labels), wanted.pod)
+    assert list(found.labels) == sorted(wanted.labels.items())
+
+
+@given(
+    st.dictionaries(st.from_regex(NAME, fullmatch=True), st.from_regex(ASKED, fullmatch=True), max_size=3),
+    st.none() | st.from_regex(POD_NAME, fullmatch=True),
+)
+def test_two_requirements_have_one_class_only_where_they_are_the_same(
+    labels: dict[str, str], pod: str | None
+) -> None:
+    labels = {name.removesuffix("\n"): value.removesuffix("\n") for name, value in labels.items()}
+    pod = pod and pod.removesuffix("\n")
+    wanted = read_requirements({"labels": labels, "pod": pod})
+    found = read_class(class_key("probe", wanted))
+    assert (dict(found.labels), found.pod, found.base) == (labels, pod, "probe/cpu/any")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"labels": {"gpus": 4}}, "Expected `str`, got `int`"),
+        ({"labels": ["gpu"]}, "Expected `object`, got `array`"),
+        ({"labels": {"GPU": "h100"}}, "matching regex"),
+        ({"labels": {"gpu": ""}}, "matching regex"),
+        ({"labels": {"gpu": "a/b"}}, "matching regex"),
+        ({"labels": {"gpu": "a,b=c"}}, "matching regex"),
+        ({"labels": {"gpus": ">=x"}}, "matching regex"),
+        ({"labels": {"gpus": ">4"}}, "matching regex"),
+        ({"labels": {"gpu": "h100\n"}}, "a line break"),
+        ({"labels": {"gpu\n": "h100"}}, "a line break"),
+        ({"region": "eu\n"}, "a line break"),
+        ({"labels": {f"l{number}": "x" for number in range(LABELS_MAX + 1)}}, "length <= 16"),
+        ({"labels": {f"l{number}": "x" * 64 for number in range(7)}}, "too long together"),
+        ({"pod": ""}, "matching regex"),
+        ({"pod": "pod-7/3f2a"}, "matching regex"),
+        ({"pod": "a b"}, "matching regex"),
+        ({"pod": "a\n"}, "a line break"),
+        ({"pod": "a" * 201}, "matching regex"),
+        ({"pod": 7}, "Expected `str | null`, got `int`"),
+    ],
+)
+def test_requirements_that_cannot_be_meant_are_refused(asked: dict[str, Any], says: str) -> None:
+    with pytest.raises(Rejected, match=re.escape(says)):
+        read_requirements(asked)
+
+
+@pytest.mark.parametrize(
+    ("key", "is_there"),
+    [
+        ("probe/cpu/eu", True), ("probe/cpu/eu/gpu=t4", True), ("~pod-7/probe/cpu/eu", True),
+        ("~eu/probe/cpu/eu/gpu=t4", True), ("probe/cpu/eu-de", False), ("probe/cpu/any/rack=eu", False),
+        ("~a/probe/eu/any", False), ("~eu/probe/cpu/any", False),
+    ],
+)  # fmt: skip
+def test_the_classes_of_a_region_are_found_by_a_pattern(key: str, is_there: bool) -> None:
+    assert bool(re.search(in_region("eu"), key)) is is_there
+    assert not re.search(in_region("e."), key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,9 @@ class Devices:
     """A driver that says what it is told to say."""
 
     readings: Sequence[GpuUse] = ()
+
+    def version(self) -> str | None:
+        return None
 
     def gpus(self) -> Sequence[Gpu]:
         return [Gpu(f"GPU {index}", 1024.0) for index, _ in enumerate(self.readings)]
@@ -67,6 +71,10 @@ class Library:
     def nvmlInit(self) -> None:
         self._answer("init", None)
 
+    def nvmlSystemGetDriverVersion(self) -> str:
+        version: str = self._answer("version", "550.54.15")
+        return version
+
     def nvmlDeviceGetCount(self) -> int:
         count: int = self._answer("count", 2)
         return count
@@ -97,6 +105,15 @@ def test_several_devices_give_mean_utilisation_total_memory_and_highest_temperat
 def test_devices_are_listed_with_name_and_memory() -> None:
     gpus = Gauges(open_driver(Library())).capabilities().gpus
     assert gpus == (Gpu("NVIDIA H100 80GB HBM3", 81559), Gpu("NVIDIA H100 80GB HBM3", 81559))
+
+
+def test_the_driver_tells_its_release_or_none_and_the_disk_is_that_of_the_data(tmp_path: Path) -> None:
+    told = Gauges(open_driver(Library()), tmp_path).capabilities()
+    assert told.driver == "550.54.15"
+    assert told.disk_mib == psutil.disk_usage(str(tmp_path)).total / MIB
+    mute = Gauges(open_driver(Library(failing={"version": pynvml.NVML_ERROR_UNKNOWN}))).capabilities()
+    assert (mute.driver, mute.disk_mib) == (None, None)
+    assert Gauges(NoDriver()).capabilities().driver is None
 
 
 @pytest.mark.parametrize("error", [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED])

@@ -13,7 +13,7 @@ import pytest
 
 from events.pipe import Ready
 from events.queue.claims import Claim
-from events.queue.matching import Seeker, WaitingClass
+from events.queue.matching import Named, Seeker, WaitingClass
 from events.queue.settlement import LEFT_TO_OTHERS_S, End
 from events.runtime.errors import Transient
 from events.runtime.measured_clock import MeasuredClock
@@ -85,7 +85,7 @@ class Rests:
 
     clock: ManualClock
 
-    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
+    def pause(self, sought: Named, seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
         self.clock.wait(stop, seconds)
         return ()
 

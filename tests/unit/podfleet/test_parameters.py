@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from podfleet.parameters import Unreadable, put, read_file, value_of
+from podfleet.parameters import Unreadable, put, read_file, requirements, value_of
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,17 @@ from podfleet.parameters import Unreadable, put, read_file, value_of
 )  # fmt: skip
 def test_a_value_is_json_or_text(said: str, expected: object) -> None:
     assert value_of(said) == expected
+
+
+def test_what_is_asked_of_a_pod_is_text_where_it_is_a_label_or_a_name() -> None:
+    pairs = ["gpu_gib=24", "labels.gpus=>=4", "labels.rack=7", "pod=12", "region=eu", "labels.gpus=2"]
+    assert requirements(pairs) == {
+        "gpu_gib": 24, "labels": {"gpus": "2", "rack": "7"}, "pod": "12", "region": "eu",
+    }  # fmt: skip
+    assert requirements(None) == {}
+    for pair in ("gpu_gib", "=3"):
+        with pytest.raises(typer.BadParameter, match=r"is not key=value, such as labels\.gpu=h100"):
+            requirements([pair])
 
 
 def test_dots_lead_into_mappings_and_the_last_word_wins() -> None:

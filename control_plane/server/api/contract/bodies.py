@@ -28,6 +28,7 @@ from events.codec import SEQUENCE_MAX
 from events.delivery.event_encoder import MESSAGE_MAX
 from events.kinds.queues import DEFAULT_MODE, Mode
 from events.lifecycle import Outcome
+from events.queue import labels as pod_labels
 from events.text.key_text import SECRET_CHARS
 
 LABELS_MAX: Final = 32
@@ -244,6 +245,14 @@ ClaimToken = Annotated[str, StringConstraints(pattern=f"^[0-9A-Za-z]{{{SECRET_CH
 Names = Annotated[list[ShortText], Field(max_length=100), Storable]
 Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Words = Annotated[str, StringConstraints(max_length=MESSAGE_MAX)]  # what a pod said of an end
+SaidLabels = Annotated[
+    dict[
+        Annotated[str, StringConstraints(pattern=pod_labels.NAME)],
+        Annotated[str, StringConstraints(pattern=pod_labels.VALUE)],
+    ],
+    Field(max_length=pod_labels.SAID_MAX, json_schema_extra={"additionalProperties": False}),
+    FEW,
+]
 
 
 class SoughtClaim(Body):
@@ -258,13 +267,14 @@ class NewClaim(SoughtClaim):
 
     `token` is 256 random bits in base 62. The pod makes it and stores it on disk before the request, so that
     a claim whose answer is lost can be found again; a token that claimed no run may be used again. `gpu_gib`
-    is the memory of the pod's largest GPU.
+    is the memory of the pod's largest GPU, `labels` are what the pod says of itself.
     """
 
     pod: PodId
     kinds: Names
     gpu_gib: Amount = 0.0
     region: Annotated[ShortText, Storable] | None = None
+    labels: SaidLabels = Field(default_factory=dict)
     wait_s: Annotated[float, Field(ge=0, le=WAIT_MAX_S)] = 0.0
 
 
@@ -310,6 +320,8 @@ class CapabilitiesLine(Stored):
     cpus: Annotated[int, Field(ge=0, le=100_000), WHOLE]
     memory_mib: Amount
     gpus: Annotated[list[GpuLine], Field(max_length=64)] = []
+    driver: Annotated[ShortText, Storable] | None = None
+    disk_mib: Amount | None = None
 
 
 class TelemetryLine(Stored):
@@ -382,6 +394,7 @@ class PodLine(Stored):
     attempt: Annotated[int, Field(ge=1, lt=2**31), WHOLE] | None = None
     version: Annotated[ShortText, Storable]
     capabilities: CapabilitiesLine
+    labels: SaidLabels = Field(default_factory=dict)
     telemetry: TelemetryLine
     checks: Annotated[list[CheckLine], Field(max_length=CHECKS_MAX)] = []
     clock_offset_s: Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)] | None = None

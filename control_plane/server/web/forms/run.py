@@ -21,6 +21,7 @@ from events.formatting import sentence
 from events.kinds import problem_with
 from events.kinds.fields import Field, arranged, fields_of, is_limit, schema_of
 from events.kinds.kind import Kind
+from events.queue.requirements import LABELS_MAX as POD_LABELS_MAX
 from events.queue.requirements import Requirements
 
 LABELS: Final = Field(
@@ -28,6 +29,14 @@ LABELS: Final = Field(
     shape="text",
     type="one a line, such as team=vision",
     limits=f"at most {LABELS_MAX}",
+    is_long=True,
+)
+POD_LABELS: Final = Field(
+    path=("labels",),
+    shape="text",
+    type="one a line, such as gpu=h100 or gpus=>=4",
+    limits=f"at most {POD_LABELS_MAX}",
+    says="Labels of the pod.",
     is_long=True,
 )
 OPTIONS: Final = ("priority", "max_attempts", "queue_limit_s", "not_before")
@@ -103,7 +112,11 @@ class RunForm:
             if each.shape == "group":
                 yield Part(each.name, ("spec", each.name), each.fields, each.says)
         yield Part("Limits of an attempt", ("spec",), limits, is_aside=True)
-        yield Part("What a pod must have", ("requires",), fields_of(schema_of(Requirements)), is_aside=True)
+        asked = [
+            POD_LABELS if each.path == POD_LABELS.path else each
+            for each in fields_of(schema_of(Requirements))
+        ]
+        yield Part("What a pod must have", ("requires",), asked, is_aside=True)
         options = {each.name: each for each in fields_of(NewRun.model_json_schema())}
         yield Part("The run itself", (), [*(options[name] for name in OPTIONS), LABELS], is_aside=True)
 
@@ -147,7 +160,8 @@ class RunForm:
         for name, field in part.named():
             if texts[name]:
                 try:
-                    value = _labels(texts[name]) if field is LABELS else value_of(field, texts[name])
+                    is_lines = field in (LABELS, POD_LABELS)
+                    value = _labels(texts[name]) if is_lines else value_of(field, texts[name])
                     _STORABLE.validate_python({name: value})
                 except ValidationError as error:
                     problems[name] = error.errors()[0]["msg"].removeprefix("Value error, ")

@@ -313,8 +313,8 @@ def test_the_page_has_a_field_of_each_type_with_its_label_its_default_and_its_pr
     assert len(names) == len({*names})
     assert {each.removeprefix("spec.") for each in names if each.startswith("spec.")} == {*FIELDS}
     assert {each for each in names if not each.startswith("spec.")} == {
-        *("requires.gpu_gib", "requires.region", "priority", "max_attempts", "queue_limit_s"),
-        *("not_before", "labels"),
+        *("requires.gpu_gib", "requires.region", "requires.labels", "requires.pod"),
+        *("priority", "max_attempts", "queue_limit_s", "not_before", "labels"),
     }
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len({*ids})
