@@ -12,7 +12,7 @@ from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
 
 from control_plane.kinds.ideation.forms import LaunchForm, ProposalForm
-from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer
+from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer, WantedLaunch
 from control_plane.kinds.ideation.reads import HypothesisReads
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
@@ -121,11 +121,12 @@ def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
         hypothesis_id: str, principal: MaySubmit, form: Annotated[LaunchForm, Form()]
     ) -> Response:
         try:
-            wanted = {**form.body().model_dump(), "by": principal.name}
-            measures = await proposer.launch_measures(hypothesis_id, **wanted)
+            body = form.body().model_dump()
+            wanted = WantedLaunch(**body, hypothesis_id=hypothesis_id, by=principal.name)
+            measures = await proposer.launch_measures(wanted)
             if measures != form.confirmed:
                 return await pages.one(hypothesis_id, form=form, measures=measures)
-            submitted = await proposer.launch(hypothesis_id, **wanted)
+            submitted = await proposer.launch(wanted)
         except Unfit as unfit:
             return await pages.one(hypothesis_id, form=form, problems=unfit.problems)
         except (Rejected, Conflict) as error:

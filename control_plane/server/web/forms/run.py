@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
-from control_plane.server.api.contract.bodies import LABELS_MAX, Json, NewRun
+from control_plane.runs.options import LABELS_MAX
+from control_plane.server.api.contract.bodies import Json, NewRun
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.typed import value_of
 from control_plane.server.web.forms.validation_errors import complaints
