@@ -80,6 +80,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/hypotheses/{hypothesis_id}/runs",
         "POST /api/runs",
         "POST /api/runs/bulk",
+        "PATCH /api/runs/{run_id}",
         "POST /api/runs/{run_id}/cancel",
         "POST /api/runs/{run_id}/notes",
         "POST /api/runs/{run_id}/pause",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from control_plane.access.auth import Principal, require
 from control_plane.reads.comparison import RUNS_MAX, RUNS_MIN
@@ -27,7 +28,9 @@ MayRead = Annotated[Principal, Depends(require("read"))]
 MaySubmit = Annotated[Principal, Depends(require("submit"))]
 MayReview = Annotated[Principal, Depends(require("review"))]
 # the `revision` of the run that somebody looked at
-Seen = Annotated[str | None, Header(alias="If-Match", pattern=r'^(\d{1,15}|"\d{1,15}")$')]
+Seen = Annotated[
+    str | SkipJsonSchema[None], Header(alias="If-Match", pattern=r'^([0-9]{1,15}|"[0-9]{1,15}")$')
+]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
