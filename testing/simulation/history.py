@@ -153,7 +153,7 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> Worl
         runs=chance.randint(2, 7),
         hurry_s=chance.choice([0.5, 5.0]),
         cancels=chance.choice([0.0, 0.2, 0.5]),
-        changes=whims.choice([0.0, 0.5]),
+        changes=whims.choice([0.0, 0.0, 0.5]),
         whims=whims,
     )
     ids = SeededIds(kernel.seed * 100 + 99)

@@ -9,6 +9,7 @@ import pytest
 
 from events.lifecycle import Status
 from events.queue.settlement import End
+from tests.integration.command_line import within
 from tests.integration.test_steering import must_agree_with_its_log
 
 pytestmark = pytest.mark.common_fleet
@@ -157,3 +158,34 @@ def test_many_waiting_runs_are_changed_at_once(fleet: Any) -> None:
     assert again["counts"] == {"done": 0, "already": 1, "refused": 0, "unknown": 1}
     for wrong in ({"options": None}, {"options": {}}, {"action": "cancel"}):
         assert fleet.client.post("/api/runs/bulk", json={**body, **wrong}).status_code == 422
+
+
+def test_the_command_line_has_the_options_where_it_queues_and_changes(fleet: Any) -> None:
+    options = (
+        "--priority", "7", "--requires", "gpu_gib=16", "--requires", "region=eu", "--label", "team=vision",
+        "--max-attempts", "9", "--queue-limit", "600",
+    )  # fmt: skip
+
+    def said(*words: str) -> str:
+        done = within(fleet.url, *words)
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout).split()[0]
+
+    run_id = said("submit", "--kind", "probe", *options)
+    hypothesis = said("hypotheses", "new", "t", "--idea", IDEA, *options)
+    launched = said("hypotheses", "launch", hypothesis, *options)
+    said("schedules", "add", "nightly", "@daily", "--kind", "probe", *options)
+    fired = said("schedules", "run", "nightly")
+    plain = said("submit", "--kind", "probe", "--label", "old=x")
+    said("runs", "change", plain, *options, "--remove-label", "old")
+    fleet.client.post(f"/api/runs/{plain}/cancel")
+    again = said("runs", "retry", plain, "--priority", "1")
+    for each in (run_id, launched, fired, plain):
+        assert options_of(fleet.run(each)) == OPTIONS
+    assert options_of(fleet.run(again)) == {**OPTIONS, "priority": 1}
+    assert "old" not in fleet.run(again)["labels"]
+    said("runs", "change", again, "--requires", "nothing", "--not-before", "2100-01-01")
+    assert (fleet.run(again)["classKey"], fleet.run(again)["status"]) == ("probe/cpu/any", "DELAYED")
+    late = within(fleet.url, "runs", "change", again, "--priority", "2", "--revision", "1")
+    assert (late.returncode, "look again" in late.stderr) == (1, True), late.stderr
+    assert within(fleet.url, "runs", "change", again).returncode == 2
