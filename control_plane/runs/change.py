@@ -45,6 +45,12 @@ def change_decision(
     return Decision(Cause.CHANGE, to, by, sets=sets) if sets else None
 
 
+def own_labels(kind: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that are their submitter's: those of its kind and of a schedule come anew."""
+    others = {*RESERVED, *KINDS[kind].labels}
+    return {name: value for name, value in labels.items() if name not in others}
+
+
 def _plain(run: Run, changes: OptionChanges) -> dict[str, Any]:
     """Return the fields that replace what was there, and differ from it."""
     named = {"priority": "priority", "max_attempts": "maxAttempts", "queue_limit_s": "queueLimitS"}
