@@ -54,6 +54,7 @@ class Cause(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     NOTE = "note"
+    CHANGE = "change"
 
 
 class Fault(StrEnum):
@@ -119,6 +120,8 @@ TRANSITIONS: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
     Cause.REVISE: REVISED,
     Cause.PAUSE: _staying(LIVE),
     Cause.RESUME: _staying(status for status in Status if status not in AT_REST),
+    # While nobody has it: a later start delays it, an earlier one ends the delay.
+    Cause.CHANGE: {S.QUEUED: (S.QUEUED, S.DELAYED), S.DELAYED: (S.DELAYED, S.QUEUED)},
     # Of a run that has ended, a note is for people.
     Cause.NOTE: _staying(Status),
     # A settle that comes after the end only records what the worker knows; any status stays.

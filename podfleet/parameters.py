@@ -1,4 +1,4 @@
-"""Reads the parameters of a submission: `-p key=value`, a file of YAML or JSON, labels; turned into JSON."""
+"""Reads the parameters and options of a submission from the command line, and turns them into JSON."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
+from podfleet.client.options import OptionChanges, StartOptions
+
 SPEC_BYTES_MAX: Final = 4 << 20
 DEPTH_MAX: Final = 64
 LABEL: Final = "labels."
+NOTHING: Final = "nothing"  # as a requirement: any pod will do
+NOW: Final = "now"
 FORMS: Final = (".yaml", ".yml", ".json")
 # YAML 1.2's numbers: the library's own idea of them takes 1e-3 for text.
 FLOAT: Final = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?$")
@@ -26,6 +31,34 @@ Parameters = Annotated[
 ]
 SpecFile = Annotated[
     Path | None, typer.Option("--file", "-f", help="Spec as a YAML or JSON file; -p wins over it.")
+]
+# The options of a run, as each command that queues one, or changes it, has them.
+Priority = Annotated[int | None, typer.Option(min=-100, max=100, help="Higher runs first; 0 by default.")]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", "-l", metavar="NAME=VALUE", help="Label of the run; repeatable."),
+]
+WithoutLabels = Annotated[
+    list[str] | None, typer.Option("--remove-label", metavar="NAME", help="Label to remove; repeatable.")
+]
+Requires = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--requires", metavar="KEY=VALUE", help="Asked of the pod: gpu_gib, region, pod, labels.NAME; repeatable."
+    ),
+]
+Attempts = Annotated[
+    int | None, typer.Option("--max-attempts", min=1, max=100, help="Attempts at most; 3 by default.")
+]
+QueueLimit = Annotated[
+    int | None,
+    typer.Option(
+        "--queue-limit", min=1, metavar="SECONDS", help="Longest wait for a pod; a week by default."
+    ),
+]
+NotBefore = Annotated[
+    str | None,
+    typer.Option("--not-before", metavar="TIME", help="Earliest start, such as 2026-12-24T18:00+01:00."),
 ]
 
 
@@ -42,6 +75,61 @@ def spec(file: Path | None, pairs: Sequence[str] | None) -> dict[str, Any]:
     except Unreadable as error:
         raise typer.BadParameter(str(error)) from error
     return found
+
+
+def options(
+    *,
+    priority: int | None,
+    label: Sequence[str] | None,
+    requires: Sequence[str] | None,
+    attempts: int | None,
+    queue_limit: int | None,
+    not_before: str | None,
+) -> StartOptions:
+    """Return the options of a new run. Ends the command at what cannot be read."""
+    return {
+        "priority": priority,
+        "labels": labels(label) or None,
+        "requires": requirements(requires) or None,
+        "max_attempts": attempts,
+        "queue_limit_s": queue_limit,
+        "not_before": None if not_before is None else moment(not_before),
+    }
+
+
+def changes(
+    *,
+    priority: int | None,
+    label: Sequence[str] | None,
+    remove_label: Sequence[str] | None,
+    requires: Sequence[str] | None,
+    attempts: int | None,
+    queue_limit: int | None,
+    not_before: str | None,
+) -> OptionChanges:
+    """Return the options that are given, to replace others. Ends the command at what cannot be read."""
+    found: OptionChanges = {}
+    if priority is not None:
+        found["priority"] = priority
+    if label or remove_label:
+        found["labels"] = {**dict.fromkeys(remove_label or ()), **labels(label)}
+    if requires:
+        found["requires"] = {} if [*requires] == [NOTHING] else requirements(requires)
+    if attempts is not None:
+        found["max_attempts"] = attempts
+    if queue_limit is not None:
+        found["queue_limit_s"] = queue_limit
+    if not_before is not None:
+        found["not_before"] = None if not_before == NOW else moment(not_before)
+    return found
+
+
+def moment(text: str) -> datetime:
+    """Return a moment with its zone, that of this machine where none is given. Ends the command otherwise."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError) as error:
+        raise typer.BadParameter(f"{text!r} is no time, such as 2026-12-24T18:00+01:00") from error
 
 
 def labels(pairs: Sequence[str] | None) -> dict[str, str]:

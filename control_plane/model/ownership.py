@@ -20,10 +20,15 @@ def _by(writer: str, *fields: str) -> dict[str, str]:
 
 CLAIMABLE: Final[Writers] = {
     **_by(
-        "submit", "kind", "title", "review", "labels", "labelList", "words", "hypothesisId", "parentRunId",
-        "createdAt", "queueLimitS", "idempotency", "classKey", "priority", "queuedAt", "maxAttempts",
+        "submit", "kind", "title", "review", "words", "hypothesisId", "parentRunId", "createdAt",
+        "idempotency",
     ),
-    **_by("submit, requeue", "queueDeadline"),
+    **_by(
+        "submit, change", "labels", "labelList", "queueLimitS", "classKey", "priority", "queuedAt",
+        "maxAttempts",
+    ),
+    **_by("change", "requires"),
+    **_by("submit, requeue, change", "queueDeadline"),
     **_by("decision, phase", "status"),
     **_by("decision", "revision", "journal", "failures", "faults", "error", "notBefore", "finishedAt"),
     **_by("claim", "attempt", "claimedBy", "claimedAt"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -132,6 +132,13 @@ class Run:
     faults: tuple[PastFault, ...] = ()
     tokens: tuple[AttemptToken, ...] = ()
     sealed: Seal | None = None
+    priority: int = 0
+    queued_at: datetime | None = None
+    not_before: datetime | None = None
+    queue_limit_s: int | None = None
+    queue_deadline: datetime | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    requires: Mapping[str, Any] | None = None  # None: those of its specification, which nobody changed
 
     @property
     def attempt_id(self) -> AttemptId:

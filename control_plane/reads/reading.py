@@ -232,6 +232,7 @@ class Reading:
         return {
             **run,
             "spec": plain(spec.get("spec")),
+            "requires": plain(run.get("requires", spec.get("requires"))),
             "usage": in_json(usage(await self.run_reads.usage([run["id"]]), USAGE_EVENTS_MAX)),
             "metrics": metrics,
             "isPartial": len(metrics) >= METRICS_MAX,
@@ -265,7 +266,7 @@ class Reading:
             from_stage=plain(spec.get("fromStage")),
             spec=plain(spec.get("spec")),
             measures=measured,
-            requires=plain(spec.get("requires")),
+            requires=plain(run.get("requires", spec.get("requires"))),
             traceparent=spec.get("traceparent"),
             notes=answered(brief_fields(run).get("notes") or (), own.answers),
             attempts=[attempt(each) for each in attempts],

@@ -1,4 +1,4 @@
-"""Cancels or retries many runs: those that are named, or all that match filters.
+"""Cancels, retries or changes many runs: those that are named, or all that match filters.
 
 Law: a request does a bounded part, newest first, and returns where the next request continues. Runs that
 were submitted after the first request are left alone. A bulk has a name, by which a part that is sent twice
@@ -17,12 +17,13 @@ from typing import Any, Final, Literal
 from control_plane.reads import paging
 from control_plane.reads.reading import RunFilters
 from control_plane.runs.decisions import Decider
+from control_plane.runs.options import NO_CHANGES, OptionChanges
 from control_plane.runs.submission import Submitter
 from control_plane.store.reads import RunReads
 from events.lifecycle import Status
 from events.runtime.errors import Conflict, NotFound, Rejected
 
-Action = Literal["cancel", "retry"]
+Action = Literal["cancel", "retry", "change"]
 Outcome = Literal["done", "already", "refused", "unknown"]
 
 PART_MAX: Final = 1_000  # runs of one request
@@ -79,17 +80,24 @@ class Bulk:
                 break
         return Part(runs, None if key is None else paging.encode("runs", *key))
 
-    async def act(self, action: Action, part: Part, *, by: str, name: str) -> list[Result]:
-        """Apply the action to each run of the part; a refusal is a result, not an error."""
+    async def act(
+        self, action: Action, part: Part, *, by: str, name: str, changes: OptionChanges = NO_CHANGES
+    ) -> list[Result]:
+        """Apply the action to each run of the part; a refusal is a result, not an error.
+
+        `changes` are of a change, and of a retry against the options of its parent.
+        """
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(run: Mapping[str, Any]) -> Result:
             async with room:
-                return await self._act(action, run, by=by, name=name)
+                return await self._act(action, run, changes, by=by, name=name)
 
         return list(await asyncio.gather(*map(one, part.runs)))
 
-    async def _act(self, action: Action, run: Mapping[str, Any], *, by: str, name: str) -> Result:
+    async def _act(
+        self, action: Action, run: Mapping[str, Any], changes: OptionChanges, *, by: str, name: str
+    ) -> Result:
         run_id = run["_id"]
         if "status" not in run:
             return Result(id=run_id, outcome="unknown", message="there is no such run")
@@ -97,7 +105,12 @@ class Bulk:
             if action == "cancel":
                 await self.decider.cancel(run_id, by=f"user:{by}")
                 return Result(id=run_id, outcome="already" if run["status"] in STANDING else "done")
-            again = await self.submitter.retry(run_id, by=by, key=f"bulk/{name}/{run_id}")
+            if action == "change":
+                changed = await self.decider.change(run_id, changes, by=f"user:{by}")
+                is_new = changed.revision != run["revision"]
+                return Result(id=run_id, outcome="done" if is_new else "already")
+            key = f"bulk/{name}/{run_id}"
+            again = await self.submitter.retry(run_id, by=by, changes=changes, key=key)
         except NotFound as error:
             return Result(id=run_id, outcome="unknown", message=error.message)
         except (Conflict, Rejected) as error:

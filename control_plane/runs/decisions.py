@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, Protocol
 
 from control_plane.model.cancellation import cancel_decision
 from control_plane.model.run import Run
+from control_plane.runs.change import change_decision
+from control_plane.runs.options import OptionChanges
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Found, Runs
@@ -92,6 +94,19 @@ class Decider:
     async def resume(self, run_id: str, *, by: str) -> Run:
         """Resume a paused run."""
         return await self._decide(run_id, lambda run: resume_decision(run, by=by))
+
+    async def change(
+        self, run_id: str, changes: OptionChanges, *, by: str, revision: int | None = None
+    ) -> Run:
+        """Give a waiting run other options. Idempotent.
+
+        With `revision` only the run of that revision is changed. Raises `Rejected`, `OutOfDate`.
+        """
+
+        def choose(run: Run) -> Decision | Illegal | None:
+            return change_decision(run, changes, by=by, now=self.clock.now(), revision=revision)
+
+        return await self._decide(run_id, choose)
 
     async def note(self, run_id: str, text: str, *, by: str) -> Run:
         """Add a note to a run. Its pipeline reads it at its next step; after the end it is for people only.

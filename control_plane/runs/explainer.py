@@ -10,6 +10,7 @@ from control_plane.model.explanation import LivePod, QueuePosition, explain, hol
 from control_plane.model.presentation import plain
 from control_plane.model.views.pods import abilities_of, is_leaving
 from control_plane.reads.reading import SILENT_AFTER, Reading
+from control_plane.runs.placement import Placement, placed
 from control_plane.store.queue.queues import ahead_of
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
@@ -43,6 +44,11 @@ async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[
     """Return, by class, the reasons why its first run does not start."""
     pods = await live_pods(reading) if class_keys else []
     return {class_key: why_class_waits(class_key, pods) for class_key in class_keys}
+
+
+async def placement(reading: Reading, class_key: str) -> Placement:
+    """Return where a run of a class could start now."""
+    return placed(class_key, await live_pods(reading))
 
 
 async def live_pods(reading: Reading) -> list[LivePod]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import msgspec
 from control_plane.model.run import Run
 from control_plane.reads.kind_loops import beside_loop
 from control_plane.reads.lineage import Lineage
+from control_plane.runs.options import LABEL_CHARS_MAX, NO_CHANGES, QUEUE_LIMIT_S, OptionChanges, StartOptions
 from control_plane.store.database import Document
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Submitted
@@ -30,26 +31,18 @@ from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
 from events.text.trace import traceparent_of
 
-QUEUE_LIMIT_S: Final = 7 * 24 * 3600
 # Half of what the sweep of orphans grants: a run that came later may have lost its snapshot to it.
 SPEC_FRESH: Final = timedelta(seconds=SPEC_GRACE_S / 2)
 WORDS_MAX: Final = 40
-LABEL_CHARS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class Submission(StartOptions):
     """A run as its submitter wants it."""
 
     kind: str
     spec: Mapping[str, Any]
     by: str
-    priority: int = 0
-    requires: Mapping[str, Any] = field(default_factory=dict)
-    max_attempts: int = 3
-    not_before: datetime | None = None
-    queue_limit_s: int = QUEUE_LIMIT_S
-    labels: Mapping[str, str] = field(default_factory=dict)
     hypothesis_id: str | None = None
     parent_run_id: str | None = None
     from_stage: str | None = None
@@ -107,12 +100,18 @@ class Submitter:
         return await self.enqueue(run_id, order)
 
     async def retry(
-        self, run_id: str, *, by: str, from_stage: str | None = None, key: str | None = None
+        self,
+        run_id: str,
+        *,
+        by: str,
+        from_stage: str | None = None,
+        changes: OptionChanges = NO_CHANGES,
+        key: str | None = None,
     ) -> Submitted:
         """Queue a new run with the specification of a finished one, which it names as its parent.
 
-        With `from_stage` it begins there, from the checkpoints of the parent. The same
-        idempotency key returns the same new run.
+        With `from_stage` it begins there, from the checkpoints of the parent. Its options are those of the
+        parent with the `changes`. The same idempotency key returns the same new run.
         """
         found = await self.runs.find(run_id)
         spec = await self.queue.spec(run_id)
@@ -124,20 +123,23 @@ class Submitter:
             raise Conflict("not_final", f"the run is {found.run.status}; only a finished run can be retried")
         if from_stage is not None:
             await self._must_have_left(found.run, from_stage)
-        wishes = await self.queue.wishes(run_id) or {}
+        run = found.run
+        kept = {
+            "requires": spec["requires"] if run.requires is None else run.requires,
+            "priority": run.priority,
+            "queue_limit_s": run.queue_limit_s or QUEUE_LIMIT_S,
+            "labels": run.labels,
+            "max_attempts": run.max_attempts,
+        }
         again = Submission(
-            kind=found.run.kind,
-            spec=_inherited(found.run.kind, spec["spec"]),
+            kind=run.kind,
+            spec=_inherited(run.kind, spec["spec"]),
             by=by,
-            requires=spec["requires"],
-            priority=wishes.get("priority", 0),
-            queue_limit_s=wishes.get("queueLimitS", QUEUE_LIMIT_S),
-            labels=wishes.get("labels", {}),
-            max_attempts=found.run.max_attempts,
-            hypothesis_id=found.run.hypothesis_id,
+            hypothesis_id=run.hypothesis_id,
             parent_run_id=run_id,
             from_stage=from_stage,
             idempotency_key=key,
+            **changes.over(kept),
         )
         return await self.submit(again)
 
@@ -266,7 +268,7 @@ def run_fields(order: Order) -> dict[str, Any]:
         "hypothesisId": wanted.hypothesis_id,
         "parentRunId": wanted.parent_run_id,
         "labels": Expression({"$literal": labels}),  # names with dots are no paths
-        "labelList": sorted(f"{name}={value}" for name, value in labels.items()),
+        "labelList": label_list(labels),
         "title": title,
         "words": words_of(title),
         "review": getattr(order.spec, "review", "none"),
@@ -281,6 +283,11 @@ def labels_of(order: Order) -> dict[str, str]:
     found = {label: getattr(order.spec, name) for label, name in KINDS[order.wanted.kind].labels.items()}
     taken = {label: str(value)[:LABEL_CHARS_MAX] for label, value in found.items() if value is not None}
     return {**taken, **order.wanted.labels}
+
+
+def label_list(labels: Mapping[str, str]) -> list[str]:
+    """Return the texts by which runs with these labels are found."""
+    return sorted(f"{name}={value}" for name, value in labels.items())
 
 
 def words_of(text: str) -> list[str]:

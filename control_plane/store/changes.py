@@ -28,7 +28,7 @@ HISTORY_LOST: Final = frozenset({286, 280})
 # An insert has the whole document, an update the fields that it changed.
 _QUEUED: Final = {
     "status": {"$ifNull": ["$updateDescription.updatedFields.status", "$fullDocument.status"]},
-    "classKey": "$fullDocument.classKey",
+    "classKey": {"$ifNull": ["$updateDescription.updatedFields.classKey", "$fullDocument.classKey"]},
 }
 
 
@@ -36,7 +36,8 @@ _QUEUED: Final = {
 class Change:
     """One document that changed; `token` is where in the log, the same at every replica, and sorts.
 
-    `is_queued` of a run that began to wait for a pod, with its class where the log tells that.
+    `is_queued` of a run that began to wait for a pod, or waits in another class now; its class where the log
+    tells that.
     """
 
     token: str
@@ -141,7 +142,9 @@ async def _step(stream: AsyncDatabaseChangeStream[Document], begin: str) -> Step
     end = str(token["_data"])
     if document is None:
         return Step(begin, end, None)
-    is_queued = document.get("status") == Status.QUEUED.value
-    class_key = document.get("classKey") if is_queued else None
+    status, class_key = document.get("status"), document.get("classKey")
+    is_queued = status == Status.QUEUED.value or (status is None and class_key is not None)
     name = str(document["documentKey"]["_id"])
-    return Step(begin, end, Change(end, document["ns"]["coll"], name, is_queued, class_key))
+    return Step(
+        begin, end, Change(end, document["ns"]["coll"], name, is_queued, class_key if is_queued else None)
+    )

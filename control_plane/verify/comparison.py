@@ -20,7 +20,7 @@ EMPTY_AT_FIRST: Final = (
     "validation", "startedAt", "finishedAt",
 )  # fmt: skip
 # What people steer by; a run from before there was such a thing lacks it.
-UNSTEERED: Final[Mapping[str, Any]] = {"paused": False, "notes": []}
+UNSTEERED: Final[Mapping[str, Any]] = {"paused": False, "notes": [], "requires": None}
 ATTEMPT_DECIDED: Final = ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision")
 
 

@@ -43,6 +43,10 @@ class Conflict(Rejected):
     """The caller came too late, or asks for what the current state forbids."""
 
 
+class OutOfDate(Conflict):
+    """The caller decided on a state that is not the present one: look again."""
+
+
 class NotMeasurable(Rejected):
     """What is claimed cannot be measured as it is said.
 

@@ -171,6 +171,7 @@ class AsyncClient(Connected):
     nodes = _asks(endpoints.nodes)
     cancel = _asks(endpoints.cancel)
     rescue = _asks(endpoints.rescue)
+    change = _asks(endpoints.change)
     pause = _asks(endpoints.pause)
     resume = _asks(endpoints.resume)
     note = _asks(endpoints.note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
@@ -20,6 +20,7 @@ from events.answers.pods import Pod, PodStanding, Sample
 from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunRow
 from events.answers.schedules import CronPreview, Schedule, Slots
 from podfleet.client.call import Call, Redirect
+from podfleet.client.options import OptionChanges, Options, StartOptions, given, in_json
 
 PAGE: Final = 200
 
@@ -34,48 +35,22 @@ def submit(
     kind: str,
     spec: Json | None = None,
     *,
-    priority: int = 0,
-    labels: Mapping[str, str] | None = None,
-    requires: Json | None = None,
-    max_attempts: int | None = None,
-    queue_limit_s: int | None = None,
-    not_before: datetime | None = None,
     idempotency_key: str | None = None,
+    **options: Unpack[StartOptions],
 ) -> Call[Run]:
     """Queue a run; the same `idempotency_key` again means the same run."""
-    body = _run_body(
-        kind, spec, priority, labels, requires, max_attempts=max_attempts, queue_limit_s=queue_limit_s
-    )
-    if not_before is not None:
-        body["not_before"] = not_before.isoformat()
     headers = _given(**{"Idempotency-Key": idempotency_key})
-    return Call("POST", "/api/runs", Run, body=body, headers=headers)
+    return Call("POST", "/api/runs", Run, body=_run_body(kind, spec, options), headers=headers)
 
 
-def check(
-    kind: str,
-    spec: Json | None = None,
-    *,
-    priority: int = 0,
-    labels: Mapping[str, str] | None = None,
-    requires: Json | None = None,
-    max_attempts: int | None = None,
-) -> Call[CheckedRun]:
+def check(kind: str, spec: Json | None = None, **options: Unpack[StartOptions]) -> Call[CheckedRun]:
     """Return what a submission would queue, every default filled in; nothing is stored."""
-    body = _run_body(kind, spec, priority, labels, requires, max_attempts=max_attempts)
+    body = _run_body(kind, spec, options)
     return Call("POST", "/api/runs", CheckedRun, query={"dry_run": "true"}, body=body)
 
 
-def _run_body(
-    kind: str,
-    spec: Json | None,
-    priority: int,
-    labels: Mapping[str, str] | None,
-    requires: Json | None,
-    **more: Any,
-) -> dict[str, Any]:
-    sent = _given(spec=spec, labels=labels, requires=requires, **more)
-    return {"kind": kind, "priority": priority, **sent}
+def _run_body(kind: str, spec: Json | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"kind": kind, **_given(spec=spec), **given(options)}
 
 
 def run(run_id: str) -> Call[Run]:
@@ -158,9 +133,16 @@ def note(run_id: str, text: str) -> Call[Run]:
     return Call("POST", "/api/runs/{run_id}/notes", Run, {"run_id": run_id}, body={"text": text})
 
 
-def retry(run_id: str, *, from_stage: str | None = None) -> Call[Run]:
-    """Queue a run again, as a new one."""
-    body = None if from_stage is None else {"from_stage": from_stage}
+def change(run_id: str, *, revision: int | None = None, **changes: Unpack[OptionChanges]) -> Call[Run]:
+    """Give a waiting run other options; with `revision` only if the run is that of this revision."""
+    headers = {} if revision is None else {"If-Match": f'"{revision}"'}
+    place = {"run_id": run_id}
+    return Call("PATCH", "/api/runs/{run_id}", Run, place, body=in_json(changes), headers=headers)
+
+
+def retry(run_id: str, *, from_stage: str | None = None, **changes: Unpack[OptionChanges]) -> Call[Run]:
+    """Queue a run again, as a new one; its options are those of the run, but for the `changes`."""
+    body = {**_given(from_stage=from_stage), **in_json(changes)} or None
     return Call("POST", "/api/runs/{run_id}/retry", Run, {"run_id": run_id}, body=body)
 
 
@@ -194,8 +176,12 @@ def propose(
     max_cost_usd: float | None = None,
     max_tokens: int | None = None,
     spec: Json | None = None,
+    **options: Unpack[StartOptions],
 ) -> Call[ProposedHypothesis]:
-    """Propose a hypothesis: queue its run, or with `search_ideas` a search for ideas first."""
+    """Propose a hypothesis: queue its run, or with `search_ideas` a search for ideas first.
+
+    The options are those of what it queues.
+    """
     body = {
         "title": title,
         "idea": idea,
@@ -208,6 +194,7 @@ def propose(
             max_tokens=max_tokens,
             spec=spec,
         ),
+        **given(options),
     }
     return Call("POST", "/api/hypotheses", ProposedHypothesis, body=body)
 
@@ -224,10 +211,16 @@ def hypotheses(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[H
     return Call("GET", "/api/hypotheses", Listing[HypothesisRow], query=query)
 
 
-def launch(hypothesis_id: str, *, spec: Json | None = None, idea_index: int | None = None) -> Call[Run]:
+def launch(
+    hypothesis_id: str,
+    *,
+    spec: Json | None = None,
+    idea_index: int | None = None,
+    **options: Unpack[StartOptions],
+) -> Call[Run]:
     """Queue another run of a hypothesis, of its chosen idea or of that of this number."""
     place = {"hypothesis_id": hypothesis_id}
-    body = {"spec": spec or {}, **_given(idea_index=idea_index)}
+    body = {"spec": spec or {}, **_given(idea_index=idea_index), **given(options)}
     return Call("POST", "/api/hypotheses/{hypothesis_id}/runs", Run, place, body=body)
 
 
@@ -314,12 +307,10 @@ def add_schedule(
     spec: Json | None = None,
     *,
     time_zone: str = "UTC",
-    priority: int = 0,
-    labels: Mapping[str, str] | None = None,
-    requires: Json | None = None,
     missed: str = "one",
     overlap: str = "allow",
     paused: bool = False,
+    **options: Unpack[Options],
 ) -> Call[Schedule]:
     """Make a schedule: a run of `kind` at each slot of a cron text."""
     body = {
@@ -329,7 +320,7 @@ def add_schedule(
         "missed": missed,
         "overlap": overlap,
         "paused": paused,
-        "run": _run_body(kind, spec, priority, labels, requires),
+        "run": _run_body(kind, spec, options),
     }
     return Call("POST", "/api/schedules", Schedule, body=body)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from events.answers.runs import Reason, Run
-from podfleet import comparing, watching
+from podfleet import comparing, parameters, watching
 from podfleet.client.following import LOG
 from podfleet.client.problems import NotFound, Refused
 from podfleet.client.synchronous import Client
@@ -19,7 +19,16 @@ from podfleet.connection import EXIT_FAILED, client, fail, status_of, tell_of
 from podfleet.id_lookup import RUN, RunName, RunNames, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say, tell, with_sign
-from podfleet.parameters import labels
+from podfleet.parameters import (
+    Attempts,
+    Labels,
+    NotBefore,
+    Priority,
+    QueueLimit,
+    Requires,
+    WithoutLabels,
+    labels,
+)
 
 app = noun("runs")
 
@@ -171,25 +180,71 @@ def note(
 
 
 @app.command()
+def change(
+    runs: RunNames,
+    priority: Priority = None,
+    label: Labels = None,
+    remove_label: WithoutLabels = None,
+    requires: Requires = None,
+    attempts: Attempts = None,
+    queue_limit: QueueLimit = None,
+    not_before: NotBefore = None,
+    revision: Annotated[
+        int | None, typer.Option(min=1, help="Change the run only if this is its revision.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change options of waiting runs; `--requires nothing` and `--not-before now` remove what was asked."""
+    changes = parameters.changes(
+        priority=priority,
+        label=label,
+        requires=requires,
+        attempts=attempts,
+        queue_limit=queue_limit,
+        not_before=not_before,
+        remove_label=remove_label,
+    )
+    if not changes:
+        raise typer.BadParameter("give an option to change, such as --priority 10")
+    _steer(runs, partial(client().change, revision=revision, **changes), as_json=as_json)
+
+
+@app.command()
 def retry(
     runs: RunNames,
     from_stage: Annotated[
         str | None,
         typer.Option("--from", metavar="STAGE", help="Start at this stage, from the checkpoints of the run."),
     ] = None,
+    priority: Priority = None,
+    label: Labels = None,
+    remove_label: WithoutLabels = None,
+    requires: Requires = None,
+    attempts: Attempts = None,
+    queue_limit: QueueLimit = None,
+    not_before: NotBefore = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Watch the new run until it ends.")] = False,
     exit_status: Annotated[
         bool, typer.Option("--exit-status", help="With --watch: exit with 1 if the new run fails.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Queue finished runs again as new runs, and print their ids."""
+    """Queue finished runs again as new runs, and print their ids; options that are given differ."""
     if watch and len(runs) > 1:
         raise typer.BadParameter("one run can be watched at a time", param_hint="--watch")
+    changes = parameters.changes(
+        priority=priority,
+        label=label,
+        requires=requires,
+        attempts=attempts,
+        queue_limit=queue_limit,
+        not_before=not_before,
+        remove_label=remove_label,
+    )
     control_plane = client()
 
     def retried(run_id: str) -> Run:
-        again = control_plane.retry(run_id, from_stage=from_stage)
+        again = control_plane.retry(run_id, from_stage=from_stage, **changes)
         say(again.id)
         return again
 

@@ -12,7 +12,7 @@ from podfleet import parameters
 from podfleet.client.synchronous import Client
 from podfleet.commands.kind_help import KindHelp, check
 from podfleet.commands.runs import SHOWN, Limit
-from podfleet.commands.submit import ExitStatus, Labels, Watch, conclude
+from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.nouns import noun
 from podfleet.output import (
@@ -27,7 +27,7 @@ from podfleet.output import (
     print_json,
     say,
 )
-from podfleet.parameters import Parameters, SpecFile
+from podfleet.parameters import Attempts, Labels, Parameters, Priority, QueueLimit, Requires, SpecFile
 
 app = noun("schedules")
 
@@ -83,6 +83,10 @@ def show(schedule: Name, as_json: AsJson = False) -> None:
             ("overlap", found.overlap),
             ("runs", found.run.kind),
             ("spec", as_text(found.run.spec)),
+            ("requires", as_text(found.run.requires)),
+            ("priority", str(found.run.priority)),
+            ("attempts", f"{found.run.max_attempts} at most"),
+            ("labels", as_text(found.run.labels)),
             ("last", f"{last.slot} {last.outcome} {last.run_id or ''}" if last else None),
             ("error", f"{error.code}: {error.message}" if error else None),
         ]
@@ -102,8 +106,11 @@ def add(
     time_zone: Zone = "UTC",
     parameter: Parameters = None,
     file: SpecFile = None,
-    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher runs first.")] = 0,
+    priority: Priority = None,
     label: Labels = None,
+    requires: Requires = None,
+    attempts: Attempts = None,
+    queue_limit: QueueLimit = None,
     missed: Annotated[str, typer.Option(help="Missed slots: skip, one or all.")] = "one",
     overlap: Annotated[str, typer.Option(help="While the previous run is active: allow or skip.")] = "allow",
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
@@ -118,11 +125,14 @@ def add(
         kind,
         spec,
         time_zone=time_zone,
-        priority=priority,
-        labels=parameters.labels(label),
         missed=missed,
         overlap=overlap,
         paused=paused,
+        priority=priority,
+        labels=parameters.labels(label),
+        requires=parameters.spec(None, requires),
+        max_attempts=attempts,
+        queue_limit_s=queue_limit,
     )
     if as_json:
         print_json(made)

@@ -14,7 +14,16 @@ from podfleet.commands.kind_help import KindHelp, check
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_fields, print_json, say, tell
-from podfleet.parameters import Parameters, SpecFile
+from podfleet.parameters import (
+    Attempts,
+    Labels,
+    NotBefore,
+    Parameters,
+    Priority,
+    QueueLimit,
+    Requires,
+    SpecFile,
+)
 
 app = noun("submit", has_verbs=False)
 
@@ -22,10 +31,6 @@ ExitStatus = Annotated[
     bool, typer.Option("--exit-status", help="With --watch: exit with 1 if the run fails or is canceled.")
 ]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Watch the run until it ends.")]
-Labels = Annotated[
-    list[str] | None,
-    typer.Option("--label", "-l", metavar="NAME=VALUE", help="Label of the run; repeatable."),
-]
 
 
 @app.command(cls=KindHelp)
@@ -33,17 +38,12 @@ def submit(
     kind: Annotated[str, typer.Option(help="Kind of run; with --help, its fields.")],
     parameter: Parameters = None,
     file: SpecFile = None,
-    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher runs first.")] = 0,
+    priority: Priority = None,
     label: Labels = None,
-    requires: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--requires", metavar="KEY=VALUE", help="Asked of the pod: gpu_gib, region, pod, labels.NAME."
-        ),
-    ] = None,
-    attempts: Annotated[
-        int, typer.Option("--max-attempts", min=1, max=100, help="Maximum number of attempts.")
-    ] = 3,
+    requires: Requires = None,
+    attempts: Attempts = None,
+    queue_limit: QueueLimit = None,
+    not_before: NotBefore = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -54,12 +54,14 @@ def submit(
 ) -> None:
     """Queue a run and print its id."""
     spec = parameters.spec(file, parameter)
-    wanted: dict[str, Any] = {
-        "priority": priority,
-        "labels": parameters.labels(label),
-        "requires": parameters.requirements(requires),
-        "max_attempts": attempts,
-    }
+    wanted = parameters.options(
+        priority=priority,
+        label=label,
+        requires=requires,
+        attempts=attempts,
+        queue_limit=queue_limit,
+        not_before=not_before,
+    )
     check(kind, spec)
     control_plane = client()
     if dry_run:

@@ -28,7 +28,7 @@ from podfleet.output import (
     print_json,
     with_sign,
 )
-from podfleet.parameters import Parameters
+from podfleet.parameters import Attempts, Labels, NotBefore, Parameters, Priority, QueueLimit, Requires
 
 app = noun("hypotheses")
 
@@ -69,6 +69,12 @@ def new(
     max_cost_usd: Annotated[float | None, typer.Option(min=0, help="Budget of the ideation.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Budget of the ideation.")] = None,
     parameter: Parameters = None,
+    priority: Priority = None,
+    label: Labels = None,
+    requires: Requires = None,
+    attempts: Attempts = None,
+    queue_limit: QueueLimit = None,
+    not_before: NotBefore = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what its run would measure, and create nothing.")
     ] = False,
@@ -81,11 +87,19 @@ def new(
         raise typer.BadParameter("give the idea as text, or as a file with -f", param_hint="--idea")
     if dry_run and ideation:
         raise typer.BadParameter("an ideation measures nothing", param_hint="--dry-run")
+    options = parameters.options(
+        priority=priority,
+        label=label,
+        requires=requires,
+        attempts=attempts,
+        queue_limit=queue_limit,
+        not_before=not_before,
+    )
     control_plane = client()
     said = parameters.spec(file, None) if idea is None else idea
     if dry_run:
         spec = {"idea": said, **parameters.spec(None, parameter)}
-        show_check(control_plane.check("experiment", spec), as_json=as_json)
+        show_check(control_plane.check("experiment", spec, **options), as_json=as_json)
         return
     made = control_plane.propose(
         title,
@@ -97,6 +111,7 @@ def new(
         max_cost_usd=max_cost_usd,
         max_tokens=max_tokens,
         spec=parameters.spec(None, parameter),
+        **options,
     )
     queued = made.ideation_request_id or made.run_id or ""
     conclude(control_plane, made, queued, watch=watch, exit_status=exit_status, as_json=as_json)
@@ -155,14 +170,29 @@ def launch(
     hypothesis: HypothesisName,
     idea: Annotated[int | None, typer.Option(min=0, help="Number of the idea to choose.")] = None,
     parameter: Parameters = None,
+    priority: Priority = None,
+    label: Labels = None,
+    requires: Requires = None,
+    attempts: Attempts = None,
+    queue_limit: QueueLimit = None,
+    not_before: NotBefore = None,
     watch: Watch = False,
     exit_status: ExitStatus = False,
     as_json: AsJson = False,
 ) -> None:
     """Queue another run of a hypothesis with its chosen or another idea; print the run's id."""
+    options = parameters.options(
+        priority=priority,
+        label=label,
+        requires=requires,
+        attempts=attempts,
+        queue_limit=queue_limit,
+        not_before=not_before,
+    )
     control_plane = client()
     hypothesis_id = find(control_plane, HYPOTHESIS, hypothesis)
-    run = control_plane.launch(hypothesis_id, spec=parameters.spec(None, parameter), idea_index=idea)
+    spec = parameters.spec(None, parameter)
+    run = control_plane.launch(hypothesis_id, spec=spec, idea_index=idea, **options)
     conclude(control_plane, run, run.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 

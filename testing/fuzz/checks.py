@@ -40,7 +40,7 @@ def _shorten(given: dict[str, Any]) -> None:
 @schemathesis.check
 def honest_data_is_read(ctx: CheckContext, response: Response, case: Case[Any]) -> bool | None:
     """Refuse that what the document allows is not even understood; a refusal in words is an answer."""
-    if response.status_code in (400, 422) and _is_refused_in_words(response.json()):
+    if response.status_code in (400, 412, 422) and _is_refused_in_words(response.json()):
         return None
     return positive_data_acceptance(ctx, response, case)
 

@@ -158,6 +158,14 @@ class HastyRuns(Runs):
         return None if document is None else Found(found.collection, decode_run(document))
 
 
+class HalfwayRuns(Runs):
+    """Changes what a run requires, and leaves it in its class."""
+
+    async def decide(self, found: Found, decision: journal.Decision, **guard: Any) -> Found | None:
+        sets = {name: value for name, value in decision.sets.items() if name != "classKey"}
+        return await super().decide(found, replace(decision, sets=sets), **guard)
+
+
 class CarelessRuns(Runs):
     """Commits an application without looking whether the run is still the one that was read."""
 
@@ -269,6 +277,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "sequence-per-run": Bug(Product(outbox=RunwideOutbox)),
     "read-then-write-rescue": Bug(Product(runs=HastyRuns), _RETURNS),
     "no-claim-token": Bug(Product(intent=ForgetfulIntent)),
+    "class-stays-behind": Bug(Product(runs=HalfwayRuns)),
     "no-compare-on-apply": Bug(Product(runs=CarelessRuns)),
     "apply-over-a-gap": Bug(Product(events=HoleyEvents, projector=LeapingProjector)),
     "journal-never-swept": Bug(Product(runs=UnsweptRuns)),

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from events.testing import EPOCH, SeededIds
@@ -143,6 +144,7 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> Worl
         )
         for number in range(1, 1 + chance.randint(2, 4))
     ]
+    whims = Random(kernel.seed)
     user = User(
         kernel,
         Node("user"),
@@ -151,6 +153,8 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> Worl
         runs=chance.randint(2, 7),
         hurry_s=chance.choice([0.5, 5.0]),
         cancels=chance.choice([0.0, 0.2, 0.5]),
+        changes=whims.choice([0.0, 0.0, 0.5]),
+        whims=whims,
     )
     ids = SeededIds(kernel.seed * 100 + 99)
     stranger = Stranger(kernel, Node("stranger"), servers, balancer, ids, ledger)

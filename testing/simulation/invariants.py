@@ -16,6 +16,7 @@ from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Fault, Status
 from events.queue.labels import missing, words_of
 from events.queue.requirements import read_class
 from events.queue.rules import pod_name
+from events.queue.requirements import class_key, read_requirements
 from events.text.attempt_id import AttemptId
 from testing.simulation.event_loop import driven
 from testing.simulation.ledger import Ledger
@@ -55,6 +56,7 @@ class InvariantChecker:
             *self._charges(old, after, fresh),
             *self._rescues(fresh, after),
             *_claims(old, after["classKey"], fresh),
+            *self._options(fresh, after),
         ]:
             self.ledger.blame(f"run {after['_id']}: {message}")
 
@@ -76,6 +78,13 @@ class InvariantChecker:
             owner = self.ledger.live(AttemptId(after["_id"], entry["attempt"]))
             if owner is not None:
                 yield f"attempt {entry['attempt']} is taken from {owner.pod}, who lives and trusts it"
+
+    def _options(self, fresh: list[Document], after: Document) -> Iterator[str]:
+        if any(entry["cause"] == Cause.CLAIM for entry in fresh) and after["_id"] in self.ledger.away:
+            yield f"{after['claimedBy']} takes it, and its requirements keep every pod from that"
+        usual = class_key(after["kind"], read_requirements(after.get("requires") or {}))
+        if after["classKey"] != usual:
+            yield f"its class is {after['classKey']}, and its requirements say {usual}"
 
     def is_settled(self) -> bool:
         """Say whether nothing is left to happen."""

@@ -55,6 +55,7 @@ class Ledger:
     failed: set[AttemptId] = field(default_factory=set)  # their child failed by itself
     submitted: list[str] = field(default_factory=list)
     canceled: set[str] = field(default_factory=set)  # acknowledged to the user
+    away: set[str] = field(default_factory=set)  # acknowledged: no pod may take these
     owners: dict[str, list[Owner]] = field(default_factory=dict)
     doubts: dict[str, set[str]] = field(default_factory=dict)  # tokens by disk
     cordons: dict[str, int] = field(default_factory=dict)  # acknowledged and not lifted, each with its number

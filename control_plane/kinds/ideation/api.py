@@ -8,9 +8,15 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from pydantic import Field, StringConstraints
 
-from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer
+from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer, WantedLaunch
 from control_plane.kinds.ideation.reads import HypothesisReads
-from control_plane.server.api.contract.bodies import WHOLE, Body, ShortText, Storable, Text
+from control_plane.server.api.contract.bodies import (
+    WHOLE,
+    ShortText,
+    StartOptionsBody,
+    Storable,
+    Text,
+)
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.deps import Deps
@@ -21,10 +27,11 @@ from events.answers.runs import Run
 Json = dict[str, Any]
 
 
-class NewHypothesisBody(Body):
+class NewHypothesisBody(StartOptionsBody):
     """A hypothesis; `idea` is text or its seven fields, `spec` sets more of the run it queues.
 
-    `max_cost_usd` and `max_tokens` limit its ideation; those of a run are in `spec`.
+    The options are those of what it queues: its run, or its ideation. `max_cost_usd` and `max_tokens` limit
+    its ideation; those of a run are in `spec`.
     """
 
     title: Annotated[ShortText, Storable]
@@ -38,7 +45,7 @@ class NewHypothesisBody(Body):
     spec: Json = Field(default_factory=dict)
 
 
-class Launch(Body):
+class Launch(StartOptionsBody):
     """Another run of a hypothesis, of the idea of this number; without one, of the idea chosen before."""
 
     idea_index: Annotated[int, Field(ge=0), WHOLE] | None = None
@@ -72,7 +79,7 @@ def router(deps: Deps, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
     @routes.post("/{hypothesis_id}/runs", status_code=201)
     async def launch(hypothesis_id: str, body: Launch, principal: MaySubmit, response: Response) -> Run:
         submitted = await proposer.launch(
-            hypothesis_id, by=principal.name, spec=body.spec, idea_index=body.idea_index
+            WantedLaunch(**body.model_dump(), hypothesis_id=hypothesis_id, by=principal.name)
         )
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
         return await deps.reading.submitted(submitted)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from control_plane.kinds.ideation.api import Launch, NewHypothesisBody
-from control_plane.server.web.forms.fields import Form, Unfit, read_body, typed_lines, whole
+from control_plane.server.web.forms.fields import FormWithParts, Unfit, read_body, typed_lines, whole
+from control_plane.server.web.forms.parts import options_in
 
 
-class RunOptions(Form):
-    """The options of a run of a hypothesis; an empty field means the default of the specification."""
+class HypothesisRunForm(FormWithParts):
+    """A run of a hypothesis; an empty field means the default of the specification."""
 
     preset: str = ""
     dataset: str = ""
@@ -29,7 +30,7 @@ class RunOptions(Form):
         return spec
 
 
-class ProposalForm(RunOptions):
+class ProposalForm(HypothesisRunForm):
     """A new hypothesis."""
 
     title: str = ""
@@ -48,6 +49,7 @@ class ProposalForm(RunOptions):
             "additional_context": typed_lines(self.additional_context).strip(),
             "enable_ideation": self.enable_ideation != "",
             "spec": self.spec(),
+            **options_in(self.typed).model_dump(),
         }
         if wanted["enable_ideation"]:
             wanted["reflections"] = whole(self.reflections)
@@ -55,7 +57,7 @@ class ProposalForm(RunOptions):
         return read_body(NewHypothesisBody, wanted)
 
 
-class LaunchForm(RunOptions):
+class LaunchForm(HypothesisRunForm):
     """A run of a hypothesis."""
 
     idea_index: str = ""
@@ -64,4 +66,5 @@ class LaunchForm(RunOptions):
     def body(self) -> Launch:
         """Return the run to launch. Raises `Unfit`."""
         index = whole(self.idea_index) if self.idea_index else None
-        return read_body(Launch, {"idea_index": index, "spec": self.spec()})
+        options = options_in(self.typed).model_dump()
+        return read_body(Launch, {"idea_index": index, "spec": self.spec(), **options})

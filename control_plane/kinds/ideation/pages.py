@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 from urllib.parse import quote
 
 import msgspec
-from fastapi import APIRouter, Form, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from control_plane.kinds.ideation.forms import LaunchForm, ProposalForm
-from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer
+from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer, WantedLaunch
 from control_plane.kinds.ideation.reads import HypothesisReads
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
-from control_plane.server.web.forms.fields import Unfit
+from control_plane.server.web.forms.fields import FormWithParts, Unfit, typed_texts
+from control_plane.server.web.forms.parts import Input, Part, option_parts, shown
 from control_plane.server.web.page_renderer import NOT_LIVE, Live, Site, topics_of
 from control_plane.server.web.pages.form_actions import carried_out, see
 from events.runtime.errors import Conflict, Rejected
@@ -36,21 +36,22 @@ class HypothesisPages:
         wanted: Page | None = None,
         *,
         form: ProposalForm | None = None,
-        problems: Sequence[str] = (),
+        unfit: Unfit | None = None,
         measures: str = "",
     ) -> HTMLResponse:
         """Show the hypotheses and the form of a new one, with its problems, or what it would measure."""
-        wanted = wanted or Page()
+        wanted, form = wanted or Page(), form or ProposalForm()
         # a page that is looked at again comes without what was typed
-        live = NOT_LIVE if problems or measures else self.site.live("hypotheses")
+        live = NOT_LIVE if unfit or measures else self.site.live("hypotheses")
         page = await self.reads.page(wanted.limit, wanted.after)
         return await self.site.show(
             "ideation/hypotheses.html",
-            422 if problems else 200,
+            422 if unfit else 200,
             live=live,
             page=page,
-            form=form or ProposalForm(),
-            problems=problems,
+            form=form,
+            parts=_parts(form, unfit),
+            problems=unfit.problems if unfit else (),
             measures=measures,
         )
 
@@ -59,7 +60,7 @@ class HypothesisPages:
         hypothesis_id: str,
         *,
         form: LaunchForm | None = None,
-        problems: Sequence[str] = (),
+        unfit: Unfit | None = None,
         code: int = 422,
         measures: str = "",
     ) -> HTMLResponse:
@@ -76,17 +77,24 @@ class HypothesisPages:
             *topics_of(found.runs),
         )
         index = found.idea_index
+        form = form or LaunchForm(idea_index="" if index is None else str(index))
         ideas, unfinished = found.ideas[:IDEAS_SHOWN], found.unfinished_ideas[:IDEAS_SHOWN]
         return await self.site.show(
             "ideation/hypothesis.html",
-            code if problems else 200,
-            live=NOT_LIVE if problems or measures else Live(topics, since),
+            code if unfit else 200,
+            live=NOT_LIVE if unfit or measures else Live(topics, since),
             hypothesis=msgspec.structs.replace(found, ideas=ideas, unfinished_ideas=unfinished),
             more_ideas=len(found.ideas) - len(ideas) + len(found.unfinished_ideas) - len(unfinished),
-            form=form or LaunchForm(idea_index="" if index is None else str(index)),
-            problems=problems,
+            form=form,
+            parts=_parts(form, unfit),
+            problems=unfit.problems if unfit else (),
             measures=measures,
         )
+
+
+def _parts(form: FormWithParts, unfit: Unfit | None) -> list[tuple[Part, list[Input]]]:
+    """Return the options of a run as the form shows them."""
+    return shown(option_parts(), form.typed, unfit.fields if unfit else {})
 
 
 def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
@@ -103,7 +111,8 @@ def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
         return await pages.one(hypothesis_id)
 
     @routes.post("/hypotheses")
-    async def propose(principal: MaySubmit, form: Annotated[ProposalForm, Form()]) -> Response:
+    async def propose(principal: MaySubmit, request: Request) -> Response:
+        form = ProposalForm.read(await typed_texts(request))
         try:
             wanted = NewHypothesis(**form.body().model_dump(), by=principal.name)
             measures = await proposer.measures(wanted)
@@ -111,26 +120,26 @@ def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
                 return await pages.all(form=form, measures=measures)
             hypothesis_id, _ = await proposer.propose(wanted)
         except Unfit as unfit:
-            return await pages.all(form=form, problems=unfit.problems)
+            return await pages.all(form=form, unfit=unfit)
         except Rejected as error:
-            return await pages.all(form=form, problems=[error.message])
+            return await pages.all(form=form, unfit=Unfit([error.message]))
         return see(f"/hypotheses/{hypothesis_id}")
 
     @routes.post("/hypotheses/{hypothesis_id}/runs")
-    async def launch(
-        hypothesis_id: str, principal: MaySubmit, form: Annotated[LaunchForm, Form()]
-    ) -> Response:
+    async def launch(hypothesis_id: str, principal: MaySubmit, request: Request) -> Response:
+        form = LaunchForm.read(await typed_texts(request))
         try:
-            wanted = {**form.body().model_dump(), "by": principal.name}
-            measures = await proposer.launch_measures(hypothesis_id, **wanted)
+            body = form.body().model_dump()
+            wanted = WantedLaunch(**body, hypothesis_id=hypothesis_id, by=principal.name)
+            measures = await proposer.launch_measures(wanted)
             if measures != form.confirmed:
                 return await pages.one(hypothesis_id, form=form, measures=measures)
-            submitted = await proposer.launch(hypothesis_id, **wanted)
+            submitted = await proposer.launch(wanted)
         except Unfit as unfit:
-            return await pages.one(hypothesis_id, form=form, problems=unfit.problems)
+            return await pages.one(hypothesis_id, form=form, unfit=unfit)
         except (Rejected, Conflict) as error:
             code = status_of(error)
-            return await pages.one(hypothesis_id, form=form, problems=[error.message], code=code)
+            return await pages.one(hypothesis_id, form=form, unfit=Unfit([error.message]), code=code)
         return see(f"/runs/{submitted.run_id}")
 
     @routes.post("/hypotheses/{hypothesis_id}/cancel")

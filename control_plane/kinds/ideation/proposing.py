@@ -8,6 +8,7 @@ from typing import Any
 
 from control_plane.kinds.ideation.ideas import earlier_ideas, ideas_of
 from control_plane.kinds.ideation.store import Hypotheses
+from control_plane.runs.options import StartOptions, options_of
 from control_plane.runs.submission import Submission, Submitter, check, read
 from control_plane.store.database import Document
 from control_plane.store.queue.submissions import Submitted
@@ -18,8 +19,8 @@ from events.runtime.errors import NotFound, Rejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewHypothesis:
-    """A hypothesis as its author submitted it."""
+class NewHypothesis(StartOptions):
+    """A hypothesis as its author submitted it, with the options of what it queues."""
 
     title: str
     idea: str | Mapping[str, Any]
@@ -37,6 +38,16 @@ class NewHypothesis:
         """The limits of its ideation that are set."""
         limits = {"max_cost_usd": self.max_cost_usd, "max_tokens": self.max_tokens}
         return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedLaunch(StartOptions):
+    """Another run of a hypothesis; `idea_index` makes that idea the hypothesis' choice first."""
+
+    hypothesis_id: str
+    by: str
+    spec: Mapping[str, Any]
+    idea_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +84,33 @@ class Proposer:
         """Return what the run of a hypothesis will measure; empty where it looks for ideas first."""
         return "" if wanted.enable_ideation else read(await self._work_for(wanted, "")).measures
 
-    async def launch(
-        self, hypothesis_id: str, *, by: str, spec: Mapping[str, Any], idea_index: int | None = None
-    ) -> Submitted:
-        """Queue another run of a hypothesis; `idea_index` makes that idea the hypothesis' choice first."""
-        hypothesis, wanted = await self._wanted(hypothesis_id, by, spec, idea_index)
-        order = check(wanted)  # before the choice: what is refused changes nothing
-        if idea_index is not None and ideas_of(hypothesis).found:
-            await self.store.choose(hypothesis_id, idea_index)
+    async def launch(self, wanted: WantedLaunch) -> Submitted:
+        """Queue another run of a hypothesis."""
+        hypothesis, run = await self._run_of(wanted)
+        order = check(run)  # before the choice: what is refused changes nothing
+        if wanted.idea_index is not None and ideas_of(hypothesis).found:
+            await self.store.choose(wanted.hypothesis_id, wanted.idea_index)
         return await self.submitter.submit_order(order)
 
-    async def launch_measures(
-        self, hypothesis_id: str, *, by: str, spec: Mapping[str, Any], idea_index: int | None = None
-    ) -> str:
+    async def launch_measures(self, wanted: WantedLaunch) -> str:
         """Return what another run of a hypothesis will measure."""
-        _, wanted = await self._wanted(hypothesis_id, by, spec, idea_index)
-        return read(wanted).measures
+        _, run = await self._run_of(wanted)
+        return read(run).measures
 
-    async def _wanted(
-        self, hypothesis_id: str, by: str, spec: Mapping[str, Any], idea_index: int | None
-    ) -> tuple[Document, Submission]:
+    async def _run_of(self, wanted: WantedLaunch) -> tuple[Document, Submission]:
         """Return a hypothesis, and its run with its chosen idea or that of `idea_index`."""
-        hypothesis = await self.store.find(hypothesis_id)
+        hypothesis = await self.store.find(wanted.hypothesis_id)
         if hypothesis is None:
-            raise NotFound("unknown_hypothesis", f"there is no hypothesis {hypothesis_id}")
-        if idea_index is not None and "idea" in spec:
+            raise NotFound("unknown_hypothesis", f"there is no hypothesis {wanted.hypothesis_id}")
+        if wanted.idea_index is not None and "idea" in wanted.spec:
             raise Rejected("two_ideas", "give `idea_index` or an `idea` in the spec, not both")
-        spec = {"idea": ideas_of(hypothesis).take(idea_index), **spec}
-        kind = experiment.KIND.name
-        return hypothesis, Submission(kind=kind, spec=spec, by=by, hypothesis_id=hypothesis_id)
+        spec = {"idea": ideas_of(hypothesis).take(wanted.idea_index), **wanted.spec}
+        return hypothesis, _work(experiment.KIND.name, spec, wanted, wanted.by, wanted.hypothesis_id)
 
     async def _work_for(self, wanted: NewHypothesis, hypothesis_id: str) -> Submission:
         if not wanted.enable_ideation:
             spec: dict[str, Any] = {"idea": wanted.idea, **wanted.spec}
-            return Submission(kind=experiment.KIND.name, spec=spec, by=wanted.by, hypothesis_id=hypothesis_id)
+            return _work(experiment.KIND.name, spec, wanted, wanted.by, hypothesis_id)
         spec = {
             "title": wanted.title,
             "idea": _text(wanted.idea),
@@ -117,7 +121,13 @@ class Proposer:
         }
         if earlier := earlier_ideas(await self.store.earlier(ideation.EARLIER_MAX)):
             spec["earlier"] = earlier
-        return Submission(kind=ideation.KIND.name, spec=spec, by=wanted.by, hypothesis_id=hypothesis_id)
+        return _work(ideation.KIND.name, spec, wanted, wanted.by, hypothesis_id)
+
+
+def _work(
+    kind: str, spec: Mapping[str, Any], options: StartOptions, by: str, hypothesis_id: str
+) -> Submission:
+    return Submission(kind=kind, spec=spec, by=by, hypothesis_id=hypothesis_id, **options_of(options))
 
 
 def hypothesis_document(wanted: NewHypothesis, hypothesis_id: str, request_id: str) -> Document:

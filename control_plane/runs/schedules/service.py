@@ -8,9 +8,10 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
+from control_plane.runs.options import Options
 from control_plane.runs.schedules.schedule import Missed, Overlap, Timetable, first_slot, read_timetable
 from control_plane.runs.schedules.scheduler import LABEL, SLOT_LABEL, submission
-from control_plane.runs.submission import QUEUE_LIMIT_S, Submitter, check
+from control_plane.runs.submission import Submitter, check
 from control_plane.store.database import Document
 from control_plane.store.queue.submissions import Submitted
 from control_plane.store.schedules import Schedules
@@ -26,16 +27,11 @@ Slot = tuple[datetime, datetime]  # in UTC, and on the clocks of the schedule's 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedRun:
+class WantedRun(Options):
     """What each slot of a schedule submits."""
 
     kind: str
     spec: Mapping[str, Any] = field(default_factory=dict)
-    priority: int = 0
-    requires: Mapping[str, Any] = field(default_factory=dict)
-    max_attempts: int = 3
-    queue_limit_s: int = QUEUE_LIMIT_S
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Operations on many runs: cancel or retry the named ones, or all that match filters."""
+"""Operations on many runs: cancel, retry or change the named ones, or all that match filters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pydantic import Field, StringConstraints, model_validator
 
 from control_plane.reads.reading import RunFilters
 from control_plane.runs.bulk import NAME_CHARS_MAX, PART_MAX, Action, Bulk, Part, counted
-from control_plane.server.api.contract.bodies import Body, Moment, ShortText, Storable
+from control_plane.runs.options import NO_CHANGES, OptionChanges
+from control_plane.server.api.contract.bodies import Body, ChangesBody, Moment, ShortText, Storable
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MaySubmit
 from control_plane.server.deps import Deps
@@ -36,6 +37,7 @@ class FilterBody(Body):
 class BulkBody(Body):
     """An operation, and the runs to apply it to.
 
+    `options` are the changes of a change, and of a retry against the options of its parent.
     A request that continues a bulk repeats `name` and `askedAt` of the first answer; `after` is its `next`.
     """
 
@@ -44,13 +46,22 @@ class BulkBody(Body):
     filters: FilterBody | None = None
     name: Name | None = None
     asked_at: Moment | None = None
+    options: ChangesBody | None = None
     after: ShortText | None = None
 
     @model_validator(mode="after")
     def _one_of_two(self) -> BulkBody:
         if (self.ids is None) == (self.filters is None):
             raise ValueError("give `ids` or `filters`, one of the two")
+        if self.action == "change" and not self.changes().given:
+            raise ValueError("a change needs `options`")
+        if self.action == "cancel" and self.options is not None:
+            raise ValueError("`options` are of a change or a retry")
         return self
+
+    def changes(self) -> OptionChanges:
+        """Return the options that shall be others."""
+        return NO_CHANGES if self.options is None else self.options.changes()
 
 
 async def part_of(bulk: Bulk, body: BulkBody, asked_at: datetime, after: str | None) -> Part:
@@ -70,7 +81,7 @@ def router(deps: Deps) -> APIRouter:
         name = body.name or deps.submitter.ids.ulid()
         asked_at: datetime = body.asked_at or deps.reading.clock.now()
         part = await part_of(deps.bulk, body, asked_at, body.after)
-        results = await deps.bulk.act(body.action, part, by=principal.name, name=name)
+        results = await deps.bulk.act(body.action, part, by=principal.name, name=name, changes=body.changes())
         return BulkResults(
             name=name,
             asked_at=asked_at.isoformat(),

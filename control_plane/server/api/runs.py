@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from control_plane.access.auth import Principal, require
 from control_plane.reads.comparison import RUNS_MAX, RUNS_MIN
@@ -14,7 +15,7 @@ from control_plane.reads.paging import LIMIT_DEFAULT
 from control_plane.reads.reading import LEVELS, RunFilters
 from control_plane.runs.explainer import explanation
 from control_plane.runs.submission import Submission, checked
-from control_plane.server.api.contract.bodies import Again, NewRun, NoteBody, ReviewBody
+from control_plane.server.api.contract.bodies import Again, ChangesBody, NewRun, NoteBody, ReviewBody
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
@@ -26,6 +27,10 @@ Json = dict[str, Any]
 MayRead = Annotated[Principal, Depends(require("read"))]
 MaySubmit = Annotated[Principal, Depends(require("submit"))]
 MayReview = Annotated[Principal, Depends(require("review"))]
+# the `revision` of the run that somebody looked at
+Seen = Annotated[
+    str | SkipJsonSchema[None], Header(alias="If-Match", pattern=r'^([0-9]{1,15}|"[0-9]{1,15}")$')
+]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
@@ -135,6 +140,12 @@ def router(deps: Deps) -> APIRouter:
 def _add_steering(routes: APIRouter, deps: Deps) -> None:
     reading = deps.reading
 
+    @routes.patch("/{run_id}", responses={409: {}, 412: {}})
+    async def change(run_id: str, body: ChangesBody, principal: MaySubmit, seen: Seen = None) -> Run:
+        revision = None if seen is None else int(seen.strip('"'))
+        await deps.decider.change(run_id, body.changes(), by=f"user:{principal.name}", revision=revision)
+        return await reading.run(run_id)
+
     @routes.post("/{run_id}/cancel")
     async def cancel(run_id: str, principal: MaySubmit) -> Run:
         await deps.decider.cancel(run_id, by=f"user:{principal.name}")
@@ -162,8 +173,10 @@ def _add_steering(routes: APIRouter, deps: Deps) -> None:
 
     @routes.post("/{run_id}/retry", status_code=201)
     async def retry(run_id: str, principal: MaySubmit, response: Response, again: Again | None = None) -> Run:
-        from_stage = None if again is None else again.from_stage
-        submitted = await deps.submitter.retry(run_id, by=principal.name, from_stage=from_stage)
+        again = again or Again()
+        submitted = await deps.submitter.retry(
+            run_id, by=principal.name, from_stage=again.from_stage, changes=again.changes()
+        )
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
         return await reading.submitted(submitted)
 

@@ -46,6 +46,8 @@ async def run_page(site: Site, run_id: str) -> HTMLResponse:
         can_rescue=_allows(status, Cause.RESCUE),
         can_revise=_allows(status, Cause.REVISE),
         can_retry=status in FINAL and found.kind in RUN_KINDS,
+        can_change=_allows(status, Cause.CHANGE),
+        can_copy=found.kind in RUN_KINDS,
         pressed=site.deps.ids.ulid(),
         can_pause=_allows(status, Cause.PAUSE) and not found.paused,
         can_resume=_allows(status, Cause.RESUME) and found.paused,

@@ -269,6 +269,13 @@ def decode(document: Mapping[str, Any]) -> Run:
             for each in document.get("tokens") or ()
         ),
         sealed=_seal(document.get("sealed")),
+        priority=document["priority"],
+        queued_at=document["queuedAt"],
+        not_before=document["notBefore"],
+        queue_limit_s=document.get("queueLimitS"),
+        queue_deadline=document.get("queueDeadline"),
+        labels=document.get("labels") or {},
+        requires=document.get("requires"),
     )
 
 

@@ -104,13 +104,6 @@ class Submissions:
         result = await self.db.run_specs.delete_many({"_id": {"$in": list(run_ids)}, **_unchecked(grace_s)})
         return result.deleted_count
 
-    async def wishes(self, run_id: str) -> Document | None:
-        """Return what the submitter of a run wished beside its specification."""
-        async with answers():
-            return await self.db.runs.find_one(
-                {"_id": run_id}, {"priority": 1, "labels": 1, "queueLimitS": 1}
-            )
-
     async def by_idempotency_key(self, key: str) -> Document | None:
         """Return the run that was submitted under this key."""
         async with answers():

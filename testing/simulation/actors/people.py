@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any, Final
 
+from control_plane.runs.options import OptionChanges
 from control_plane.runs.submission import Submission
-from events.lifecycle import Status
-from events.runtime.errors import Conflict, Transient
+from events.lifecycle import INITIAL, Status
+from events.runtime.errors import Conflict, OutOfDate, Transient
 from testing.simulation.actors.replicas import Balancer, Parts
 from testing.simulation.kernel import Kernel, Node
 from testing.simulation.ledger import Ledger
@@ -22,6 +23,8 @@ REQUIRED: Final[Sequence[Mapping[str, Any]]] = (
     {}, {}, {}, {}, {"pod": "pod-1"}, {"pod": "pod-2"},
     {"labels": {"rack": "r0"}}, {"labels": {"rack": "r1"}}, {"pod": "pod-2", "labels": {"rack": "r0"}},
 )  # fmt: skip
+FAR: Final = {"region": "far"}  # where no simulated pod is
+FAR_MAX_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -35,6 +38,8 @@ class User:
     runs: int
     hurry_s: float
     cancels: float
+    changes: float
+    whims: Random  # chance of its own: histories without changes stay what they were
 
     def work(self) -> None:
         """Submit every run, and cancel some."""
@@ -44,6 +49,8 @@ class User:
             self.ledger.submitted.append(run_id)
             if self.kernel.chance.random() < self.cancels:
                 self.kernel.spawn("cancel", self.node, partial(self._cancel_later, run_id))
+            if self.whims.random() < self.changes:
+                self.kernel.spawn("change", self.node, partial(self._send_away, run_id))
 
     def storm(self) -> None:
         """Cancel everything that is known by now."""
@@ -90,13 +97,47 @@ class User:
             else:
                 return
 
+    def _send_away(self, run_id: str) -> None:
+        """Change a run so that no pod may take it, and after a while back."""
+        if self._require(run_id, FAR):
+            self.ledger.away.add(run_id)
+            self.ledger.counts["runs sent away"] += 1
+            self.kernel.wait(None, FAR_MAX_S * self.whims.random())
+            self.ledger.away.discard(run_id)  # from here on nobody knows
+            self._require(run_id, {})
+
+    def _require(self, run_id: str, requires: dict[str, str]) -> bool:
+        """Change the requirements of a run until that is acknowledged; return whether it waits with them.
+
+        Each try names the revision that was looked at: one that arrives late changes nothing.
+        """
+        wanted = OptionChanges(requires=requires, priority=self.whims.randint(-1, 1))
+        while True:
+            try:
+                found = self.balancer.ask(lambda parts: parts.decider.runs.find(run_id))
+                if found is None or found.run.status not in INITIAL:
+                    return False
+                seen = found.run.revision
+                change = partial(self._changed, run_id, wanted, seen)
+                self.balancer.ask(change)
+            except (Transient, OutOfDate):
+                self.kernel.wait(None, PATIENCE_S)
+            except Conflict:
+                return False
+            else:
+                return True
+
+    @staticmethod
+    def _changed(run_id: str, wanted: OptionChanges, seen: int, parts: Parts) -> Awaitable[object]:
+        return parts.decider.change(run_id, wanted, by=BY, revision=seen)
+
     def _cancel_later(self, run_id: str) -> None:
         self.kernel.wait(None, 15.0 * self.kernel.chance.random())
         self.cancel(run_id)
 
     def _submit(self, number: int) -> str:
         # drawn apart, so that what is asked of pods disturbs no other draw of the history
-        requires = random.Random(f"{self.kernel.seed}/{number}").choice(REQUIRED)
+        requires = Random(f"{self.kernel.seed}/{number}").choice(REQUIRED)
         wanted = Submission(
             kind="probe",
             requires=requires,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from control_plane.runs.options import LABEL_CHARS_MAX
 from control_plane.runs.submission import (
-    LABEL_CHARS_MAX,
     WORDS_MAX,
     Order,
     Submission,

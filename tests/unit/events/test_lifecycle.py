@@ -86,6 +86,7 @@ MOVES: Final = {
     "promote": {"DELAYED": "QUEUED"},
     "queue time over": {"QUEUED": "FAILED", "DELAYED": "FAILED"},
     "review": {"AWAITING_HUMAN": "HUMAN_VALIDATED HUMAN_REJECTED"},
+    "change": {"QUEUED": "QUEUED DELAYED", "DELAYED": "DELAYED QUEUED"},
     "revise": {"HUMAN_VALIDATED": "HUMAN_REJECTED", "HUMAN_REJECTED": "HUMAN_VALIDATED"},
 }
 EVERY: Final = (

@@ -64,7 +64,7 @@ def test_a_run_is_submitted_and_read_as_a_struct() -> None:
     assert (request.method, request.url.path) == ("POST", "/api/runs")
     assert (request.headers["authorization"], request.headers["idempotency-key"]) == ("Bearer a-key", "k")
     assert msgspec.json.decode(request.content) == {
-        "kind": "probe", "priority": 0, "spec": {"seconds": 1}, "labels": {"a": "b"},
+        "kind": "probe", "spec": {"seconds": 1}, "labels": {"a": "b"},
     }  # fmt: skip
 
 

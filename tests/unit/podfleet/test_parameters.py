@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import typer
 
+from podfleet import parameters
 from podfleet.parameters import Unreadable, put, read_file, requirements, value_of
 
 
@@ -93,3 +95,38 @@ def test_what_is_no_file_of_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Unreadable, match="UTF-8"):
         read_file(tmp_path / "bytes.yaml")
+
+
+NO_OPTIONS: Final[dict[str, Any]] = dict.fromkeys(
+    ("priority", "label", "requires", "attempts", "queue_limit", "not_before"), None
+)
+
+
+def test_an_option_that_is_not_given_is_none_of_a_submission_and_no_change() -> None:
+    assert {*parameters.options(**NO_OPTIONS).values()} == {None}
+    assert parameters.changes(**NO_OPTIONS, remove_label=None) == {}
+
+
+def test_the_options_of_a_change_are_those_of_a_submission_and_what_lifts_them() -> None:
+    given: Any = {
+        "priority": 0, "label": ["a=b"], "requires": ["gpu_gib=24", "region=eu"], "attempts": 2,
+        "queue_limit": 60, "not_before": "2026-12-24T18:00+01:00",
+    }  # fmt: skip
+    start = datetime(2026, 12, 24, 17, tzinfo=UTC)
+    expected = {
+        "priority": 0, "labels": {"a": "b"}, "requires": {"gpu_gib": 24, "region": "eu"}, "max_attempts": 2,
+        "queue_limit_s": 60, "not_before": start,
+    }  # fmt: skip
+    assert parameters.options(**given) == expected
+    assert parameters.changes(**given, remove_label=["c", "a"]) == {
+        **expected,
+        "labels": {"a": "b", "c": None},
+    }
+    lifted: Any = {**NO_OPTIONS, "requires": ["nothing"], "not_before": "now"}
+    assert parameters.changes(**lifted, remove_label=None) == {"requires": {}, "not_before": None}
+
+
+@pytest.mark.parametrize("text", ["soon", "", "2026-13-01", "0001-01-01T00:00"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="is no time"):
+        parameters.moment(text)

@@ -20,10 +20,10 @@ from pydantic.alias_generators import to_camel
 from control_plane.files.multipart import PARTS_MAX
 from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.runs.decisions import NOTE_CHARS_MAX, Review
+from control_plane.runs.options import LABEL_CHARS_MAX, LABELS_MAX, QUEUE_LIMIT_S, OptionChanges
 from control_plane.runs.pod_steering import REASON_CHARS_MAX
 from control_plane.runs.schedules.schedule import Missed, Overlap
 from control_plane.runs.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
-from control_plane.runs.submission import LABEL_CHARS_MAX, QUEUE_LIMIT_S
 from events.codec import SEQUENCE_MAX
 from events.delivery.event_encoder import MESSAGE_MAX
 from events.kinds.queues import DEFAULT_MODE, Mode
@@ -31,7 +31,6 @@ from events.lifecycle import Outcome
 from events.queue import labels as pod_labels
 from events.text.key_text import SECRET_CHARS
 
-LABELS_MAX: Final = 32
 KEYS_MAX: Final = 100  # of an object; each one that is wrong costs the event loop 0.1 ms
 CORDON_MAX_S: Final = 365 * 24 * 3600
 QUEUE_LIMIT_MAX_S: Final = 30 * 24 * 3600
@@ -103,26 +102,60 @@ class Body(BaseModel):
         return _few(fields)
 
 
-class RunBody(Body):
-    """The work to run; `queue_limit_s` bounds each wait for a pod."""
+Priority = Annotated[int, Field(ge=-100, le=100), WHOLE]
+MaxAttempts = Annotated[int, Field(ge=1, le=100), WHOLE]
+QueueLimit = Annotated[int, Field(ge=1, le=QUEUE_LIMIT_MAX_S), WHOLE]
+_ONLY_NAMES: Final[Any] = {"additionalProperties": False}
 
-    kind: ShortText
-    spec: Json = Field(default_factory=dict)
-    priority: Annotated[int, Field(ge=-100, le=100), WHOLE] = 0
+
+class OptionsBody(Body):
+    """How a run waits, and which pods may take it; `queue_limit_s` bounds each wait for a pod."""
+
+    priority: Priority = 0
     requires: Json = Field(default_factory=dict)
-    max_attempts: Annotated[int, Field(ge=1, le=100), WHOLE] = 3
-    queue_limit_s: Annotated[int, Field(ge=1, le=QUEUE_LIMIT_MAX_S), WHOLE] = QUEUE_LIMIT_S
+    max_attempts: MaxAttempts = 3
+    queue_limit_s: QueueLimit = QUEUE_LIMIT_S
     labels: Annotated[
-        dict[LabelName, Label],
-        Field(max_length=LABELS_MAX, json_schema_extra={"additionalProperties": False}),
-        FEW,
+        dict[LabelName, Label], Field(max_length=LABELS_MAX, json_schema_extra=_ONLY_NAMES), FEW
     ] = Field(default_factory=dict)
 
 
-class NewRun(RunBody):
-    """A run to queue."""
+class StartOptionsBody(OptionsBody):
+    """The options of one run, with the time before which it may not start."""
 
     not_before: Moment | None = None
+
+
+class ChangesBody(Body):
+    """Options that shall be others; what is left out stays.
+
+    Labels are set one by one, and null removes one. A null `not_before` means now.
+    """
+
+    priority: Priority = 0
+    requires: Json = Field(default_factory=dict)
+    max_attempts: MaxAttempts = 3
+    queue_limit_s: QueueLimit = QUEUE_LIMIT_S
+    labels: Annotated[
+        dict[LabelName, Label | None], Field(max_length=LABELS_MAX, json_schema_extra=_ONLY_NAMES), FEW
+    ] = Field(default_factory=dict)
+    not_before: Moment | None = None
+
+    def changes(self) -> OptionChanges:
+        """Return those that were given."""
+        names = {*ChangesBody.model_fields}
+        return OptionChanges(**self.model_dump(include=names, exclude_unset=True))
+
+
+class RunBody(OptionsBody):
+    """The work to run, and its options."""
+
+    kind: ShortText
+    spec: Json = Field(default_factory=dict)
+
+
+class NewRun(RunBody, StartOptionsBody):
+    """A run to queue."""
 
 
 class ScheduleBody(Body):
@@ -163,8 +196,8 @@ class NewCordon(Body):
         return self
 
 
-class Again(Body):
-    """A retry; it begins at `from_stage`, from the checkpoints before it, else from the start."""
+class Again(ChangesBody):
+    """A retry, with other options if given; it begins at `from_stage`, from the checkpoints before it."""
 
     from_stage: Annotated[ShortText, Storable] | None = None
 

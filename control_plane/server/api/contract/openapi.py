@@ -30,6 +30,7 @@ REASONS: Final[Mapping[int, str]] = {
     404: "There is no such thing",
     408: "The body did not arrive in time",
     409: "Not now: `detail` says how things stand",
+    412: "`If-Match` names a state that is not the present one",
     413: "Over a limit, which is named",
     415: "A media type or an encoding that is not read here",
     422: "Read, and refused: `detail` says why",

@@ -21,7 +21,15 @@ from control_plane.server.api.ingest import UnsupportedMedia
 from control_plane.server.http.answer_headers import HEADERS
 from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding
 from events.codec import TooLarge
-from events.runtime.errors import Conflict, NotFound, NotMeasurable, PodfleetError, Rejected, Transient
+from events.runtime.errors import (
+    Conflict,
+    NotFound,
+    NotMeasurable,
+    OutOfDate,
+    PodfleetError,
+    Rejected,
+    Transient,
+)
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +45,7 @@ STATUSES: Final[tuple[tuple[type[PodfleetError], int], ...]] = (
     (Forbidden, 403),
     (NotFound, 404),
     (SlowBody, 408),
+    (OutOfDate, 412),
     (Conflict, 409),
     (TooLarge, 413),
     (UnsupportedEncoding, 415),

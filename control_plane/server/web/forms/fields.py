@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar
 
+from fastapi import Request
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from control_plane.server.api.contract.bodies import Body, ReviewBody, Storable
@@ -48,6 +49,23 @@ class Unfit(Exception):
 
 class Form(BaseModel):
     """Base class of the forms: every field is the typed text, so that it can be shown again."""
+
+
+class FormWithParts(Form):
+    """A form that has parts made from a schema beside its own fields; `typed` are all its texts."""
+
+    typed: dict[str, str] = {}
+
+    @classmethod
+    def read(cls, typed: Mapping[str, str]) -> Self:
+        """Return the form with these texts."""
+        own = {name: typed[name] for name in cls.model_fields if name in typed and name != "typed"}
+        return cls.model_validate({**own, "typed": typed})
+
+
+async def typed_texts(request: Request) -> dict[str, str]:
+    """Return the texts that a browser sent, by the names of the fields."""
+    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
 
 
 class JudgedBy(Body):

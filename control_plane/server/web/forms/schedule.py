@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from control_plane.runs.schedules.service import WantedRun, WantedSchedule
 from control_plane.server.api.contract.bodies import NewSchedule, RunBody
-from control_plane.server.web.forms.fields import Form, Unfit, read_body
+from control_plane.server.web.forms.fields import FormWithParts, Unfit, read_body
+from control_plane.server.web.forms.parts import option_parts, options_in, typed_as
 from control_plane.server.web.forms.typed import read_json
 from events.answers.schedules import Schedule
 from events.kinds import RUN_KINDS
 
+# A schedule itself says when its runs start; their priority stands among its own fields.
+ELSEWHERE: Final = ("not_before", "priority")
 
-class ScheduleForm(Form):
+
+class ScheduleForm(FormWithParts):
     """A new schedule; `do` names the button that was pressed."""
 
     id: str = ""
@@ -40,19 +46,12 @@ class ScheduleForm(Form):
             priority=str(run.priority),
             missed=schedule.missed,
             overlap=schedule.overlap,
+            typed=typed_as(option_parts(ELSEWHERE), msgspec.structs.asdict(run)),
         )
 
     def changed(self, schedule: Schedule, by: str) -> WantedSchedule:
-        """Return a schedule with the changes of the form; other fields stay. Raises `Unfit`."""
-        wanted, run = self.wanted(by), schedule.run
-        kept = replace(
-            wanted.run,
-            requires=run.requires,
-            labels=run.labels,
-            max_attempts=run.max_attempts,
-            queue_limit_s=run.queue_limit_s,
-        )
-        return replace(wanted, id=schedule.id, paused=schedule.paused, run=kept)
+        """Return a schedule with the changes of the form. Raises `Unfit`."""
+        return replace(self.wanted(by), id=schedule.id, paused=schedule.paused)
 
     def wanted(self, by: str) -> WantedSchedule:
         """Return the schedule. Raises `Unfit` with all problems at once."""
@@ -73,6 +72,10 @@ class ScheduleForm(Form):
             run["priority"] = int(self.priority.strip() or "0")
         except ValueError:
             problems.append("Priority: a whole number from -100 to 100")
+        try:
+            run |= {name: value for name, value in self._options().items() if name not in ELSEWHERE}
+        except Unfit as unfit:
+            problems += unfit.problems
         for form, typed in ((RunBody, run), (NewSchedule, {**body, "run": {"kind": "any"}})):
             try:
                 read_body(form, typed)
@@ -81,6 +84,9 @@ class ScheduleForm(Form):
         if problems:
             raise Unfit(problems)
         return WantedSchedule(**body, run=WantedRun(**run), by=by)
+
+    def _options(self) -> dict[str, Any]:
+        return options_in(self.typed, ELSEWHERE).model_dump()
 
 
 def read_spec_text(text: str) -> dict[str, Any]:

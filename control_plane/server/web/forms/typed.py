@@ -1,4 +1,4 @@
-"""Parses the text in a field of a specification into a value, pure.
+"""Parses the text in a field of a specification into a value, and writes a value as such a text, pure.
 
 Law: an empty field is not sent, so that the current default is used. Limits are checked where the
 specification is read, not here.
@@ -46,6 +46,17 @@ def value_of(field: Field, text: str) -> Any:
             return _either(field, text)
         case _:
             return read_json(text)
+
+
+def text_of(field: Field, value: Any) -> str:
+    """Return the text that says `value` in `field`; empty where none does."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if field.shape == "json":
+        text = json.dumps(value, ensure_ascii=False)
+    try:
+        return text if text and value_of(field, text) == value else json.dumps(value, ensure_ascii=False)
+    except ValueError:
+        return text
 
 
 def read_json(text: str) -> Any:

@@ -1,25 +1,35 @@
-"""The page of a new run: its kind is chosen, then its specification is filled in, checked and submitted."""
+"""The page of a new run: its kind is chosen, then its specification is filled in, checked and submitted.
+
+It says what the run would cost, where it could start, and which command or request would do the same.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 
+from control_plane.runs.change import own_labels
+from control_plane.runs.estimate import estimate
+from control_plane.runs.explainer import placement
 from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MaySubmit
-from control_plane.server.web.forms.fields import Unfit
+from control_plane.server.web.forms.commands import cli_command, curl_command
+from control_plane.server.web.forms.fields import Unfit, typed_texts
+from control_plane.server.web.forms.parts import options_in
 from control_plane.server.web.forms.run import RunForm
 from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.pages.form_actions import see
 from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of
-from events.runtime.errors import Conflict, Rejected
+from events.queue.requirements import class_key, read_requirements
+from events.runtime.errors import Conflict, NotFound, Rejected
 
 PATH: Final = "/runs/new"
 PRESSED_MAX: Final = 26
@@ -45,6 +55,9 @@ class NewRunPages:
         found: CheckedRun | None = None,
     ) -> HTMLResponse:
         """Show a form with the typed texts, and with its problems or the run that it would queue."""
+        where, cost = await asyncio.gather(
+            self._where(form), estimate(self.site.deps.reading, form.kind.name)
+        )
         return await self.site.show(
             "new_run.html",
             code,
@@ -53,8 +66,46 @@ class NewRunPages:
             parts=form.shown(problems or {}),
             problems=problems or {},
             found=found,
+            where=where,
+            cost=cost.words,
+            commands=_commands(form),
             pressed=self.site.deps.submitter.ids.ulid(),
         )
+
+    async def like(self, run_id: str) -> HTMLResponse:
+        """Show a form that is filled in as a run was, with its present options. Raises `NotFound`."""
+        reads = self.site.deps.reading.run_reads
+        run, stored = await asyncio.gather(reads.find(run_id), reads.spec(run_id))
+        if run is None or stored is None:
+            raise NotFound("unknown_run", f"there is no run {run_id!r}")
+        kind = kind_of(run["kind"], among=RUN_KINDS)
+        options = {
+            "priority": run["priority"],
+            "max_attempts": run["maxAttempts"],
+            "queue_limit_s": run["queueLimitS"],
+            "labels": own_labels(kind.name, run["labels"]),
+            "requires": run.get("requires", stored["requires"]),
+        }
+        return await self.one(RunForm.like(kind, {**options, "spec": stored["spec"]}))
+
+    async def look(self, typed: Mapping[str, str]) -> dict[str, Any]:
+        """Return the problem of the field that was typed last, where the run could start, and its commands.
+
+        One whose `part` is set is not all that was typed, and no command.
+        """
+        form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed)
+        commands = None if typed.get("part") else _commands(form)
+        problem = form.problem_of(typed.get("at", ""))
+        return {"problem": problem, "where": await self._where(form), "commands": commands}
+
+    async def _where(self, form: RunForm) -> str:
+        """Return in a sentence where the run could start; empty while its requirements are no ones."""
+        try:
+            requires = read_requirements(options_in(form.typed).requires)
+        except (Unfit, Rejected):
+            return ""
+        found = await placement(self.site.deps.reading, class_key(form.kind.name, requires))
+        return found.words
 
     async def order(self, typed: Mapping[str, str], by: str) -> Response:
         """Check the form and show what it would queue, or queue the run and redirect to its page."""
@@ -81,17 +132,31 @@ def router(site: Site) -> APIRouter:
     pages = NewRunPages(site)
 
     @routes.get(PATH)
-    async def new(_: MaySubmit, kind: Name = None) -> HTMLResponse:
+    async def new(_: MaySubmit, kind: Name = None, like: Name = None) -> HTMLResponse:
+        if like:
+            return await pages.like(like)
         if not kind:
             return await pages.choice()
         return await pages.one(RunForm(kind_of(kind, among=RUN_KINDS), {}))
 
+    @routes.get(f"{PATH}/look")
+    async def look(_: MaySubmit, request: Request) -> JSONResponse:
+        return JSONResponse(await pages.look(dict(request.query_params)))
+
     @routes.post(PATH)
     async def submit(principal: MaySubmit, request: Request) -> Response:
-        typed = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
-        return await pages.order(typed, principal.name)
+        return await pages.order(await typed_texts(request), principal.name)
 
     return routes
+
+
+def _commands(form: RunForm) -> dict[str, str] | None:
+    """Return how else to submit what the form says; None while it says no run."""
+    try:
+        body = form.body()
+    except Unfit:
+        return None
+    return {"cli": cli_command(body), "curl": curl_command(body)}
 
 
 def _kinds() -> list[Any]:

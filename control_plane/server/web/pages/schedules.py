@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, get_args
 from urllib.parse import quote
 
-from fastapi import APIRouter, Form, Query
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from control_plane.reads.reading import Json, RunFilters
@@ -20,8 +20,9 @@ from control_plane.server.api.contract.bodies import Pause
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.api.schedules import previewed, shown_slots
-from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
-from control_plane.server.web.forms.schedule import ScheduleForm
+from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines, typed_texts
+from control_plane.server.web.forms.parts import option_parts, shown
+from control_plane.server.web.forms.schedule import ELSEWHERE, ScheduleForm
 from control_plane.server.web.page_renderer import NOT_LIVE, Live, Site
 from control_plane.server.web.pages.form_actions import carried_out, refused, see
 from events.answers.schedules import Schedule, Slot
@@ -94,6 +95,7 @@ class SchedulePages:
             page=page,
             meaning_of=meaning_of,
             form=form,
+            parts=shown(option_parts(ELSEWHERE), form.typed, {}),
             preview=await previewed(deps.schedules, form.cron, form.time_zone.strip()) if has_text else None,
             is_typed=is_typed,
             problems=problems,
@@ -114,6 +116,7 @@ class SchedulePages:
             "schedule_edit.html",
             code,
             form=form,
+            parts=shown(option_parts(ELSEWHERE), form.typed, {}),
             preview=await previewed(service, form.cron, form.time_zone.strip()),
             problems=problems,
             choices=CHOICES,
@@ -165,7 +168,8 @@ def router(site: Site) -> APIRouter:
         return await pages.listed(wanted)
 
     @routes.post("/schedules")
-    async def add(principal: MaySubmit, form: Annotated[ScheduleForm, Form()]) -> Response:
+    async def add(principal: MaySubmit, request: Request) -> Response:
+        form = ScheduleForm.read(await typed_texts(request))
         if form.do == "preview":
             return await pages.listed(form=form)
         try:
@@ -186,9 +190,8 @@ def router(site: Site) -> APIRouter:
         return await pages.edited(schedule_id)
 
     @routes.post("/schedules/{schedule_id}")
-    async def change(
-        schedule_id: str, principal: MaySubmit, form: Annotated[ScheduleForm, Form()]
-    ) -> Response:
+    async def change(schedule_id: str, principal: MaySubmit, request: Request) -> Response:
+        form = ScheduleForm.read(await typed_texts(request))
         schedule = await site.deps.reading.schedule(schedule_id)
         form = form.model_copy(update={"id": schedule_id})
         if form.do == "preview":

@@ -304,7 +304,7 @@ def test_the_page_has_a_field_of_each_type_with_its_label_its_default_and_its_pr
     }
     page = Pages("").page(
         "new_run.html", kinds=[ALL], form=form, parts=form.shown(problems), problems=problems, found=None,
-        pressed="P",
+        pressed="P", where="nowhere", cost="nothing", commands=None,
     )  # fmt: skip
     html = bytes(page.body).decode()
     assert "<b>" not in html

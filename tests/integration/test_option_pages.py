@@ -1,0 +1,226 @@
+"""The pages that fill in the options of runs, in process: like this one, what is typed, and a waiting run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import AsyncIterator, Mapping
+from html import unescape
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+
+from control_plane.server.app import create_app
+from podfleet import parameters
+from tests.integration.test_sweeper import control_plane
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+OPTIONS: dict[str, Any] = {
+    "priority": 7,
+    "requires": {"gpu_gib": 16, "region": "eu"},
+    "labels": {"team": "vision", "a.b": "x=y"},
+    "max_attempts": 9,
+    "queue_limit_s": 600,
+}
+SPEC = {"seconds": 2.5, "end": "exception"}
+
+
+@pytest.fixture
+async def deps(emptied_url: str) -> AsyncIterator[Any]:
+    async with control_plane(emptied_url) as found:
+        yield found
+
+
+@pytest.fixture
+async def asking(deps: Any) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_app(deps))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+async def made(asking: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+    answer = await asking.post("/api/runs", json={"kind": "probe", "spec": SPEC, **OPTIONS, **body})
+    assert answer.status_code == 201
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def typed_in(html: str) -> dict[str, str]:
+    """Return what the form of a page would send, as a browser reads it."""
+    (form,) = re.findall(r"<form [^>]*(?:stack panel|data-keep).*?</form>", html, re.DOTALL)
+    found = dict(re.findall(r'<input(?! type="checkbox")[^>]*? name="([^"]+)"[^>]*? value="([^"]*)"', form))
+    areas = r'<textarea[^>]* name="([^"]+)"[^>]*>\n(.*?)</textarea>'
+    found |= dict(re.findall(areas, form, re.DOTALL))
+    for name, options in re.findall(r'<select[^>]* name="([^"]+)"[^>]*>(.*?)</select>', form, re.DOTALL):
+        chosen = re.findall(r'<option(?: value="([^"]*)")? selected>([^<]*)</option>', options)
+        found[name] = (chosen[0][0] or chosen[0][1]) if chosen else ""
+    return {name: unescape(text) for name, text in found.items()}
+
+
+async def sent(asking: httpx.AsyncClient, path: str, typed: Mapping[str, str]) -> httpx.Response:
+    return await asking.post(path, content=urlencode(typed), headers=FORM)
+
+
+async def test_a_form_like_a_run_makes_a_run_like_it(asking: httpx.AsyncClient) -> None:
+    run = await made(asking)
+    assert f'href="/runs/new?like={run["id"]}"' in (await asking.get(f"/runs/{run['id']}")).text
+    typed = typed_in((await asking.get(f"/runs/new?like={run['id']}")).text)
+    answer = await sent(asking, "/runs/new", {**typed, "do": "submit"})
+    assert answer.status_code == 303, answer.text
+    twin = (await asking.get(f"/api{answer.headers['location']}")).json()
+    names = ("kind", "spec", "requires", "priority", "labels", "maxAttempts", "queueLimitS", "classKey")
+    assert {name: twin[name] for name in names} == {name: run[name] for name in names}
+    assert (twin["id"] != run["id"], twin["parentRunId"]) == (True, None)
+    unknown = await asking.get("/runs/new?like=nobody", headers={"accept": "text/html"})
+    assert unknown.status_code == 404
+
+
+async def test_a_form_says_where_it_may_run_and_which_commands_do_the_same(
+    deps: Any, asking: httpx.AsyncClient
+) -> None:
+    html = (await asking.get("/runs/new?kind=probe")).text
+    assert "no pod is live" in html
+    assert "not known: no run of this kind came to its end lately" in html
+    now = deps.clock.now()
+    pod = {"state": "idle", "reportedAt": now, "startedAt": now, "kinds": ["probe"], "region": "eu"}
+    pod["capabilities"] = {"cpus": 1, "memoryMib": 1.0, "gpus": [{"name": "g", "memoryMib": 24_000.0}]}
+    await deps.db.pods.insert_one({"_id": "p/1", **pod})
+    await deps.db.pods.insert_one({"_id": "q/1", **pod, "state": "busy"})
+    asked = {"kind": "probe", "at": "requires.gpu_gib", "requires.gpu_gib": "16"}
+    found = (await asking.get("/runs/new/look", params=asked)).json()
+    assert (found["problem"], found["where"]) == ("", "2 live pods serve it, 1 could take it now")
+    far = (await asking.get("/runs/new/look", params={**asked, "requires.region": "us"})).json()
+    assert "none of 2 live pods serves probe/16/us" in far["where"]
+    wrong = (await asking.get("/runs/new/look", params={**asked, "requires.gpu_gib": "lots"})).json()
+    assert (wrong["problem"], wrong["where"], wrong["commands"]) == ("a number", "", None)
+    part = (await asking.get("/runs/new/look", params={**asked, "part": "1"})).json()
+    assert part["commands"] is None
+
+
+async def test_the_commands_of_a_form_queue_what_it_says(asking: httpx.AsyncClient) -> None:
+    run = await made(asking)
+    typed = typed_in((await asking.get(f"/runs/new?like={run['id']}")).text)
+    found = (await asking.get("/runs/new/look", params=typed)).json()["commands"]
+    curl = shlex.split(found["curl"])
+    again = await asking.post("/api/runs", json=json.loads(curl[curl.index("-d") + 1]))
+    words = shlex.split(found["cli"])
+    assert words[:4] == ["podfleet", "submit", "--kind", "probe"]
+    given = [*zip(words[4::2], words[5::2], strict=True)]
+    spec = parameters.spec(None, [value for option, value in given if option == "-p"])
+    requires = parameters.spec(None, [value for option, value in given if option == "--requires"])
+    labels = parameters.labels([value for option, value in given if option == "--label"])
+    assert (spec, requires, labels) == (SPEC, OPTIONS["requires"], OPTIONS["labels"])
+    assert {("--priority", "7"), ("--max-attempts", "9"), ("--queue-limit", "600")} <= {*given}
+    assert again.json()["spec"] == run["spec"]
+    assert again.json()["labels"] == run["labels"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "kind=nonsense",
+        "kind=probe&at=" + "x" * 5_000,
+        "kind=probe&at=%00&spec.seconds=%00",
+        "kind=probe&at=spec.seconds&spec.seconds=" + "9" * 4_000,
+        "kind=probe&at=requires.region&requires.region=%FF%FE",
+        "kind=probe&at=labels&labels=" + "%0A".join(f"l{number}=x" for number in range(500)),
+    ],
+)
+async def test_a_hostile_question_is_answered_in_words(asking: httpx.AsyncClient, query: str) -> None:
+    answer = await asking.get(f"/runs/new/look?{query}")
+    assert answer.status_code in (200, 422), answer.text
+    assert "Traceback" not in answer.text
+
+
+async def test_a_waiting_run_is_changed_by_its_form_if_it_is_as_it_was_shown(
+    asking: httpx.AsyncClient,
+) -> None:
+    run = await made(asking)
+    path = f"/runs/{run['id']}/change"
+    assert f'href="{path}"' in (await asking.get(f"/runs/{run['id']}")).text
+    typed = typed_in((await asking.get(path)).text)
+    assert typed["labels"].split("\n") == ["a.b=x=y", "team=vision"]
+    same = await sent(asking, path, typed)
+    assert (same.status_code, same.headers["location"]) == (303, f"/runs/{run['id']}")
+    assert (await asking.get(f"/api/runs/{run['id']}")).json()["revision"] <= run["revision"] + 1
+    typed = typed_in((await asking.get(path)).text)
+    other = {**typed, "priority": "", "requires.gpu_gib": "40", "labels": "team=text\nnew=1"}
+    assert (await sent(asking, path, other)).status_code == 303
+    found = (await asking.get(f"/api/runs/{run['id']}")).json()
+    assert (found["priority"], found["classKey"]) == (0, "probe/40/eu")
+    assert found["labels"] == {"team": "text", "new": "1"}
+    stale = await sent(asking, path, {**other, "priority": "1"})
+    assert (stale.status_code, "look again" in stale.text) == (412, True)
+    for wrong in ({"seen": ""}, {"requires.gpu_gib": "-1"}, {"priority": "1e9"}, {"labels": "schedule=x"}):
+        typed = typed_in((await asking.get(path)).text)
+        refused = await sent(asking, path, {**typed, **wrong})
+        assert (refused.status_code, "not valid" in refused.text) == (422, True), wrong
+    await asking.post(f"/api/runs/{run['id']}/cancel")
+    assert (await asking.get(path)).status_code == 409
+    late = await sent(asking, path, typed)
+    assert (late.status_code, "CANCELED" in late.text) == (409, True)
+    assert path not in (await asking.get(f"/runs/{run['id']}")).text
+    assert (await asking.get("/runs/nobody/change")).status_code == 404
+
+
+TYPED = {
+    "priority": "7",
+    "requires.gpu_gib": "16",
+    "requires.region": "eu",
+    "labels": "team=vision\r\na.b=x=y",
+    "max_attempts": "9",
+    "queue_limit_s": "600",
+}
+IDEA = {"title": "t", "idea": "Dropout improves accuracy on iris"}
+
+
+async def confirmed(asking: httpx.AsyncClient, path: str, typed: Mapping[str, str]) -> httpx.Response:
+    """Send a form, and once more with what it would measure."""
+    shown = await sent(asking, path, typed)
+    assert shown.status_code == 200, shown.text
+    again = typed_in(shown.text)
+    assert {**again, **{name: text.replace("\r\n", "\n") for name, text in typed.items()}} == again
+    return await sent(asking, path, again)
+
+
+def must_have_the_options(run: Mapping[str, Any]) -> None:
+    names = {"max_attempts": "maxAttempts", "queue_limit_s": "queueLimitS", "labels": ""}
+    for name, value in OPTIONS.items():
+        if name != "labels":
+            assert run[names.get(name, name)] == value
+    assert run["labels"].items() >= OPTIONS["labels"].items()
+
+
+async def test_the_forms_of_hypotheses_have_the_options_of_what_they_queue(
+    asking: httpx.AsyncClient,
+) -> None:
+    made = await confirmed(asking, "/hypotheses", {**IDEA, **TYPED})
+    hypothesis = (await asking.get(f"/api{made.headers['location']}")).json()
+    launched = await confirmed(asking, f"{made.headers['location']}/runs", TYPED)
+    asked = await sent(asking, "/hypotheses", {**IDEA, **TYPED, "enable_ideation": "on"})
+    request = (await asking.get(f"/api{asked.headers['location']}")).json()["ideation"]["requestId"]
+    ids = [each["id"] for each in hypothesis["runs"]]
+    for run_id in (*ids, launched.headers["location"].rpartition("/")[2], request):
+        must_have_the_options((await asking.get(f"/api/runs/{run_id}")).json())
+    for path in ("/hypotheses", f"{made.headers['location']}/runs"):
+        wrong = await sent(asking, path, {**IDEA, **TYPED, "requires.gpu_gib": "lots", "labels": "x"})
+        assert (wrong.status_code, wrong.text.count('aria-invalid="true"')) == (422, 2)
+
+
+async def test_the_forms_of_schedules_have_the_options_of_their_runs(asking: httpx.AsyncClient) -> None:
+    typed = {"id": "nightly", "cron": "@daily", "kind": "probe", "spec": json.dumps(SPEC), **TYPED}
+    wrong = await sent(asking, "/schedules", {**typed, "max_attempts": "0", "requires.region": "/"})
+    assert (wrong.status_code, "at least 1" in wrong.text) == (422, True)
+    assert typed_in(wrong.text)["requires.region"] == "/", "what was typed stays"
+    assert (await sent(asking, "/schedules", typed)).status_code == 303
+    must_have_the_options((await asking.get("/api/schedules/nightly")).json()["run"])
+    shown = typed_in((await asking.get("/schedules/nightly/edit")).text)
+    saved = await sent(asking, "/schedules/nightly", {**shown, "do": "save", "requires.gpu_gib": "40"})
+    assert saved.status_code == 303, saved.text
+    run = (await asking.get("/api/schedules/nightly")).json()["run"]
+    assert run["requires"] == {"gpu_gib": 40, "region": "eu"}
+    must_have_the_options({**run, "requires": OPTIONS["requires"]})
