@@ -22,6 +22,7 @@ CLAIMABLE: Final[Writers] = {
     **_by(
         "submit", "kind", "title", "review", "labels", "labelList", "words", "hypothesisId", "parentRunId",
         "createdAt", "queueLimitS", "idempotency", "classKey", "priority", "queuedAt", "maxAttempts",
+        "secrets",
     ),
     **_by("submit, requeue", "queueDeadline"),
     **_by("decision, phase", "status"),

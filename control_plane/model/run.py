@@ -132,6 +132,7 @@ class Run:
     faults: tuple[PastFault, ...] = ()
     tokens: tuple[AttemptToken, ...] = ()
     sealed: Seal | None = None
+    secrets: tuple[str, ...] = ()
 
     @property
     def attempt_id(self) -> AttemptId:
@@ -166,6 +167,11 @@ class Run:
     def token_of(self, attempt: int) -> AttemptToken | None:
         """Return the token that an attempt was claimed with; None long after its end."""
         return next((each for each in self.tokens if each.attempt == attempt), None)
+
+    def is_leased_to(self, attempt: int, now: datetime) -> bool:
+        """Say whether `attempt` holds the run, and its lease is not over, at `now`."""
+        until = None if self.lease is None else self.lease.until
+        return self.is_held and attempt == self.attempt and until is not None and now < until
 
     def is_of(self, attempt: int) -> bool:
         """Say whether `attempt` holds the run, or has settled and its log is not complete yet."""

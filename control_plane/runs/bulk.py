@@ -79,17 +79,24 @@ class Bulk:
                 break
         return Part(runs, None if key is None else paging.encode("runs", *key))
 
-    async def act(self, action: Action, part: Part, *, by: str, name: str) -> list[Result]:
-        """Apply the action to each run of the part; a refusal is a result, not an error."""
+    async def act(
+        self, action: Action, part: Part, *, by: str, name: str, named_by: str | None = None
+    ) -> list[Result]:
+        """Apply the action to each run of the part; a refusal is a result, not an error.
+
+        `named_by` is the name of the key that asks, by which secrets may be named again.
+        """
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(run: Mapping[str, Any]) -> Result:
             async with room:
-                return await self._act(action, run, by=by, name=name)
+                return await self._act(action, run, by=by, name=name, named_by=named_by)
 
         return list(await asyncio.gather(*map(one, part.runs)))
 
-    async def _act(self, action: Action, run: Mapping[str, Any], *, by: str, name: str) -> Result:
+    async def _act(
+        self, action: Action, run: Mapping[str, Any], *, by: str, name: str, named_by: str | None
+    ) -> Result:
         run_id = run["_id"]
         if "status" not in run:
             return Result(id=run_id, outcome="unknown", message="there is no such run")
@@ -97,7 +104,7 @@ class Bulk:
             if action == "cancel":
                 await self.decider.cancel(run_id, by=f"user:{by}")
                 return Result(id=run_id, outcome="already" if run["status"] in STANDING else "done")
-            again = await self.submitter.retry(run_id, by=by, key=f"bulk/{name}/{run_id}")
+            again = await self.submitter.retry(run_id, by=by, key=f"bulk/{name}/{run_id}", named_by=named_by)
         except NotFound as error:
             return Result(id=run_id, outcome="unknown", message=error.message)
         except (Conflict, Rejected) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from control_plane.access.secrets.naming import require_named, require_names
 from control_plane.model.run import Run
 from control_plane.reads.kind_loops import beside_loop
 from control_plane.reads.lineage import Lineage
@@ -39,7 +40,7 @@ LABEL_CHARS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A run as its submitter wants it."""
+    """A run as its submitter wants it; `named_by` is the name of the key that names the `secrets`."""
 
     kind: str
     spec: Mapping[str, Any]
@@ -54,6 +55,8 @@ class Submission:
     parent_run_id: str | None = None
     from_stage: str | None = None
     idempotency_key: str | None = None
+    secrets: Sequence[str] = ()
+    named_by: str | None = None
     traceparent: str | None = None  # the W3C trace context in which somebody asks for this run
 
 
@@ -65,6 +68,7 @@ class Order:
     spec: Spec
     requires: Requirements
     measures: str
+    secrets: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -107,12 +111,18 @@ class Submitter:
         return await self.enqueue(run_id, order)
 
     async def retry(
-        self, run_id: str, *, by: str, from_stage: str | None = None, key: str | None = None
+        self,
+        run_id: str,
+        *,
+        by: str,
+        from_stage: str | None = None,
+        key: str | None = None,
+        named_by: str | None = None,
     ) -> Submitted:
         """Queue a new run with the specification of a finished one, which it names as its parent.
 
         With `from_stage` it begins there, from the checkpoints of the parent. The same
-        idempotency key returns the same new run.
+        idempotency key returns the same new run. `named_by` is the name of the key that asks for it.
         """
         found = await self.runs.find(run_id)
         spec = await self.queue.spec(run_id)
@@ -137,6 +147,8 @@ class Submitter:
             hypothesis_id=found.run.hypothesis_id,
             parent_run_id=run_id,
             from_stage=from_stage,
+            secrets=wishes.get("secrets", ()),
+            named_by=named_by,
             idempotency_key=key,
         )
         return await self.submit(again)
@@ -163,8 +175,15 @@ class Submitter:
             raise Conflict("idempotency_conflict", message)
         return Submitted(run["_id"])
 
+    async def require_secrets(self, order: Order) -> None:
+        """Check that the secrets of an order are there, and may be named. Raises `Rejected`, `Forbidden`."""
+        if order.secrets:
+            found = await self.queue.secrets(order.secrets)
+            require_named(order.secrets, found, kind=order.wanted.kind, named_by=order.wanted.named_by)
+
     async def enqueue(self, run_id: str, order: Order) -> Submitted:
         """Queue a run under this id, in the queue of its kind."""
+        await self.require_secrets(order)
         collection = KINDS[order.wanted.kind].queue.collection
         kind = order.wanted.kind
         fields = await beside_loop(kind, partial(run_fields, order))
@@ -196,7 +215,8 @@ def check(wanted: Submission) -> Order:
 def read(wanted: Submission) -> Order:
     """Read a run, or an ideation, as its submitter wants it. Raises `Rejected`."""
     spec = read_spec(wanted.kind, wanted.spec)
-    return Order(wanted, spec, read_requirements(wanted.requires), measures(wanted.kind, spec))
+    requires, secrets = read_requirements(wanted.requires), require_names(wanted.secrets)
+    return Order(wanted, spec, requires, measures(wanted.kind, spec), secrets)
 
 
 async def checked(wanted: Submission) -> CheckedRun:
@@ -271,6 +291,8 @@ def run_fields(order: Order) -> dict[str, Any]:
         "words": words_of(title),
         "review": getattr(order.spec, "review", "none"),
     }
+    if order.secrets:
+        fields["secrets"] = list(order.secrets)
     if wanted.idempotency_key is not None:
         fields["idempotency"] = {"key": wanted.idempotency_key, "digest": order.digest}
     return fields
@@ -289,7 +311,7 @@ def words_of(text: str) -> list[str]:
 
 
 def _digest(wanted: Submission) -> str:
-    body = [
+    body: list[Any] = [
         wanted.kind,
         wanted.spec,
         wanted.priority,
@@ -299,5 +321,6 @@ def _digest(wanted: Submission) -> str:
         wanted.queue_limit_s,
         wanted.labels,
         wanted.hypothesis_id,
+        *([sorted(set(wanted.secrets))] if wanted.secrets else []),
     ]
     return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()

@@ -7,12 +7,13 @@ from datetime import datetime
 from types import NoneType
 from typing import Any, Final
 
+from events.answers.access.audit_log import AuditEntry
+from events.answers.access.keys import Key, MadeKey
+from events.answers.access.secrets import RotatedSecrets, Secret
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
-from events.answers.audit_log import AuditEntry
 from events.answers.fleet import Queue, SignInLink
-from events.answers.keys import Key, MadeKey
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
 from events.answers.logs import LogPage
@@ -39,12 +40,20 @@ def submit(
     requires: Json | None = None,
     max_attempts: int | None = None,
     queue_limit_s: int | None = None,
+    secrets: Sequence[str] | None = None,
     not_before: datetime | None = None,
     idempotency_key: str | None = None,
 ) -> Call[Run]:
     """Queue a run; the same `idempotency_key` again means the same run."""
     body = _run_body(
-        kind, spec, priority, labels, requires, max_attempts=max_attempts, queue_limit_s=queue_limit_s
+        kind,
+        spec,
+        priority,
+        labels,
+        requires,
+        max_attempts=max_attempts,
+        queue_limit_s=queue_limit_s,
+        secrets=secrets and list(secrets),
     )
     if not_before is not None:
         body["not_before"] = not_before.isoformat()
@@ -60,9 +69,12 @@ def check(
     labels: Mapping[str, str] | None = None,
     requires: Json | None = None,
     max_attempts: int | None = None,
+    secrets: Sequence[str] | None = None,
 ) -> Call[CheckedRun]:
     """Return what a submission would queue, every default filled in; nothing is stored."""
-    body = _run_body(kind, spec, priority, labels, requires, max_attempts=max_attempts)
+    body = _run_body(
+        kind, spec, priority, labels, requires, max_attempts=max_attempts, secrets=secrets and list(secrets)
+    )
     return Call("POST", "/api/runs", CheckedRun, query={"dry_run": "true"}, body=body)
 
 
@@ -317,6 +329,7 @@ def add_schedule(
     priority: int = 0,
     labels: Mapping[str, str] | None = None,
     requires: Json | None = None,
+    secrets: Sequence[str] | None = None,
     missed: str = "one",
     overlap: str = "allow",
     paused: bool = False,
@@ -329,7 +342,7 @@ def add_schedule(
         "missed": missed,
         "overlap": overlap,
         "paused": paused,
-        "run": _run_body(kind, spec, priority, labels, requires),
+        "run": _run_body(kind, spec, priority, labels, requires, secrets=secrets and list(secrets)),
     }
     return Call("POST", "/api/schedules", Schedule, body=body)
 
@@ -389,6 +402,30 @@ def rotate_key(key_id: str, *, overlap_s: int) -> Call[MadeKey]:
 def revoke_key(key_id: str) -> Call[Key]:
     """Let a key open nothing any more."""
     return Call("POST", "/api/keys/{key_id}/revoke", Key, {"key_id": key_id})
+
+
+def secrets(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[Secret]]:
+    """Return a page of secrets by name, without their values."""
+    return Call("GET", "/api/secrets", Listing[Secret], query={"limit": limit, "after": after})
+
+
+def set_secret(
+    name: str, value: str, *, kinds: Sequence[str] | None = None, keys: Sequence[str] | None = None
+) -> Call[Secret]:
+    """Set a secret; without `kinds` or `keys` it keeps the list that it has, and an empty one allows all."""
+    lists = _given(kinds=None if kinds is None else list(kinds), keys=None if keys is None else list(keys))
+    body = {"value": value, **lists}
+    return Call("PUT", "/api/secrets/{secret_id}", Secret, {"secret_id": name}, body=body)
+
+
+def remove_secret(name: str) -> Call[None]:
+    """Remove a secret; a run that names it fails at its next attempt."""
+    return Call("DELETE", "/api/secrets/{secret_id}", NoneType, {"secret_id": name})
+
+
+def rotate_secrets() -> Call[RotatedSecrets]:
+    """Encrypt with the control plane's first key what has another one."""
+    return Call("POST", "/api/secrets/rotate", RotatedSecrets)
 
 
 def audit_log(

@@ -12,7 +12,7 @@ from podfleet import parameters
 from podfleet.client.synchronous import Client
 from podfleet.commands.kind_help import KindHelp, check
 from podfleet.commands.runs import SHOWN, Limit
-from podfleet.commands.submit import ExitStatus, Labels, Watch, conclude
+from podfleet.commands.submit import ExitStatus, Labels, SecretNames, Watch, conclude
 from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.nouns import noun
 from podfleet.output import (
@@ -104,6 +104,7 @@ def add(
     file: SpecFile = None,
     priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher runs first.")] = 0,
     label: Labels = None,
+    secret: SecretNames = None,
     missed: Annotated[str, typer.Option(help="Missed slots: skip, one or all.")] = "one",
     overlap: Annotated[str, typer.Option(help="While the previous run is active: allow or skip.")] = "allow",
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
@@ -120,6 +121,7 @@ def add(
         time_zone=time_zone,
         priority=priority,
         labels=parameters.labels(label),
+        secrets=secret,
         missed=missed,
         overlap=overlap,
         paused=paused,

@@ -27,6 +27,11 @@ Labels = Annotated[
     typer.Option("--label", "-l", metavar="NAME=VALUE", help="Label of the run; repeatable."),
 ]
 
+SecretNames = Annotated[
+    list[str] | None,
+    typer.Option("--secret", metavar="NAME", help="A secret for the run's environment; repeatable."),
+]
+
 
 @app.command(cls=KindHelp)
 def submit(
@@ -42,6 +47,7 @@ def submit(
     attempts: Annotated[
         int, typer.Option("--max-attempts", min=1, max=100, help="Maximum number of attempts.")
     ] = 3,
+    secret: SecretNames = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -57,6 +63,7 @@ def submit(
         "labels": parameters.labels(label),
         "requires": parameters.spec(None, requires),
         "max_attempts": attempts,
+        "secrets": secret,
     }
     check(kind, spec)
     control_plane = client()

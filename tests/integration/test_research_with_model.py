@@ -91,7 +91,7 @@ def start_pod(
     return fleet.start_quick_worker(*options, name=name, is_forked=is_forked, **settings | environment)
 
 
-def submit(fleet: Any, *, max_attempts: int = 3, **spec: Any) -> str:
+def submit(fleet: Any, *, max_attempts: int = 3, secrets: Sequence[str] = (), **spec: Any) -> str:
     known = {
         "idea": IDEA,
         "researcher": "model",
@@ -101,7 +101,7 @@ def submit(fleet: Any, *, max_attempts: int = 3, **spec: Any) -> str:
         "review": "none",
         "seed": 5,
     }
-    return str(fleet.submit("experiment", max_attempts=max_attempts, spec=known | spec))
+    return str(fleet.submit("experiment", max_attempts=max_attempts, secrets=list(secrets), spec=known | spec))
 
 
 def events_of(fleet: Any, run_id: str, *types: str) -> list[dict[str, Any]]:

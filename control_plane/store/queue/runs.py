@@ -269,6 +269,7 @@ def decode(document: Mapping[str, Any]) -> Run:
             for each in document.get("tokens") or ()
         ),
         sealed=_seal(document.get("sealed")),
+        secrets=tuple(document.get("secrets") or ()),
     )
 
 

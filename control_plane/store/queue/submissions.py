@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -108,8 +109,13 @@ class Submissions:
         """Return what the submitter of a run wished beside its specification."""
         async with answers():
             return await self.db.runs.find_one(
-                {"_id": run_id}, {"priority": 1, "labels": 1, "queueLimitS": 1}
+                {"_id": run_id}, {"priority": 1, "labels": 1, "queueLimitS": 1, "secrets": 1}
             )
+
+    @answers()
+    async def secrets(self, names: Sequence[str]) -> list[Document]:
+        """Return the secrets of these names without their values, as many as there are."""
+        return await self.db.secrets.find({"_id": {"$in": list(names)}}, {"sealed": 0}).to_list()
 
     async def by_idempotency_key(self, key: str) -> Document | None:
         """Return the run that was submitted under this key."""

@@ -29,6 +29,7 @@ from events.delivery.event_encoder import MESSAGE_MAX
 from events.kinds.queues import DEFAULT_MODE, Mode
 from events.lifecycle import Outcome
 from events.text.key_text import SECRET_CHARS
+from events.text.secret_names import NAME_PATTERN, OF_RUN_MAX
 
 LABELS_MAX: Final = 32
 KEYS_MAX: Final = 100  # of an object; each one that is wrong costs the event loop 0.1 ms
@@ -88,6 +89,7 @@ Json = Annotated[dict[str, Any], Storable]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Label = Annotated[str, StringConstraints(max_length=LABEL_CHARS_MAX), Storable]
 ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+SecretName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
 
 
@@ -103,7 +105,7 @@ class Body(BaseModel):
 
 
 class RunBody(Body):
-    """The work to run; `queue_limit_s` bounds each wait for a pod."""
+    """The work to run; `queue_limit_s` bounds each wait for a pod, `secrets` are names of secrets."""
 
     kind: ShortText
     spec: Json = Field(default_factory=dict)
@@ -116,6 +118,7 @@ class RunBody(Body):
         Field(max_length=LABELS_MAX, json_schema_extra={"additionalProperties": False}),
         FEW,
     ] = Field(default_factory=dict)
+    secrets: Annotated[list[SecretName], Field(max_length=OF_RUN_MAX)] = Field(default_factory=list)
 
 
 class NewRun(RunBody):

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from msgspec import UNSET
+
 from control_plane.runs.schedules.service import WantedRun, WantedSchedule
 from control_plane.server.api.contract.bodies import NewSchedule, RunBody
 from control_plane.server.web.forms.fields import Form, Unfit, read_body
@@ -49,10 +51,11 @@ class ScheduleForm(Form):
             wanted.run,
             requires=run.requires,
             labels=run.labels,
+            secrets=() if run.secrets is UNSET else run.secrets,
             max_attempts=run.max_attempts,
             queue_limit_s=run.queue_limit_s,
         )
-        return replace(wanted, id=schedule.id, paused=schedule.paused, run=kept)
+        return replace(wanted, id=schedule.id, paused=schedule.paused, run=kept, named_by=by)
 
     def wanted(self, by: str) -> WantedSchedule:
         """Return the schedule. Raises `Unfit` with all problems at once."""
