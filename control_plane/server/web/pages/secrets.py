@@ -73,7 +73,7 @@ def router(site: Site) -> APIRouter:
             "secrets.html",
             code,
             page=found,
-            waiting=waiting,
+            named_in=waiting,
             is_partial=len(runs) == WAITING_MAX,
             shown_max=SHOWN_MAX,
             has_key=vault.cipher.first is not None,
