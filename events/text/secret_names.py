@@ -23,7 +23,17 @@ RESERVED: Final = frozenset(
         *("LANG", "LANGUAGE", "TZ", "TERM", "HOSTNAME", "VIRTUAL_ENV", "SSLKEYLOGFILE", "GLIBC_TUNABLES"),
         *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
         *("HF_HOME", "GCONV_PATH", "LOCPATH", "NLSPATH", "CONTROL_PLANE_URL", "RES_OPTIONS", "HOSTALIASES"),
-        *("_", "ANTHROPIC_MODEL", "OPENAI_MODEL", "MPLCONFIGDIR"),
+        *(
+            "_",
+            "ANTHROPIC_MODEL",
+            "OPENAI_MODEL",
+            "MPLCONFIGDIR",
+            "PERL5LIB",
+            "PERL5OPT",
+            "RUBYLIB",
+            "RUBYOPT",
+        ),
+        *("NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "PAGER", "EDITOR", "PROMPT_COMMAND", "PS4", "CDPATH"),
     }
 )
 RESERVED_PREFIXES: Final = (
@@ -32,7 +42,7 @@ RESERVED_PREFIXES: Final = (
     "OPENSSL_",
 )
 # An address decides who is sent the keys of the pod, and is no secret.
-RESERVED_SUFFIXES: Final = ("_BASE_URL", "_PROXY")
+RESERVED_SUFFIXES: Final = ("_BASE_URL", "_API_BASE", "_ENDPOINT", "_ENDPOINT_URL", "_PROXY")
 
 
 def fault_of_name(name: str) -> str | None:

@@ -294,10 +294,11 @@ class Attempt:
                 message = f"the secrets of the run cannot be had: {error.message}"
                 self._give_up(RunFailed(code="SECRETS_UNREACHABLE", message=message, retryable=True))
                 return
-            self.secrets = found.values
             if found.missing:
                 message = f"the run names secrets that it cannot have: {', '.join(found.missing)}"
                 self._give_up(RunFailed(code="SECRET_MISSING", message=message, retryable=True))
+            else:
+                self.secrets = found.values
             return
 
     def _give_up(self, obstacle: RunFailed) -> None:

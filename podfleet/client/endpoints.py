@@ -53,7 +53,7 @@ def submit(
         requires,
         max_attempts=max_attempts,
         queue_limit_s=queue_limit_s,
-        secrets=secrets and list(secrets),
+        secrets=secrets or None,
     )
     if not_before is not None:
         body["not_before"] = not_before.isoformat()
@@ -73,7 +73,7 @@ def check(
 ) -> Call[CheckedRun]:
     """Return what a submission would queue, every default filled in; nothing is stored."""
     body = _run_body(
-        kind, spec, priority, labels, requires, max_attempts=max_attempts, secrets=secrets and list(secrets)
+        kind, spec, priority, labels, requires, max_attempts=max_attempts, secrets=secrets or None
     )
     return Call("POST", "/api/runs", CheckedRun, query={"dry_run": "true"}, body=body)
 
@@ -342,7 +342,7 @@ def add_schedule(
         "missed": missed,
         "overlap": overlap,
         "paused": paused,
-        "run": _run_body(kind, spec, priority, labels, requires, secrets=secrets and list(secrets)),
+        "run": _run_body(kind, spec, priority, labels, requires, secrets=secrets or None),
     }
     return Call("POST", "/api/schedules", Schedule, body=body)
 

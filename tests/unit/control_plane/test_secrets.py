@@ -81,7 +81,7 @@ def test_a_secret_has_the_name_of_a_variable(name: str) -> None:
         "", "1A", "A-B", "A B", "A=B", "Ä", "A" * 101, "A\n", "PATH", "Path", "LD_PRELOAD", "ld_preload",
         "PYTHONPATH", "PODFLEET_API_KEY", "MONGODB_URL", "MINIO_SECRET_KEY", "https_proxy", "HTTPS_PROXY",
         "SSL_CERT_FILE", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "BASH_ENV", "GIT_SSH_COMMAND", "HOME",
-        "CUDA_VISIBLE_DEVICES", "SSLKEYLOGFILE", "TMPDIR",
+        "CUDA_VISIBLE_DEVICES", "SSLKEYLOGFILE", "TMPDIR", "HF_ENDPOINT",
     ],
 )  # fmt: skip
 def test_a_secret_takes_no_place_of_a_variable_that_decides_what_a_process_does(name: str) -> None:
