@@ -425,7 +425,7 @@ def remove_secret(name: str) -> Call[None]:
 
 def rotate_secrets() -> Call[RotatedSecrets]:
     """Encrypt with the control plane's first key what has another one."""
-    return Call("POST", "/api/secrets/rotate", RotatedSecrets)
+    return Call("POST", "/api/secret-rotations", RotatedSecrets)
 
 
 def audit_log(

@@ -140,7 +140,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/pods/{pod_id}/undrain",
         "DELETE /api/secrets/{secret_id}",
         "PUT /api/secrets/{secret_id}",
-        "POST /api/secrets/rotate",
+        "POST /api/secret-rotations",
         "POST /pods/{pod_id}/cordon",
         "POST /pods/{pod_id}/drain",
         "POST /pods/{pod_id}/release",

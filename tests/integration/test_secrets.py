@@ -69,7 +69,7 @@ def test_an_admin_sets_and_removes_what_others_see_by_name_only(fleet: Fleet) ->
     for method, path in (("PUT", "/api/secrets/X"), ("DELETE", "/api/secrets/API_KEY")):
         body = {"json": {"value": "x"}} if method == "PUT" else {}
         assert codes(fleet.client.request(method, path, headers=operator, **body)) == (403, "missing_scope")
-    assert fleet.client.post("/api/secrets/rotate").json() == {
+    assert fleet.client.post("/api/secret-rotations").json() == {
         "keyId": shown["keyId"], "count": 0, "unreadable": [],
     }  # fmt: skip
     assert fleet.client.delete("/api/secrets/API_KEY").status_code == 204
@@ -210,7 +210,7 @@ def test_keys_for_secrets_are_rotated_and_without_one_people_are_told_what_to_se
                         (409, "no_secrets_key"), True,
                     )  # fmt: skip
                 else:
-                    done = client.post("/api/secrets/rotate").json()
+                    done = client.post("/api/secret-rotations").json()
                     assert (done["count"], done["unreadable"]) == (1, [])
         finally:
             process.kill()

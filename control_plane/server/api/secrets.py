@@ -73,7 +73,7 @@ def router(deps: Deps) -> APIRouter:
     async def remove(secret_id: SecretName, _: MaySteer) -> None:
         await vault.remove(secret_id)
 
-    @routes.post("/api/secrets/rotate")
+    @routes.post("/api/secret-rotations")
     async def rotate(_: MaySteer) -> RotatedSecrets:
         found = await vault.rotate()
         return RotatedSecrets(key_id=found.key_id, count=found.count, unreadable=list(found.unreadable))
