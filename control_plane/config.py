@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 import re
 from collections.abc import Mapping
@@ -30,6 +32,11 @@ KEY_NEEDED: Final = (
 EVENT_BYTES: Final = "PODFLEET_EVENT_BYTES_MAX"
 KEY_BYTES: Final = "PODFLEET_KEY_EVENT_BYTES_MAX"
 ARTIFACT_BYTES: Final = "PODFLEET_ARTIFACT_BYTES_MAX"
+SECRETS_KEY: Final = "PODFLEET_SECRETS_KEY"
+SECRETS_KEY_FILE: Final = "PODFLEET_SECRETS_KEY_FILE"
+SECRETS_KEY_BYTES: Final = 32
+SECRETS_KEYS_MAX: Final = 16
+SECRETS_FILE_BYTES_MAX: Final = 4096
 # Each by its setting.
 BUDGETS: Final = {
     EVENT_BYTES: EVENT_BYTES_DEFAULT,
@@ -69,6 +76,7 @@ class Settings:
     key_bytes_max: int = KEY_EVENT_BYTES_DEFAULT  # of events, of what is claimed with one key, in an hour
     artifact_bytes_max: int = ARTIFACT_BYTES_DEFAULT  # of one attempt
     origins: tuple[str, ...] = ()  # whose pages may ask us through a browser, with a key of their own
+    secrets_keys: tuple[bytes, ...] = field(default=(), repr=False)  # the first encrypts, all decrypt
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
@@ -80,7 +88,8 @@ class Settings:
     def secrets(self) -> tuple[str, ...]:
         """Values that may appear nowhere."""
         values = (self.mongodb_url, self.api_key, self.storage.access_key, self.storage.secret_key)
-        return tuple(value for value in values if value)
+        keys = (base64.b64encode(each).decode() for each in self.secrets_keys)
+        return (*(value for value in values if value), *keys)
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -132,6 +141,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         for name, value in budgets.items()
         if not re.fullmatch("[1-9][0-9]{5,14}", value)
     ]
+    secrets_keys = _secrets_keys(values, problems)
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if keyless and host not in LOOPBACK:
@@ -154,8 +164,40 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         event_bytes_max=int(budgets[EVENT_BYTES]),
         key_bytes_max=int(budgets[KEY_BYTES]),
         artifact_bytes_max=int(budgets[ARTIFACT_BYTES]),
+        secrets_keys=secrets_keys,
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
     )
+
+
+def _secrets_keys(values: Mapping[str, str], problems: list[str]) -> tuple[bytes, ...]:
+    """Return the keys of secrets, from the environment or from the file that it names."""
+    text, file = values.get(SECRETS_KEY, ""), values.get(SECRETS_KEY_FILE, "")
+    if text and file:
+        problems.append(f"{SECRETS_KEY} and {SECRETS_KEY_FILE} are both set; leave one of them out")
+    if file:
+        try:
+            with Path(file).open("rb") as opened:
+                text = opened.read(SECRETS_FILE_BYTES_MAX).decode("ascii", "replace")
+        except OSError as error:
+            problems.append(f"{SECRETS_KEY_FILE} names {file}, which cannot be read: {error.strerror}")
+            return ()
+    written = re.split(r"[\s,]+", text.strip()) if text.strip() else []
+    keys = tuple(dict.fromkeys(map(_secrets_key, written)))
+    name = SECRETS_KEY_FILE if file else SECRETS_KEY
+    if None in keys or len(keys) > SECRETS_KEYS_MAX or (file and not keys):
+        problems.append(
+            f"{name}: a key is {SECRETS_KEY_BYTES} random bytes in base64, from `openssl rand -base64 32`; "
+            f"give 1 to {SECRETS_KEYS_MAX}, separated by commas or line ends, of which the first encrypts"
+        )
+    return tuple(key for key in keys if key is not None)
+
+
+def _secrets_key(text: str) -> bytes | None:
+    try:
+        key = base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
+    except binascii.Error:
+        return None
+    return key if len(key) == SECRETS_KEY_BYTES else None
 
 
 def is_origin(text: str) -> bool:

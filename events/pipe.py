@@ -61,7 +61,7 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     `notes` are those that people have written before; `pod` is the name of the pod. `pods_before` has, for
     the name of a checkpoint, the pods of the attempts until it was left, "" for an unknown one.
     `replication_asked` is whether an earlier attempt asked for a replication; `told` is what the kind of the
-    run tells its attempts.
+    run tells its attempts. `secrets` are variables for the environment of the run, and nothing else.
     """
 
     run_id: str
@@ -76,6 +76,10 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     pods_before: dict[str, list[str]] = {}
     replication_asked: bool = False
     told: dict[str, Any] = {}
+    secrets: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Start({self.run_id}, attempt {self.attempt})"  # it may hold secrets
 
 
 class Kept(msgspec.Struct, frozen=True, tag_field="frame", tag="kept"):

@@ -33,6 +33,7 @@ from events.runtime.errors import Transient
 from events.runtime.loops import Threads, run_every, start_thread
 from events.runtime.measured_clock import MeasuredClock
 from pod_worker.attempt.attempt import Ports
+from pod_worker.attempt.secret_values import HttpSecrets
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.config import Settings
@@ -118,6 +119,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             outbox=outbox,
             uploads=uploads,
             checkpoints=HttpCheckpoints(control_plane, storage),
+            secrets=HttpSecrets(control_plane),
             clock=clock,
             ids=ids,
             threads=world.threads,

@@ -52,6 +52,7 @@ def show_run(run: Run, reasons: Sequence[Reason] = ()) -> None:
         ("hypothesis", run.hypothesis_id),
         ("retry of", run.parent_run_id),
         ("from stage", run.from_stage),
+        ("secrets", ", ".join(run.secrets) if run.secrets else None),
         ("labels", ", ".join(f"{name}={value}" for name, value in run.labels.items()) or None),
         ("requires", as_text(run.requires)),
         ("spec", as_text(run.spec)),

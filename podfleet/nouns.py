@@ -26,8 +26,9 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "schedules": ("podfleet.commands.schedules", "Run at the times of a cron expression."),
     "pods": ("podfleet.commands.pods", "List, show, cordon and drain the pods of the fleet."),
     "queue": ("podfleet.commands.queue", "Show the queue: waiting runs per class, and their wait."),
-    "keys": ("podfleet.commands.keys", "Create, list, rotate and revoke API keys."),
-    "audit": ("podfleet.commands.audit", "List and export the audit log."),
+    "keys": ("podfleet.commands.access.keys", "Create, list, rotate and revoke API keys."),
+    "secrets": ("podfleet.commands.access.secrets", "Set, list and remove secrets, by name."),
+    "audit": ("podfleet.commands.access.audit", "List and export the audit log."),
     "config": ("podfleet.commands.maintenance.config", "Show the settings and the source of each."),
     "doctor": (
         "podfleet.commands.maintenance.doctor",

@@ -44,7 +44,9 @@ WithoutLabels = Annotated[
 Requires = Annotated[
     list[str] | None,
     typer.Option(
-        "--requires", metavar="KEY=VALUE", help="Asked of the pod: gpu_gib, region, pod, labels.NAME; repeatable."
+        "--requires",
+        metavar="KEY=VALUE",
+        help="Asked of the pod: gpu_gib, region, pod, labels.NAME; repeatable.",
     ),
 ]
 Attempts = Annotated[

@@ -1,6 +1,7 @@
 """The audit log: one entry for each request that could change anything.
 
-Requests of pods (events, files, claims) are in the logs of their runs, and not here. The entry is stored
+Requests of pods (events, files, claims) are in the logs of their runs, and not here, except those for the
+values of secrets. The entry is stored
 before the answer is sent. If the store fails, the entry goes to the program's own log.
 """
 
@@ -14,13 +15,14 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from control_plane.access.auth import ADMITTED, SAFE_METHODS, Admitted
-from control_plane.store.audit_log import AuditLog
+from control_plane.store.access.audit_log import AuditLog
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Transient
 
 log = logging.getLogger(__name__)
 
 NOT_RECORDED: Final = frozenset({"ingest", "claim"})
+RECORDED: Final = frozenset({"/api/runs/{run_id}/secrets"})  # the request of a pod that is recorded
 OBJECT_CHARS_MAX: Final = 200  # a path may name one at any length, and be refused for its scope afterwards
 
 
@@ -51,7 +53,7 @@ class Audited:
             raise
 
     async def _record(self, scope: Scope, admitted: Admitted | None, status: int, headers: Any) -> None:
-        if admitted is None or admitted.scope in NOT_RECORDED:
+        if admitted is None or (admitted.scope in NOT_RECORDED and admitted.route not in RECORDED):
             return
         entry = {
             "_id": self.ids.ulid(),

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from control_plane.access.keys import LIFE_MAX, Key, Kind, Scope, bound, granted, id_of
 from control_plane.concurrency.cache import Cache
-from control_plane.store.keys import Keys
+from control_plane.store.access.keys import Keys
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
 from events.text.key_text import digest, letters, written

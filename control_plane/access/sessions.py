@@ -14,7 +14,7 @@ from typing import Final
 
 from control_plane.access.cookies import secret_in
 from control_plane.concurrency.cache import Cache
-from control_plane.store.sessions import Sessions
+from control_plane.store.access.sessions import Sessions
 from events.runtime.clock import Clock, Ids
 from events.text.key_text import digest
 

@@ -139,6 +139,7 @@ class Run:
     queue_deadline: datetime | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     requires: Mapping[str, Any] | None = None  # None: those of its specification, which nobody changed
+    secrets: tuple[str, ...] = ()
 
     @property
     def attempt_id(self) -> AttemptId:
@@ -173,6 +174,11 @@ class Run:
     def token_of(self, attempt: int) -> AttemptToken | None:
         """Return the token that an attempt was claimed with; None long after its end."""
         return next((each for each in self.tokens if each.attempt == attempt), None)
+
+    def is_leased_to(self, attempt: int, now: datetime) -> bool:
+        """Say whether `attempt` holds the run, and its lease is not over, at `now`."""
+        until = None if self.lease is None else self.lease.until
+        return self.is_held and attempt == self.attempt and until is not None and now < until
 
     def is_of(self, attempt: int) -> bool:
         """Say whether `attempt` holds the run, or has settled and its log is not complete yet."""

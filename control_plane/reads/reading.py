@@ -35,20 +35,20 @@ from control_plane.reads.kind_told import Tellers, tellers_of_kinds, told_to
 from control_plane.reads.lineage import Lineage
 from control_plane.reads.measures import measures_of
 from control_plane.reads.pod_rules import PodRules
-from control_plane.store.audit_log import AuditLog
-from control_plane.store.keys import Keys
+from control_plane.store.access.audit_log import AuditLog
+from control_plane.store.access.keys import Keys
 from control_plane.store.pages import Slice
 from control_plane.store.pods import HOURS_MAX, Pods
 from control_plane.store.queue.run_counts import COUNT_MAX, Tallies, Waiting
 from control_plane.store.queue.submissions import Submitted
 from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunReads
 from control_plane.store.schedules import Schedules
+from events.answers.access.audit_log import AuditEntry
+from events.answers.access.keys import Key
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
-from events.answers.audit_log import AuditEntry
 from events.answers.fleet import QueuedClass
-from events.answers.keys import Key
 from events.answers.kind_parts import in_json
 from events.answers.logs import LoggedEvent, LogPage
 from events.answers.pods import Pod, Sample

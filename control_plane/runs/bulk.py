@@ -81,22 +81,37 @@ class Bulk:
         return Part(runs, None if key is None else paging.encode("runs", *key))
 
     async def act(
-        self, action: Action, part: Part, *, by: str, name: str, changes: OptionChanges = NO_CHANGES
+        self,
+        action: Action,
+        part: Part,
+        *,
+        by: str,
+        name: str,
+        changes: OptionChanges = NO_CHANGES,
+        named_by: str | None = None,
     ) -> list[Result]:
         """Apply the action to each run of the part; a refusal is a result, not an error.
 
-        `changes` are of a change, and of a retry against the options of its parent.
+        `changes` are of a change, and of a retry against the options of its parent. `named_by` is the name of
+        the key that asks, by which secrets may be named again.
         """
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(run: Mapping[str, Any]) -> Result:
             async with room:
-                return await self._act(action, run, changes, by=by, name=name)
+                return await self._act(action, run, changes, by=by, name=name, named_by=named_by)
 
         return list(await asyncio.gather(*map(one, part.runs)))
 
     async def _act(
-        self, action: Action, run: Mapping[str, Any], changes: OptionChanges, *, by: str, name: str
+        self,
+        action: Action,
+        run: Mapping[str, Any],
+        changes: OptionChanges,
+        *,
+        by: str,
+        name: str,
+        named_by: str | None,
     ) -> Result:
         run_id = run["_id"]
         if "status" not in run:
@@ -110,7 +125,7 @@ class Bulk:
                 is_new = changed.revision != run["revision"]
                 return Result(id=run_id, outcome="done" if is_new else "already")
             key = f"bulk/{name}/{run_id}"
-            again = await self.submitter.retry(run_id, by=by, changes=changes, key=key)
+            again = await self.submitter.retry(run_id, by=by, changes=changes, key=key, named_by=named_by)
         except NotFound as error:
             return Result(id=run_id, outcome="unknown", message=error.message)
         except (Conflict, Rejected) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from control_plane.access.secrets.naming import require_named, require_names
 from control_plane.model.run import Run
 from control_plane.reads.kind_loops import beside_loop
 from control_plane.reads.lineage import Lineage
@@ -38,7 +39,7 @@ WORDS_MAX: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(StartOptions):
-    """A run as its submitter wants it."""
+    """A run as its submitter wants it; `named_by` is the name of the key that names the `secrets`."""
 
     kind: str
     spec: Mapping[str, Any]
@@ -47,6 +48,8 @@ class Submission(StartOptions):
     parent_run_id: str | None = None
     from_stage: str | None = None
     idempotency_key: str | None = None
+    secrets: Sequence[str] = ()
+    named_by: str | None = None
     traceparent: str | None = None  # the W3C trace context in which somebody asks for this run
 
 
@@ -58,6 +61,7 @@ class Order:
     spec: Spec
     requires: Requirements
     measures: str
+    secrets: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -107,11 +111,13 @@ class Submitter:
         from_stage: str | None = None,
         changes: OptionChanges = NO_CHANGES,
         key: str | None = None,
+        named_by: str | None = None,
     ) -> Submitted:
         """Queue a new run with the specification of a finished one, which it names as its parent.
 
         With `from_stage` it begins there, from the checkpoints of the parent. Its options are those of the
-        parent with the `changes`. The same idempotency key returns the same new run.
+        parent with the `changes`. The same idempotency key returns the same new run. `named_by` is the name
+        of the key that asks for it.
         """
         found = await self.runs.find(run_id)
         spec = await self.queue.spec(run_id)
@@ -138,6 +144,8 @@ class Submitter:
             hypothesis_id=run.hypothesis_id,
             parent_run_id=run_id,
             from_stage=from_stage,
+            secrets=run.secrets,
+            named_by=named_by,
             idempotency_key=key,
             **changes.over(kept),
         )
@@ -165,8 +173,15 @@ class Submitter:
             raise Conflict("idempotency_conflict", message)
         return Submitted(run["_id"])
 
+    async def require_secrets(self, order: Order) -> None:
+        """Check that the secrets of an order are there, and may be named. Raises `Rejected`, `Forbidden`."""
+        if order.secrets:
+            found = await self.queue.secrets(order.secrets)
+            require_named(order.secrets, found, kind=order.wanted.kind, named_by=order.wanted.named_by)
+
     async def enqueue(self, run_id: str, order: Order) -> Submitted:
         """Queue a run under this id, in the queue of its kind."""
+        await self.require_secrets(order)
         collection = KINDS[order.wanted.kind].queue.collection
         kind = order.wanted.kind
         fields = await beside_loop(kind, partial(run_fields, order))
@@ -198,7 +213,8 @@ def check(wanted: Submission) -> Order:
 def read(wanted: Submission) -> Order:
     """Read a run, or an ideation, as its submitter wants it. Raises `Rejected`."""
     spec = read_spec(wanted.kind, wanted.spec)
-    return Order(wanted, spec, read_requirements(wanted.requires), measures(wanted.kind, spec))
+    requires, secrets = read_requirements(wanted.requires), require_names(wanted.secrets)
+    return Order(wanted, spec, requires, measures(wanted.kind, spec), secrets)
 
 
 async def checked(wanted: Submission) -> CheckedRun:
@@ -273,6 +289,8 @@ def run_fields(order: Order) -> dict[str, Any]:
         "words": words_of(title),
         "review": getattr(order.spec, "review", "none"),
     }
+    if order.secrets:
+        fields["secrets"] = list(order.secrets)
     if wanted.idempotency_key is not None:
         fields["idempotency"] = {"key": wanted.idempotency_key, "digest": order.digest}
     return fields
@@ -296,7 +314,7 @@ def words_of(text: str) -> list[str]:
 
 
 def _digest(wanted: Submission) -> str:
-    body = [
+    body: list[Any] = [
         wanted.kind,
         wanted.spec,
         wanted.priority,
@@ -306,5 +324,6 @@ def _digest(wanted: Submission) -> str:
         wanted.queue_limit_s,
         wanted.labels,
         wanted.hypothesis_id,
+        *([sorted(set(wanted.secrets))] if wanted.secrets else []),
     ]
     return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()

@@ -10,6 +10,8 @@ from typing import Final
 from control_plane.access.auth import Keyed, Keyless
 from control_plane.access.key_ring import KeyRing
 from control_plane.access.run_tokens import RunTokens
+from control_plane.access.secrets.encryption import Cipher
+from control_plane.access.secrets.vault import Vault
 from control_plane.access.sessions import SignIn
 from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit
@@ -48,10 +50,12 @@ from control_plane.runs.submission import Submitter
 from control_plane.server import dependencies
 from control_plane.server.dependencies import Dependencies
 from control_plane.store import database
-from control_plane.store.audit_log import AuditLog
+from control_plane.store.access.audit_log import AuditLog
+from control_plane.store.access.keys import Keys
+from control_plane.store.access.secrets import Secrets
+from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
-from control_plane.store.keys import Keys
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
@@ -68,7 +72,6 @@ from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
 from control_plane.store.schedules import Schedules
-from control_plane.store.sessions import Sessions
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.spec_sweeper import SpecSweeper
@@ -96,6 +99,7 @@ class Deps:
     upload_budget: UploadBudget
     authenticator: Keyed
     key_ring: KeyRing
+    vault: Vault
     audit_log: AuditLog
     clock: Clock
     timekeeper: Timekeeper
@@ -138,7 +142,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database; all of it goes by the store's clock."""
     clock = MeasuredClock(machine)
     runs, events, documents = Runs(db), Events(db), Documents(db)
-    submissions, schedules = Submissions(db), Schedules(db)
+    submissions, schedules, counts = Submissions(db), Schedules(db), ByteCounts(db)
     submitter = Submitter(runs, submissions, ids, RunReads(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
@@ -146,7 +150,6 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     unclaimed = UnclaimedStore(db)
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
     ingest_store = together(runs, events, projector)
-    counts = ByteCounts(db)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
     feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
     ring = KeyRing(Keys(db), clock, ids)
@@ -175,6 +178,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         upload_budget=UploadBudget(counts, clock, settings.artifact_bytes_max),
         authenticator=authenticator(settings, db, ring, clock, ids),
         key_ring=ring,
+        vault=Vault(Secrets(db), Cipher.of(db.name, settings.secrets_keys)),
         audit_log=AuditLog(db),
         clock=clock,
         timekeeper=Timekeeper(clock, partial(database.moment, db), blobs),

@@ -64,6 +64,8 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_kind", ("kind", _UP), ("_id", _DOWN)),
         _index("by_pod", ("claimedBy", _UP), ("_id", _DOWN)),
         _index("by_label", ("labelList", _UP), ("_id", _DOWN)),
+        # of the few runs that name secrets
+        _index("by_secret", ("secrets", _UP), ("status", _UP), ("_id", _DOWN), sparse=True),
         _index("by_word", ("words", _UP), ("_id", _DOWN)),
         # not partial: a partial filter by type makes a range over moments walk the whole index
         _index("by_finish", ("finishedAt", _DOWN), ("status", _UP)),
@@ -115,6 +117,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_key", ("keyId", _UP), ("_id", _DOWN)),
         _index("by_object", ("object", _UP), ("_id", _DOWN)),
     ),
+    "secrets": (),
     "cordons": (_index("expiry", ("until", _UP), expireAfterSeconds=0),),
     "quarantines": (),
     "byte_counts": (),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from control_plane.store.audit_log import AuditLog
+from control_plane.store.access.audit_log import AuditLog
 from control_plane.store.log.events import Arrival, Events, storable
 from control_plane.store.queue.runs import Runs
 from control_plane.store.verify.collecting import Unjudged

@@ -29,6 +29,7 @@ class ClaimedRun(Answer, frozen=True, kw_only=True):
     """A run that is the pod's for `lease_s` seconds from each renewal; `run_token` proves that.
 
     `from_stage` is where a retry of a part begins; `traceparent` is the context of this attempt.
+    `secrets` are the names of those whose values the attempt may fetch.
     """
 
     collection: str
@@ -43,6 +44,7 @@ class ClaimedRun(Answer, frozen=True, kw_only=True):
     traceparent: str | None
     paused: bool
     notes: list[PodNote]
+    secrets: list[str] | UnsetType = UNSET
 
 
 class ClaimAnswer(Answer, frozen=True, kw_only=True):

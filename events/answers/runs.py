@@ -230,10 +230,11 @@ class Run(RunRow, frozen=True, kw_only=True):
 
     `validations` is in the words of its kind, as are the parts that `sections` names. `truncated` names the
     lists that are not whole; what was cut from a list is told in its place, as text. `measures` says what it
-    measures, of a kind that claims something.
+    measures, of a kind that claims something. `secrets` are the names of those that it is given.
     """
 
     paused: bool
+    secrets: list[str] | UnsetType = UNSET
     sealed: Seal | None
     journal: list[JournalEntry | str] | UnsetType = UNSET
     notes: list[Note | str]

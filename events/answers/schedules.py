@@ -19,6 +19,7 @@ class ScheduledRun(Answer, frozen=True, kw_only=True):
     max_attempts: int
     queue_limit_s: int
     labels: dict[str, str]
+    secrets: list[str] | UnsetType = UNSET
 
 
 class Firing(Answer, frozen=True, kw_only=True):

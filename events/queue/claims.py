@@ -52,6 +52,7 @@ class Claim:
     notes: tuple[Note, ...] = ()
     traceparent: str | None = None
     lease_s: float = LEASE_TTL_S
+    secrets: tuple[str, ...] = ()  # names: the values are fetched with the run token
 
     @property
     def attempt_id(self) -> AttemptId:
@@ -183,6 +184,7 @@ def claim_of(
         notes=_notes(run),
         traceparent=traceparent_of(given.get("traceparent"), f"{run['_id']}/a{run['attempt']}"),
         lease_s=lease_s,
+        secrets=tuple(run.get("secrets") or ()),
     )
 
 

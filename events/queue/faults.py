@@ -52,6 +52,8 @@ FAULTS: Final[Mapping[str, Blame]] = {
     "MODEL_UNREACHABLE": Blame(Fault.OUTSIDE, "model", 12),
     "MODEL_TIMED_OUT": Blame(Fault.OUTSIDE, "model", 12),
     "MODEL_RATE_LIMITED": Blame(Fault.OUTSIDE, "model", 12),
+    "SECRET_MISSING": Blame(Fault.OUTSIDE, times_max=3),
+    "SECRETS_UNREACHABLE": Blame(Fault.OUTSIDE, times_max=12),
     "ARTIFACT_UPLOAD_FAILED": Blame(Fault.OUTSIDE, "storage", 12),
 }
 

@@ -43,6 +43,7 @@ from pod_worker.attempt.heartbeat import Heartbeat
 from pod_worker.attempt.inbox import Inbox
 from pod_worker.attempt.lease import judge
 from pod_worker.attempt.limits import Bounds, Lived, bounds_of, exceeded
+from pod_worker.attempt.secret_values import Secrets
 from pod_worker.attempt.settlement import (
     Evidence,
     Order,
@@ -68,6 +69,7 @@ RESTORED: Final = "restored"  # the folder in a workspace in which earlier attem
 RESTORE_WAIT_S: Final = 300.0
 TOLD_WAIT_S: Final = 10.0  # for what an attempt can do without
 RESTORE_BACK_OFF_S: Final = 2.0
+SECRETS_WAIT_S: Final = 300.0
 CANCEL_GRACE_S: Final = 30.0
 PREEMPT_GRACE_S: Final = 2.0  # one provider gives a pod five seconds in all
 UPLOADS_AFTER_ORDER_S: Final = 0.5
@@ -151,6 +153,7 @@ class Ports:
     outbox: Outbox
     uploads: Uploads
     checkpoints: Checkpoints
+    secrets: Secrets
     clock: Clock
     ids: Ids
     threads: Threads
@@ -188,6 +191,7 @@ class Attempt:
     unsaved: list[FactFrame | Fact] = field(default_factory=list)
     went_on: bool = False  # whether it kept a checkpoint of its own
     fetched: Fetched = field(default_factory=Fetched)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.inbox = Inbox(self.ports.clock)
@@ -226,8 +230,10 @@ class Attempt:
             why = f"the folder of the attempt cannot be made: {error.strerror}"
             self._give_up(RunFailed(code="DISK_FULL", message=why, retryable=True))
         self._restore(workspace / RESTORED)
+        self._fetch_secrets()
         self._pause()  # a run that waited for a pod while it was paused does not even begin
         self.child.start(self._order(workspace), self.inbox.put)
+        self.secrets = {}
         self.turned_s = self.ports.clock.monotonic_s()
         self._finish(self._supervise())
 
@@ -273,6 +279,28 @@ class Attempt:
             message = f"the run begins at {stage}, and no checkpoint of {', '.join(missing)} can be had"
             self._give_up(RunFailed(code="CHECKPOINT_MISSING", message=message, retryable=retryable))
 
+    def _fetch_secrets(self) -> None:
+        """Fetch the values of the secrets that the run names; an outage is waited for within a limit."""
+        begun_s = self.ports.clock.monotonic_s()
+        while self.claim.secrets and self._wanted() is None and self.obstacle is None:
+            self._stand()
+            try:
+                found = self.ports.secrets.fetch(self.claim)
+            except Transient as error:
+                log.warning("secrets.retried", extra={"run": self.claim.run_id, "why": error.message})
+                if self.ports.clock.monotonic_s() - begun_s < SECRETS_WAIT_S:
+                    self.ports.clock.wait(self.ports.stop, RESTORE_BACK_OFF_S)
+                    continue
+                message = f"the secrets of the run cannot be had: {error.message}"
+                self._give_up(RunFailed(code="SECRETS_UNREACHABLE", message=message, retryable=True))
+                return
+            if found.missing:
+                message = f"the run names secrets that it cannot have: {', '.join(found.missing)}"
+                self._give_up(RunFailed(code="SECRET_MISSING", message=message, retryable=True))
+            else:
+                self.secrets = found.values
+            return
+
     def _give_up(self, obstacle: RunFailed) -> None:
         """End the child for a reason outside the pipeline."""
         self.obstacle = obstacle
@@ -294,6 +322,7 @@ class Attempt:
             pods_before=self.fetched.pods,
             replication_asked=self.fetched.replication_asked,
             told=self.fetched.told,
+            secrets=self.secrets,
         )
 
     def _supervise(self) -> Exit:

@@ -171,6 +171,8 @@ def serve(
     parent: BinaryIO,
 ) -> None:
     """Run the order; exactly one final event is sent, at whatever moment a signal comes."""
+    # Not in the block that /proc shows of this process, which is as it was at its start.
+    os.environ.update(order.secrets)
     workspace = Path(order.workspace)
     checkpoints = ChildCheckpoints(
         run_id=order.run_id,

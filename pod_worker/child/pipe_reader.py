@@ -19,6 +19,7 @@ import msgspec
 from events.catalog import ENDS, Level, RunLog, data_of, type_of
 from events.pipe import LINE_MAX_BYTES, FactFrame, FromChild, decode_child
 from events.text.mask import Mask
+from events.text.secret_names import MASKED_CHARS_MIN
 
 READ_BYTES: Final = 64 * 1024
 REST_MAX_BYTES: Final = 1024 * 1024  # the largest pipe that Linux lets a user make
@@ -41,7 +42,8 @@ class PipeReader:
     def __init__(
         self, *, events: int, stdout: int, stderr: int, death: int, secrets: Iterable[str] = ()
     ) -> None:
-        self._mask = Mask(secrets)
+        self._secrets = tuple(secrets)
+        self._mask = Mask(self._secrets)
         self._events = events
         self._death = death
         self._printed: dict[int, tuple[Level, LineCutter]] = {
@@ -61,6 +63,20 @@ class PipeReader:
     def last_words(self) -> str:
         """The last lines on standard error."""
         return "\n".join(self._last_lines)
+
+    def hide(self, values: Iterable[str]) -> None:
+        """Mask these values too, each line of theirs by itself, except those that are short as words.
+
+        Called before the child has them.
+        """
+        parts = {part for value in values for part in (value, *value.splitlines())}
+        hidden = tuple(each for each in parts if len(each) >= MASKED_CHARS_MIN)
+        if not hidden:
+            return
+        self._secrets += hidden
+        self._mask = Mask(self._secrets)
+        for _, cutter in self._printed.values():
+            cutter.hide(self._mask.known, max(map(len, hidden)))
 
     def listen(self, tell: Tell) -> None:
         """Tell what comes until `death` is closed at its other end, and then what is left.
@@ -196,27 +212,35 @@ class LineCutter:
 
     Undecodable bytes are replaced, empty lines left out, lines of more than `LOG_LINE_MAX`
     characters told in pieces. As on a terminal, text before a carriage return was written
-    over: of a progress bar only its last state is told.
+    over: of a progress bar only its last state is told. What is hidden is hidden before a line is cut.
     """
 
     def __init__(self) -> None:
+        self._hidden: Callable[[str], str] = str
+        self._kept = 1  # characters of an unfinished line that may be the beginning of what is hidden
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
+
+    def hide(self, hidden: Callable[[str], str], longest: int) -> None:
+        """Hide something in each line from now on: texts of `longest` characters at most."""
+        self._hidden, self._kept = hidden, max(1, longest)
 
     def feed(self, chunk: bytes) -> list[str]:
         """Return the lines that `chunk` completes."""
         *whole, rest = (self._rest + self._decoder.decode(chunk)).split("\n")
-        lines = [piece for line in whole for piece in _pieces(_visible(line))]
-        if len(rest) > LOG_LINE_MAX:
-            *full, rest = _pieces(_visible(rest)) or [""]
-            lines += full
+        lines = [piece for line in whole for piece in _pieces(self._hidden(_visible(line)))]
+        if len(rest) >= LOG_LINE_MAX + self._kept:
+            rest = self._hidden(_visible(rest))
+            end = max(0, len(rest) - self._kept) // LOG_LINE_MAX * LOG_LINE_MAX
+            lines += _pieces(rest[:end])
+            rest = rest[end:]
         self._rest = rest
         return lines
 
     def flush(self) -> list[str]:
         """Return the last line, which has no line end."""
         rest, self._rest = self._rest + self._decoder.decode(b"", final=True), ""
-        return _pieces(_visible(rest))
+        return _pieces(self._hidden(_visible(rest)))
 
 
 def _visible(line: str) -> str:

@@ -267,14 +267,15 @@ class Child:
     def start(self, order: Start, listener: Listener) -> None:
         """Give the one order; `listener` hears, in order and in one thread, what the child says.
 
-        Printed lines come as `ai.run.log`. A listener that blocks makes the child wait; one
-        that raises ends it, and `join` raises the same.
+        Printed lines come as `ai.run.log`, without the order's secrets. A listener that blocks makes the
+        child wait; one that raises ends it, and `join` raises the same.
         """
         assert self._listener is None, "a child serves one order"
         if self._space is not None:
             self._space.own(Path(order.workspace))
         self._listener = listener
         self._oom_before = oom_kills()
+        self._hearing.hide(order.secrets.values())
         self._words.put(order)
 
     def join(self, limit_s: float) -> Exit | None:

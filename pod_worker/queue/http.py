@@ -137,6 +137,7 @@ def _claim(answer: ClaimAnswer, token: str) -> Claim | None:
         notes=_notes(found.notes),
         traceparent=found.traceparent,
         lease_s=found.lease_s,
+        secrets=() if found.secrets is msgspec.UNSET else tuple(found.secrets),
     )
 
 

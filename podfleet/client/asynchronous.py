@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from events.answers.access.audit_log import AuditEntry
 from events.answers.answer import Listing
-from events.answers.audit_log import AuditEntry
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run
 from podfleet.client import endpoints
@@ -207,5 +207,9 @@ class AsyncClient(Connected):
     make_key = _asks(endpoints.make_key)
     rotate_key = _asks(endpoints.rotate_key)
     revoke_key = _asks(endpoints.revoke_key)
+    secrets = _lists(endpoints.secrets)
+    set_secret = _asks(endpoints.set_secret)
+    remove_secret = _asks(endpoints.remove_secret)
+    rotate_secrets = _asks(endpoints.rotate_secrets)
     audit_log = _lists(endpoints.audit_log)
     sign_in_link = _asks(endpoints.sign_in_link)

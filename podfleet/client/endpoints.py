@@ -7,12 +7,13 @@ from datetime import datetime
 from types import NoneType
 from typing import Any, Final, Unpack
 
+from events.answers.access.audit_log import AuditEntry
+from events.answers.access.keys import Key, MadeKey
+from events.answers.access.secrets import RotatedSecrets, Secret
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
-from events.answers.audit_log import AuditEntry
 from events.answers.fleet import Queue, SignInLink
-from events.answers.keys import Key, MadeKey
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
 from events.answers.logs import LogPage
@@ -35,22 +36,31 @@ def submit(
     kind: str,
     spec: Json | None = None,
     *,
+    secrets: Sequence[str] | None = None,
     idempotency_key: str | None = None,
     **options: Unpack[StartOptions],
 ) -> Call[Run]:
     """Queue a run; the same `idempotency_key` again means the same run."""
     headers = _given(**{"Idempotency-Key": idempotency_key})
-    return Call("POST", "/api/runs", Run, body=_run_body(kind, spec, options), headers=headers)
+    return Call("POST", "/api/runs", Run, body=_run_body(kind, spec, secrets, options), headers=headers)
 
 
-def check(kind: str, spec: Json | None = None, **options: Unpack[StartOptions]) -> Call[CheckedRun]:
+def check(
+    kind: str,
+    spec: Json | None = None,
+    *,
+    secrets: Sequence[str] | None = None,
+    **options: Unpack[StartOptions],
+) -> Call[CheckedRun]:
     """Return what a submission would queue, every default filled in; nothing is stored."""
-    body = _run_body(kind, spec, options)
+    body = _run_body(kind, spec, secrets, options)
     return Call("POST", "/api/runs", CheckedRun, query={"dry_run": "true"}, body=body)
 
 
-def _run_body(kind: str, spec: Json | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"kind": kind, **_given(spec=spec), **given(options)}
+def _run_body(
+    kind: str, spec: Json | None, secrets: Sequence[str] | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {"kind": kind, **_given(spec=spec, secrets=secrets or None), **given(options)}
 
 
 def run(run_id: str) -> Call[Run]:
@@ -307,6 +317,7 @@ def add_schedule(
     spec: Json | None = None,
     *,
     time_zone: str = "UTC",
+    secrets: Sequence[str] | None = None,
     missed: str = "one",
     overlap: str = "allow",
     paused: bool = False,
@@ -320,7 +331,7 @@ def add_schedule(
         "missed": missed,
         "overlap": overlap,
         "paused": paused,
-        "run": _run_body(kind, spec, options),
+        "run": _run_body(kind, spec, secrets, options),
     }
     return Call("POST", "/api/schedules", Schedule, body=body)
 
@@ -380,6 +391,30 @@ def rotate_key(key_id: str, *, overlap_s: int) -> Call[MadeKey]:
 def revoke_key(key_id: str) -> Call[Key]:
     """Let a key open nothing any more."""
     return Call("POST", "/api/keys/{key_id}/revoke", Key, {"key_id": key_id})
+
+
+def secrets(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[Secret]]:
+    """Return a page of secrets by name, without their values."""
+    return Call("GET", "/api/secrets", Listing[Secret], query={"limit": limit, "after": after})
+
+
+def set_secret(
+    name: str, value: str, *, kinds: Sequence[str] | None = None, keys: Sequence[str] | None = None
+) -> Call[Secret]:
+    """Set a secret; without `kinds` or `keys` it keeps the list that it has, and an empty one allows all."""
+    lists = _given(kinds=None if kinds is None else list(kinds), keys=None if keys is None else list(keys))
+    body = {"value": value, **lists}
+    return Call("PUT", "/api/secrets/{secret_id}", Secret, {"secret_id": name}, body=body)
+
+
+def remove_secret(name: str) -> Call[None]:
+    """Remove a secret; a run that names it fails at its next attempt."""
+    return Call("DELETE", "/api/secrets/{secret_id}", NoneType, {"secret_id": name})
+
+
+def rotate_secrets() -> Call[RotatedSecrets]:
+    """Encrypt with the control plane's first key what has another one."""
+    return Call("POST", "/api/secret-rotations", RotatedSecrets)
 
 
 def audit_log(

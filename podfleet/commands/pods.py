@@ -10,7 +10,7 @@ import typer
 
 from events.answers.pods import Cordon, Gpu, Pod, PodCheck, PodStanding, Quarantine
 from podfleet.client.synchronous import Client
-from podfleet.commands.keys import seconds_of
+from podfleet.commands.access.keys import seconds_of
 from podfleet.connection import EXIT_FAILED, client, fail
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_fields, print_items, print_json, say

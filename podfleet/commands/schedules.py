@@ -12,7 +12,7 @@ from podfleet import parameters
 from podfleet.client.synchronous import Client
 from podfleet.commands.kind_help import KindHelp, check
 from podfleet.commands.runs import SHOWN, Limit
-from podfleet.commands.submit import ExitStatus, Watch, conclude
+from podfleet.commands.submit import ExitStatus, SecretNames, Watch, conclude
 from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.nouns import noun
 from podfleet.output import (
@@ -111,6 +111,7 @@ def add(
     requires: Requires = None,
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
+    secret: SecretNames = None,
     missed: Annotated[str, typer.Option(help="Missed slots: skip, one or all.")] = "one",
     overlap: Annotated[str, typer.Option(help="While the previous run is active: allow or skip.")] = "allow",
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
@@ -125,12 +126,13 @@ def add(
         kind,
         spec,
         time_zone=time_zone,
+        secrets=secret,
         missed=missed,
         overlap=overlap,
         paused=paused,
         priority=priority,
         labels=parameters.labels(label),
-        requires=parameters.spec(None, requires),
+        requires=parameters.requirements(requires),
         max_attempts=attempts,
         queue_limit_s=queue_limit,
     )

@@ -32,6 +32,11 @@ ExitStatus = Annotated[
 ]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Watch the run until it ends.")]
 
+SecretNames = Annotated[
+    list[str] | None,
+    typer.Option("--secret", metavar="NAME", help="A secret for the run's environment; repeatable."),
+]
+
 
 @app.command(cls=KindHelp)
 def submit(
@@ -44,6 +49,7 @@ def submit(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
+    secret: SecretNames = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -65,9 +71,9 @@ def submit(
     check(kind, spec)
     control_plane = client()
     if dry_run:
-        show_check(control_plane.check(kind, spec, **wanted), as_json=as_json)
+        show_check(control_plane.check(kind, spec, secrets=secret, **wanted), as_json=as_json)
         return
-    run = control_plane.submit(kind, spec, **wanted, idempotency_key=key)
+    run = control_plane.submit(kind, spec, secrets=secret, **wanted, idempotency_key=key)
     conclude(control_plane, run, run.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 

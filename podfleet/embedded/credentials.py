@@ -6,6 +6,8 @@ by file, never by a command line.
 
 from __future__ import annotations
 
+import base64
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,6 +20,9 @@ from events.text.key_text import letters, written
 from podfleet.embedded.private_file import FILE_MODE, private_directory, replace_private
 
 MONGO_USER: Final = "podfleet"
+SECRETS_KEY: Final = "PODFLEET_SECRETS_KEY"
+SECRETS_KEY_FILE: Final = "PODFLEET_SECRETS_KEY_FILE"
+SECRETS_KEY_BYTES: Final = 32
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +66,15 @@ def credentials(path: Path, ids: Ids) -> Credentials:
         s3_secret_key=stored.s3_secret_key,
         api_key=stored.api_key,
     )
+
+
+def secrets_key_file(path: Path) -> Path:
+    """Return the file of the key for secrets, made the first time: what it encrypts is lost without it."""
+    private_directory(path.parent)
+    if not path.exists():
+        replace_private(path, base64.b64encode(os.urandom(SECRETS_KEY_BYTES)).decode() + "\n")
+    path.chmod(FILE_MODE)
+    return path.absolute()
 
 
 def _fresh(ids: Ids) -> _Stored:

@@ -25,7 +25,13 @@ from events.runtime.clock import Clock, Ids
 from events.runtime.errors import ConfigError, PodfleetError
 from events.runtime.exits import EXIT_LEFT
 from podfleet.embedded import ports
-from podfleet.embedded.credentials import Credentials, credentials
+from podfleet.embedded.credentials import (
+    SECRETS_KEY,
+    SECRETS_KEY_FILE,
+    Credentials,
+    credentials,
+    secrets_key_file,
+)
 from podfleet.embedded.data_lock import held
 from podfleet.embedded.interrupts import interrupts
 from podfleet.embedded.mongod import find_mongod, prepare_mongod
@@ -39,6 +45,7 @@ DEFAULT_DATA: Final = DATA_DEFAULT
 DEFAULT_PORT: Final = 8700
 WORKERS_MAX: Final = 64
 CREDENTIALS: Final = "credentials.json"
+SECRETS_KEY_NAME: Final = "secrets.key"
 
 CONTROL_PLANE_START_S: Final = 60.0
 CONTROL_PLANE_GRACE_S: Final = 10.0
@@ -58,7 +65,7 @@ MODELS: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTH
 SHIPPED_ONLY: Final = {"PODFLEET_ISOLATION": "best"}
 # which parts of the environment a worker must not see, and by which it would be renamed
 STORES: Final = ("MONGODB_URL", "MINIO_")
-NOT_FOR_WORKERS: Final = ("MINIO_", "RUNPOD_POD_ID")
+NOT_FOR_WORKERS: Final = ("MINIO_", "PODFLEET_SECRETS_KEY", "RUNPOD_POD_ID")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +229,7 @@ class Stack:
         self.api_key = control["PODFLEET_API_KEY"] = control.get("PODFLEET_API_KEY") or secrets.api_key
         control["MONGODB_URL"] = self.mongodb_url = self._mongodb(secrets, servers)
         control |= self._storage(secrets, servers)
+        control |= self._secrets_key()
         self._stores = {name: control[name] for name in control if name.startswith(STORES)}
         has_model = any(self._world.environment.get(name, "").strip() for name in MODELS)
         worker = (LOCAL_MODELS if has_model else LOCAL_MODELS | SHIPPED_ONLY) | {
@@ -229,6 +237,12 @@ class Stack:
         }
         workers = [self._worker(number, worker) for number in range(1, self._options.workers + 1)]
         return [tier for tier in (servers, [self._control_plane(control)], workers) if tier]
+
+    def _secrets_key(self) -> dict[str, str]:
+        """Return the variable that names the key for secrets, which is made the first time."""
+        if any(self._world.environment.get(name) for name in (SECRETS_KEY, SECRETS_KEY_FILE)):
+            return {}
+        return {SECRETS_KEY_FILE: str(secrets_key_file(self._data / SECRETS_KEY_NAME))}
 
     def _mongodb(self, secrets: Credentials, servers: list[Service]) -> str:
         """Return the address of MongoDB; where there is none yet, the server to start joins `servers`."""

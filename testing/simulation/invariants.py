@@ -14,9 +14,8 @@ from events.catalog import EventRefused, type_of
 from events.codec import moment
 from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Fault, Status
 from events.queue.labels import missing, words_of
-from events.queue.requirements import read_class
+from events.queue.requirements import class_key, read_class, read_requirements
 from events.queue.rules import pod_name
-from events.queue.requirements import class_key, read_requirements
 from events.text.attempt_id import AttemptId
 from testing.simulation.event_loop import driven
 from testing.simulation.ledger import Ledger

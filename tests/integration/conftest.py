@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ from tests.servers import S3Server, empty, own_database
 
 PORTS_TRIED = 3
 LOG = "control-plane.log"
+SECRETS_KEY = b64encode(b"the key for secrets of the tests").decode()
 START_S = 60.0
 QUICK_WORKER = str(Path(__file__).parent / "programs" / "quick_worker.py")
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -148,7 +150,8 @@ def start_control_plane(
 ) -> tuple[Program, str]:
     """Start a control plane, at a free port or at `port`; return its process and its address, when ready."""
     start = start_program if is_forked else execute_program
-    values = {**os.environ, **s3.environment, "MONGODB_URL": database_url, **environment}
+    values = {**os.environ, **s3.environment, "MONGODB_URL": database_url}
+    values |= {"PODFLEET_SECRETS_KEY": SECRETS_KEY, **environment}
     for _ in range(PORTS_TRIED):
         chosen = port or choose(SystemIds())
         command = [*program, "serve", "--migrate"]

@@ -58,6 +58,7 @@ NAMES: Final = (
     "OPENAI_ADMIN_KEY", "NVIDIA_API_KEY", "HF_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY",
     "PODFLEET_API_KEY",
 )  # fmt: skip
+SECRET: Final = "OPENAI_API_KEY"  # the run names it, and the pod has none
 CANARIES: Final = {name: f"canary-of-{name.lower().replace('_', '-')}" for name in NAMES}
 ADDRESSES: Final = {
     "HTTPS_PROXY": "http://me:canary-of-the-proxy@127.0.0.1:1",
@@ -67,6 +68,7 @@ PAGES: Final = (
     "/", "/runs", "/runs/{id}", "/runs/{id}/events", "/pods", "/numbers", "/metrics", "/openapi.json",
     "/api/runs/{id}", "/api/runs/{id}/events?limit=200&order=oldest", "/api/runs/{id}/explain",
     "/api/runs/{id}/artifacts", "/api/pods", "/api/audit", "/api/queue", "/api/keys",
+    "/secrets", "/api/secrets",
 )  # fmt: skip
 
 
@@ -108,14 +110,17 @@ def spied(
                 return failing(400, f"wrong key {asked.headers['authorization']}")
             return program_for(step, asked, extra=spy) if step == "draft" else good(asked)
 
-        environment = CANARIES | ADDRESSES | {
+        of_the_pod = {name: value for name, value in CANARIES.items() if name != SECRET}
+        environment = of_the_pod | ADDRESSES | {
             "CONTROL_PLANE_URL": fleet.url, "OPENAI_BASE_URL": server.openai_url, "OPENAI_MODEL": MODEL,
             "PODFLEET_PRICES": str(home / "prices.toml"), "PODFLEET_GPU_USD_PER_HOUR": "3.6",
         }  # fmt: skip
         (home / "prices.toml").write_text(PRICES)
         # by exec, since its environment is looked for in /proc; it loads no second child for a second run
         worker = fleet.start_worker("--max-runs", "1", name="pod", is_forked=False, **environment)
-        run_id = submit(fleet, review="human", nodes=SPIED_NODES)
+        set_secret = fleet.client.put(f"/api/secrets/{SECRET}", json={"value": CANARIES[SECRET]})
+        assert set_secret.status_code == 201, set_secret.text
+        run_id = submit(fleet, review="human", nodes=SPIED_NODES, secrets=[SECRET])
         commands: set[bytes] = set()
 
         def is_over() -> bool:

@@ -18,7 +18,7 @@ from control_plane.access.cookies import COOKIE
 from control_plane.access.keys import SCOPES, id_of
 from control_plane.access.sessions import LINK_LIFE
 from control_plane.store import database as store
-from control_plane.store.sessions import Sessions
+from control_plane.store.access.sessions import Sessions
 from events.runtime.access import FILE, Access, noted
 from events.runtime.clock import SystemClock
 from podfleet.embedded.private_file import replace_private

@@ -13,7 +13,7 @@ import re
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -91,7 +91,7 @@ def start_pod(
     return fleet.start_quick_worker(*options, name=name, is_forked=is_forked, **settings | environment)
 
 
-def submit(fleet: Any, *, max_attempts: int = 3, **spec: Any) -> str:
+def submit(fleet: Any, *, max_attempts: int = 3, secrets: Sequence[str] = (), **spec: Any) -> str:
     known = {
         "idea": IDEA,
         "researcher": "model",
@@ -101,7 +101,8 @@ def submit(fleet: Any, *, max_attempts: int = 3, **spec: Any) -> str:
         "review": "none",
         "seed": 5,
     }
-    return str(fleet.submit("experiment", max_attempts=max_attempts, spec=known | spec))
+    more = {"max_attempts": max_attempts, "secrets": list(secrets)}
+    return str(fleet.submit("experiment", spec=known | spec, **more))
 
 
 def events_of(fleet: Any, run_id: str, *types: str) -> list[dict[str, Any]]:

@@ -105,6 +105,8 @@ def submission(
         max_attempts=wanted["maxAttempts"],
         queue_limit_s=wanted["queueLimitS"],
         labels=labels,
+        secrets=wanted.get("secrets", ()),
+        named_by=wanted.get("secretsNamedBy"),  # whoever fires it, its author named them
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -32,6 +32,7 @@ class WantedRun(Options):
 
     kind: str
     spec: Mapping[str, Any] = field(default_factory=dict)
+    secrets: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class WantedSchedule:
     cron: str
     run: WantedRun
     by: str
+    named_by: str | None = None  # the name of the key that names the secrets of its runs
     time_zone: str = "UTC"
     missed: Missed = "one"
     overlap: Overlap = "allow"
@@ -59,14 +61,14 @@ class ScheduleService:
         """Store a new schedule; its first slot is the first one after now, by the store's clock."""
         if wanted.id in RESERVED:
             raise Rejected("reserved_id", f"id: {wanted.id!r} is taken by an address; choose another id")
-        fields = _fields(wanted, await self.schedules.now())
+        fields = await self._checked(wanted)
         if await self.schedules.create(wanted.id, {**fields, "createdBy": wanted.by}) is None:
             message = f"there is a schedule {wanted.id!r} already; replace it with PUT, or choose another id"
             raise Conflict("schedule_exists", message)
 
     async def replace(self, wanted: WantedSchedule) -> None:
         """Replace a schedule. Slots that were due before are dropped."""
-        fields = _fields(wanted, await self.schedules.now())
+        fields = await self._checked(wanted)
         for _ in range(TRIES_MAX):
             if await self.schedules.change(await self._find(wanted.id), fields) is not None:
                 return
@@ -120,6 +122,13 @@ class ScheduleService:
         slots = islice(table.slots(await self.schedules.now()), count)
         return [(slot, slot.astimezone(table.zone)) for slot in slots]
 
+    async def _checked(self, wanted: WantedSchedule) -> Document:
+        """Return the stored fields of a schedule that could fire, and may. Raises `Rejected`."""
+        now = await self.schedules.now()
+        fields = _fields(wanted, now)
+        await self.submitter.require_secrets(check(submission({"_id": wanted.id, **fields}, now)))
+        return fields
+
     async def _find(self, schedule_id: str) -> Document:
         schedule = await self.schedules.find(schedule_id)
         if schedule is None:
@@ -148,14 +157,20 @@ def _fields(wanted: WantedSchedule, now: datetime) -> Document:
             "maxAttempts": wanted.run.max_attempts,
             "queueLimitS": wanted.run.queue_limit_s,
             "labels": dict(wanted.run.labels),
+            **_secrets(wanted),
         },
         "nextAt": None if wanted.paused else next_at,
         **({**NOBODY, "pausedBy": wanted.by, "pausedAt": now} if wanted.paused else NOBODY),
         "last": None,
         "error": None,
     }
-    check(submission({"_id": wanted.id, **fields}, next_at))
     return fields
+
+
+def _secrets(wanted: WantedSchedule) -> Document:
+    if not wanted.run.secrets:
+        return {}
+    return {"secrets": sorted(set(wanted.run.secrets)), "secretsNamedBy": wanted.named_by}
 
 
 def _unknown(schedule_id: str) -> NotFound:

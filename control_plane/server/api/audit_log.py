@@ -15,8 +15,8 @@ from control_plane.reads.paging import LIMIT_DEFAULT
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.deps import Deps
+from events.answers.access.audit_log import AuditEntry
 from events.answers.answer import Listing
-from events.answers.audit_log import AuditEntry
 
 Word = Annotated[str | None, Field(min_length=1, max_length=300, pattern=r"^[^\x00]*$")]
 

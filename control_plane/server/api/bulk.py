@@ -81,7 +81,14 @@ def router(deps: Deps) -> APIRouter:
         name = body.name or deps.submitter.ids.ulid()
         asked_at: datetime = body.asked_at or deps.reading.clock.now()
         part = await part_of(deps.bulk, body, asked_at, body.after)
-        results = await deps.bulk.act(body.action, part, by=principal.name, name=name, changes=body.changes())
+        results = await deps.bulk.act(
+            body.action,
+            part,
+            by=principal.name,
+            name=name,
+            changes=body.changes(),
+            named_by=principal.name,
+        )
         return BulkResults(
             name=name,
             asked_at=asked_at.isoformat(),

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request
+from msgspec import UNSET
 from pydantic import Field
 
 from control_plane.access.auth import Forbidden, Principal, is_still_admitted, require, sender_of
@@ -180,6 +181,7 @@ def shown(claim: Claim) -> ClaimedRun:
         traceparent=claim.traceparent,
         paused=claim.paused,
         notes=noted(claim.notes),
+        secrets=list(claim.secrets) or UNSET,
     )
 
 

@@ -16,8 +16,8 @@ from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import Page
 from control_plane.server.deps import Deps
+from events.answers.access.keys import Key, MadeKey
 from events.answers.answer import Listing
-from events.answers.keys import Key, MadeKey
 
 LIFE_MAX_S: Final = int(LIFE_MAX.total_seconds())
 OVERLAP_S: Final = int(OVERLAP.total_seconds())

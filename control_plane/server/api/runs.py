@@ -14,7 +14,7 @@ from control_plane.reads.comparison import RUNS_MAX, RUNS_MIN
 from control_plane.reads.paging import LIMIT_DEFAULT
 from control_plane.reads.reading import LEVELS, RunFilters
 from control_plane.runs.explainer import explanation
-from control_plane.runs.submission import Submission, checked
+from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.bodies import Again, ChangesBody, NewRun, NoteBody, ReviewBody
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
@@ -104,10 +104,12 @@ def router(deps: Deps) -> APIRouter:
     async def submit(
         body: NewRun, principal: MaySubmit, response: Response, circumstances: Asked, dry_run: bool = False
     ) -> Run | CheckedRun:
-        wanted = Submission(**body.model_dump(), **circumstances, by=principal.name)
+        wanted = Submission(**body.model_dump(), **circumstances, by=principal.name, named_by=principal.name)
         if dry_run:
             response.status_code = 200
-            return await checked(wanted)
+            found = await checked(wanted)
+            await deps.submitter.require_secrets(await order_of(wanted))
+            return found
         submitted = await deps.submitter.submit(wanted)
         response.status_code = 201 if submitted.is_new else 200
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
@@ -175,7 +177,11 @@ def _add_steering(routes: APIRouter, deps: Deps) -> None:
     async def retry(run_id: str, principal: MaySubmit, response: Response, again: Again | None = None) -> Run:
         again = again or Again()
         submitted = await deps.submitter.retry(
-            run_id, by=principal.name, from_stage=again.from_stage, changes=again.changes()
+            run_id,
+            by=principal.name,
+            from_stage=again.from_stage,
+            changes=again.changes(),
+            named_by=principal.name,
         )
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
         return await reading.submitted(submitted)

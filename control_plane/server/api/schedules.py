@@ -113,4 +113,5 @@ def _wanted(schedule_id: str, body: ScheduleBody, by: str) -> WantedSchedule:
         paused=body.paused,
         run=WantedRun(**body.run.model_dump()),
         by=by,
+        named_by=by,
     )

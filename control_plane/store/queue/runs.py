@@ -276,6 +276,7 @@ def decode(document: Mapping[str, Any]) -> Run:
         queue_deadline=document.get("queueDeadline"),
         labels=document.get("labels") or {},
         requires=document.get("requires"),
+        secrets=tuple(document.get("secrets") or ()),
     )
 
 

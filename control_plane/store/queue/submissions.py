@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -103,6 +104,11 @@ class Submissions:
         """Remove snapshots; one that was put again meanwhile stays, its run is about to come."""
         result = await self.db.run_specs.delete_many({"_id": {"$in": list(run_ids)}, **_unchecked(grace_s)})
         return result.deleted_count
+
+    @answers()
+    async def secrets(self, names: Sequence[str]) -> list[Document]:
+        """Return the secrets of these names without their values, as many as there are."""
+        return await self.db.secrets.find({"_id": {"$in": list(names)}}, {"sealed": 0}).to_list()
 
     async def by_idempotency_key(self, key: str) -> Document | None:
         """Return the run that was submitted under this key."""

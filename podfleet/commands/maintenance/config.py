@@ -30,6 +30,8 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "MINIO_BUCKET": "podfleet",
     "MINIO_REGION": "us-east-1",
     "MINIO_SECURE": "false",
+    "PODFLEET_SECRETS_KEY": None,
+    "PODFLEET_SECRETS_KEY_FILE": None,
     "PODFLEET_ORIGINS": None,
     **{name: str(default) for name, default in BUDGETS.items()},
     "FORWARDED_ALLOW_IPS": None,

@@ -44,7 +44,7 @@ def repair(
 async def _repair(run: str | None, *, is_dry: bool, as_json: bool) -> int:
     from control_plane.log.journal_flush import JournalFlush
     from control_plane.log.projector import Projector
-    from control_plane.store.audit_log import AuditLog
+    from control_plane.store.access.audit_log import AuditLog
     from control_plane.store.database import require_guarantees, stores_clock
     from control_plane.store.log.documents import Documents
     from control_plane.store.log.events import Events

@@ -136,6 +136,7 @@ def serve(drill: str, home: Path) -> Figures:
             outbox=outbox,
             uploads=cast(Any, NoUploads()),
             checkpoints=cast(Any, None),
+            secrets=cast(Any, None),
             clock=CLOCK,
             ids=IDS,
             threads=start_thread,

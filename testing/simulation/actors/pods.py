@@ -25,6 +25,7 @@ from events.text.attempt_id import AttemptId
 from events.text.key_text import digest
 from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.lease import judge
+from pod_worker.attempt.secret_values import Secrets
 from pod_worker.gpu import Capabilities, Gauges
 from pod_worker.gpu import Telemetry as Readings
 from pod_worker.program import FLUSH_S, LEAVE_S, RETRY_S
@@ -224,6 +225,7 @@ class Pod:
             outbox=outbox,
             uploads=uploads,
             checkpoints=SimulatedCheckpoints(self.kernel, self.balancer),
+            secrets=cast(Secrets, None),  # no simulated run names one
             clock=clock,
             ids=self.ids,
             threads=self._start,

@@ -21,9 +21,9 @@ from control_plane.access.sessions import SignIn
 from control_plane.access.socket_owner import GONE, user_of
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.store import database
-from control_plane.store.keys import Keys
+from control_plane.store.access.keys import Keys
+from control_plane.store.access.sessions import Sessions
 from control_plane.store.queue.runs import Runs
-from control_plane.store.sessions import Sessions
 from events.runtime.clock import SystemClock, SystemIds
 from events.text.key_text import written
 

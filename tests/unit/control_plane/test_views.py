@@ -14,9 +14,9 @@ from control_plane.model.presentation import INTERNAL
 from control_plane.model.views.document_mapping import from_document, stored_names
 from control_plane.model.views.pods import pod
 from control_plane.model.views.runs import attempt, run_row
+from events.answers.access.keys import Key
 from events.answers.artifacts import Artifact
 from events.answers.attempts import Attempt, Stage
-from events.answers.keys import Key
 from events.answers.kinds.hypotheses import HypothesisRow
 from events.answers.logs import LoggedEvent
 from events.answers.pods import Pod

@@ -27,6 +27,7 @@ from events.text.attempt_id import AttemptId
 from pod_worker.attempt.attempt import Attempt, Ports
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import grant
+from pod_worker.attempt.secret_values import Values
 from pod_worker.attempt.usage import Rate, usage_of
 from pod_worker.child.exit_status import Exited, Signalled
 from pod_worker.child.process import Exit, Listener
@@ -205,6 +206,21 @@ class Earlier:
 
 
 @dataclass
+class Held:
+    """The control plane's secrets, which can be had from the third time on that they are asked for."""
+
+    found: Values = field(default_factory=lambda: Values({}))
+    failures: int = 2
+    asked: int = 0
+
+    def fetch(self, claim: Claim) -> Values:
+        self.asked += 1
+        if self.asked <= self.failures:
+            raise Transient("away", "no answer")
+        return self.found
+
+
+@dataclass
 class Scene:
     """One attempt with everything around it."""
 
@@ -217,6 +233,7 @@ class Scene:
     folder: Path
     earlier: Earlier
     shown: list[bool] = field(default_factory=list)
+    secrets: Held = field(default_factory=lambda: Held())
 
     def attempt(
         self,
@@ -232,6 +249,7 @@ class Scene:
         self.outbox.open_attempt(AttemptId(RUN_ID, number), token="token-1", source=SOURCE, collection="runs")
         ports = Ports(
             queue=self.store, outbox=self.outbox, uploads=self.files, checkpoints=self.earlier,
+            secrets=self.secrets,
             clock=self.clock, ids=SeededIds(), threads=lambda name, work: None,
             work=self.folder / "work", stop=self.stop, rate=rate or Rate(),
         )  # fmt: skip
@@ -856,3 +874,45 @@ def test_what_would_be_written_through_a_link_is_not_set_aside(scene: Scene, pla
     attempt.run()
     assert scene.code() == "SEGFAULT"
     assert not [*scene.folder.glob("*.json"), *scene.folder.glob("emptied")]
+
+
+def test_the_child_gets_the_secrets_of_its_run_once_they_can_be_had(scene: Scene) -> None:
+    scene.secrets.found = Values({"API": "marker-of-a-secret"})
+    scene.clock.at(10, scene.child.complete)
+    attempt = scene.attempt(secrets=("API",))
+    attempt.run()
+    assert scene.child.order is not None
+    assert scene.child.order.secrets == {"API": "marker-of-a-secret"}
+    assert (scene.secrets.asked, attempt.secrets) == (3, {})
+    assert b"marker-of-a-secret" not in b"".join(row.line for row in scene.outbox.batch(1_000, 1 << 30))
+
+
+def test_a_run_without_secrets_asks_for_none(scene: Scene) -> None:
+    scene.clock.at(1, scene.child.complete)
+    scene.attempt().run()
+    assert scene.secrets.asked == 0
+
+
+def test_a_secret_that_was_removed_ends_the_attempt_by_a_code_of_its_own(scene: Scene) -> None:
+    scene.secrets.found = Values({"API": "marker-of-a-secret"}, ("GONE",))
+    scene.attempt(secrets=("API", "GONE")).run()
+    ((how, _),) = scene.store.settled
+    assert (how.code, how.retryable) == ("SECRET_MISSING", True)
+    assert "GONE" in str(how.message)
+    assert "marker" not in str(how.message)
+
+
+def test_secrets_that_nobody_hands_out_are_waited_for_so_long(scene: Scene) -> None:
+    scene.secrets.failures = 1_000
+    scene.attempt(secrets=("API",)).run()
+    assert scene.code() == "SECRETS_UNREACHABLE"
+    assert scene.clock.monotonic_s() == pytest.approx(300, abs=10)
+
+
+def test_an_order_to_stop_ends_the_wait_for_secrets(scene: Scene) -> None:
+    scene.secrets.failures = 1_000
+    scene.orders(20, cancel=True)
+    scene.attempt(secrets=("API",)).run()
+    ((how, _),) = scene.store.settled
+    assert how.outcome == "canceled"
+    assert scene.clock.monotonic_s() < 100

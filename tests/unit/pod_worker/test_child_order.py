@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from events.files.checkpoints import MANIFEST, Manifest, encode_manifest
 from events.files.paths import SafeName
@@ -60,3 +63,18 @@ class Deaf:
 
     def listen(self) -> None:
         pass
+
+
+def test_secrets_reach_the_environment_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"OPENAI_API_KEY": "the pod's"})
+    seen: list[str] = []
+
+    def pipeline(context: Context) -> str:
+        seen.append(os.environ["OPENAI_API_KEY"])  # noqa: TID251 - as a pipeline does
+        return "done"
+
+    order = Start("r", 1, "probe", {}, str(tmp_path), str(tmp_path), secrets={"OPENAI_API_KEY": "the run's"})
+    reporter: Any = RecordingReporter()
+    parts: Any = (SimpleNamespace(say=reporter.say, send=reporter.say, ended=False), Deaf(), io.BytesIO())
+    serve(order, {"probe": pipeline}, *parts)
+    assert seen == ["the run's"]

@@ -12,9 +12,9 @@ import pytest
 
 from events.catalog import RunCompleted
 from events.delivery.event_encoder import fact_frame
-from events.pipe import Checkpoint, FromChild, Made, Ready, encode
+from events.pipe import Checkpoint, FactFrame, FromChild, Made, Ready, encode
 from pod_worker.child import pipe_reader
-from pod_worker.child.pipe_reader import FEW_BYTES, PipeReader, log_frame
+from pod_worker.child.pipe_reader import FEW_BYTES, LOG_LINE_MAX, PipeReader, log_frame
 
 FIRST, SECOND = (log_frame(text, "info") for text in ("first", "second"))
 MADE = Made("file", "file", "text/plain")
@@ -93,3 +93,48 @@ def test_after_much_it_does_not_rest(speaker: Speaker) -> None:
     assert speaker.heard() == much
     speaker.say(SECOND)
     assert speaker.heard() == SECOND
+
+
+VALUE = "a secret of this run"
+LINES = "first line of a key\r\nsecond line of a key\n"
+
+
+def printed(*chunks: str, hidden: tuple[str, ...] = (VALUE, LINES)) -> list[str]:
+    """Return the lines of the log of a child that prints this."""
+    pipes = {name: os.pipe() for name in ("events", "stdout", "stderr", "death")}
+    for reader, _ in pipes.values():
+        os.set_blocking(reader, False)
+    ears = PipeReader(**{name: reader for name, (reader, _) in pipes.items()})
+    ears.hide(hidden)
+    told: list[FromChild] = []
+    thread = threading.Thread(target=ears.listen, args=(told.append,))
+    thread.start()
+    for chunk in chunks:
+        os.write(pipes["stdout"][1], chunk.encode())
+    os.write(pipes["events"][1], encode(log_frame(f"an error quotes {VALUE}", "error")))
+    for _, writer in pipes.values():
+        os.close(writer)
+    thread.join()
+    ears.close()
+    assert not any(VALUE in str(each) for each in told)
+    return [each.data["message"] for each in told if isinstance(each, FactFrame)]
+
+
+def test_what_is_hidden_is_in_no_line_and_in_no_fact() -> None:
+    lines = printed(f"it is {VALUE}!\nshort\n", hidden=(VALUE, "short"))
+    assert sorted(lines) == ["an error quotes ***", "it is ***!", "short"]
+
+
+def test_each_line_of_what_is_hidden_is_hidden_by_itself() -> None:
+    assert sorted(printed(LINES)) == ["***", "***", "an error quotes ***"]
+
+
+def test_what_is_hidden_is_hidden_where_a_long_line_is_cut() -> None:
+    long = "x" * 9_990 + "y" * (LOG_LINE_MAX - 10)
+    for before in (LOG_LINE_MAX - 5, LOG_LINE_MAX - 1, LOG_LINE_MAX, 2 * LOG_LINE_MAX - 7):
+        text = "x" * before + VALUE + "z" * 20_000
+        lines = printed(text[: before + 3], text[before + 3 : 20_000], text[20_000:] + "\n")
+        whole = "".join(each for each in lines if "quotes" not in each)
+        assert whole == "x" * before + "***" + "z" * 20_000
+        assert max(map(len, lines)) <= LOG_LINE_MAX
+    assert "***" in printed(long[:5_000], long[5_000:] + "\n", hidden=(long, VALUE))

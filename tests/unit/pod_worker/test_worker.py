@@ -129,6 +129,7 @@ def asked_by_a_worker(
             outbox=outbox,
             uploads=cast(Any, None),
             checkpoints=cast(Any, None),
+            secrets=cast(Any, None),
             clock=clock,
             ids=SeededIds(),
             threads=cast(Any, None),

@@ -30,6 +30,7 @@ from events.kinds.queues import DEFAULT_MODE, Mode
 from events.lifecycle import Outcome
 from events.queue import labels as pod_labels
 from events.text.key_text import SECRET_CHARS
+from events.text.secret_names import NAME_PATTERN, OF_RUN_MAX
 
 KEYS_MAX: Final = 100  # of an object; each one that is wrong costs the event loop 0.1 ms
 CORDON_MAX_S: Final = 365 * 24 * 3600
@@ -88,6 +89,7 @@ Json = Annotated[dict[str, Any], Storable]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Label = Annotated[str, StringConstraints(max_length=LABEL_CHARS_MAX), Storable]
 ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+SecretName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
 
 
@@ -148,10 +150,11 @@ class ChangesBody(Body):
 
 
 class RunBody(OptionsBody):
-    """The work to run, and its options."""
+    """The work to run, its options, and the names of its secrets."""
 
     kind: ShortText
     spec: Json = Field(default_factory=dict)
+    secrets: Annotated[list[SecretName], Field(max_length=OF_RUN_MAX)] = Field(default_factory=list)
 
 
 class NewRun(RunBody, StartOptionsBody):

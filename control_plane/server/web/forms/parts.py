@@ -188,7 +188,9 @@ def _read(part: Part, typed: Mapping[str, str], wanted: dict[str, Any]) -> None:
     for name, field in part.named():
         if texts[name]:
             try:
-                value = _labels(texts[name]) if field in (LABELS, POD_LABELS) else value_of(field, texts[name])
+                value = (
+                    _labels(texts[name]) if field in (LABELS, POD_LABELS) else value_of(field, texts[name])
+                )
                 _STORABLE.validate_python({name: value})
             except ValidationError as error:
                 problems[name] = error.errors()[0]["msg"].removeprefix("Value error, ")

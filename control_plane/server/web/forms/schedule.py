@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from control_plane.runs.schedules.service import WantedRun, WantedSchedule
 from control_plane.server.api.contract.bodies import NewSchedule, RunBody
@@ -50,8 +51,10 @@ class ScheduleForm(FormWithParts):
         )
 
     def changed(self, schedule: Schedule, by: str) -> WantedSchedule:
-        """Return a schedule with the changes of the form. Raises `Unfit`."""
-        return replace(self.wanted(by), id=schedule.id, paused=schedule.paused)
+        """Return a schedule with the changes of the form; its secrets stay. Raises `Unfit`."""
+        wanted, secrets = self.wanted(by), schedule.run.secrets
+        run = replace(wanted.run, secrets=() if secrets is UNSET else secrets)
+        return replace(wanted, id=schedule.id, paused=schedule.paused, run=run, named_by=by)
 
     def wanted(self, by: str) -> WantedSchedule:
         """Return the schedule. Raises `Unfit` with all problems at once."""

@@ -97,7 +97,7 @@ class BulkPages:
         name = body.name or deps.submitter.ids.ulid()
         asked_at = body.asked_at or deps.reading.clock.now()
         part = await part_of(deps.bulk, body, asked_at, body.after)
-        results = await deps.bulk.act(body.action, part, by=by, name=name)
+        results = await deps.bulk.act(body.action, part, by=by, name=name, named_by=by)
         left = Part([], None)
         if body.filters is not None and part.next is not None:
             left = await part_of(deps.bulk, body, asked_at, part.next)

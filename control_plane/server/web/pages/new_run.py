@@ -111,7 +111,7 @@ class NewRunPages:
         """Check the form and show what it would queue, or queue the run and redirect to its page."""
         form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed)
         try:
-            wanted = Submission(**form.body().model_dump(), by=by)
+            wanted = Submission(**form.body().model_dump(), by=by, named_by=by)
             order = await order_of(wanted)
             # what is measured is confirmed before it is queued, and again after a change of the words
             if typed.get("do") == "check" or order.measures != typed.get("confirmed", ""):

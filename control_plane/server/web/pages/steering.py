@@ -64,7 +64,7 @@ def _add_retry(routes: APIRouter, site: Site) -> None:
         key = f"again/{run_id}/{from_stage}/{pressed}" if pressed else None
         try:
             again = await site.deps.submitter.retry(
-                run_id, by=principal.name, from_stage=from_stage or None, key=key
+                run_id, by=principal.name, from_stage=from_stage or None, key=key, named_by=principal.name
             )
         except (Rejected, Conflict) as error:
             return await refused(site, error, _run(run_id))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from events.answers.keys import Key, MadeKey
+from events.answers.access.keys import Key, MadeKey
 from events.runtime.clock import SystemClock
 from podfleet.connection import EXIT_UNREACHABLE, EXIT_WRONG_USE, client, fail
 from podfleet.nouns import noun
@@ -159,7 +159,7 @@ async def _store(body: Any) -> MadeKey:
     from control_plane.access.key_ring import KeyRing
     from control_plane.server.api.keys import shown_once, wanted_key
     from control_plane.store import database, schema
-    from control_plane.store.keys import Keys
+    from control_plane.store.access.keys import Keys
     from events.runtime.clock import SystemClock, SystemIds
     from events.runtime.errors import ConfigError
     from podfleet.embedded.config import environment

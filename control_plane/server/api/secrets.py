@@ -1,0 +1,104 @@
+"""Secrets by name: set, listed and removed by people, and handed to the attempt whose run names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Response
+from pydantic import AfterValidator, Field, StringConstraints
+
+from control_plane.access.auth import Forbidden
+from control_plane.access.keys import NAME_CHARS_MAX
+from control_plane.access.secrets.vault import WantedSecret
+from control_plane.model.views.document_mapping import from_document
+from control_plane.reads import paging
+from control_plane.reads.reading import listing
+from control_plane.server.api.artifacts import MayIngest
+from control_plane.server.api.contract.bodies import Body, SecretName, ShortText, Storable
+from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.fleet import MaySteer
+from control_plane.server.api.runs import THE_SAME, MayRead, Page
+from control_plane.server.deps import Deps
+from events.answers.access.secrets import RotatedSecrets, Secret, SecretValues
+from events.answers.answer import Listing
+from events.runtime.errors import Conflict
+from events.text.secret_names import VALUE_BYTES_MAX, fault_of_value
+
+LIST_MAX: Final = 100
+
+
+def _value(value: str) -> str:
+    if fault := fault_of_value(value):
+        raise ValueError(fault)
+    return value
+
+
+KeyName = Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS_MAX), Storable]
+
+
+class SecretBody(Body):
+    """The value of a secret; runs of `kinds` may have it, if keys of the names `keys` name it.
+
+    Without `kinds` or `keys` a secret that is there keeps the list that it has. An empty list allows all.
+    """
+
+    value: Annotated[
+        str, StringConstraints(min_length=1, max_length=VALUE_BYTES_MAX), AfterValidator(_value)
+    ] = Field(repr=False)
+    kinds: Annotated[list[Annotated[ShortText, Storable]], Field(max_length=LIST_MAX)] | None = None
+    keys: Annotated[list[KeyName], Field(max_length=LIST_MAX)] | None = None
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes of secrets."""
+    routes = APIRouter(tags=["secrets"], route_class=StructRoute)
+    vault = deps.vault
+
+    @routes.get("/api/secrets")
+    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[Secret]:
+        return await listed(deps, wanted)
+
+    @routes.put("/api/secrets/{secret_id}", status_code=201, responses=THE_SAME)
+    async def put(secret_id: SecretName, body: SecretBody, principal: MaySteer, response: Response) -> Secret:
+        wanted = WantedSecret(
+            name=secret_id, value=body.value, by=principal.name, kinds=body.kinds, keys=body.keys
+        )
+        found = await vault.set(wanted)
+        response.status_code = 201 if found["createdAt"] == found["setAt"] else 200
+        response.headers["Location"] = "/api/secrets"
+        return shown(found)
+
+    @routes.delete("/api/secrets/{secret_id}", status_code=204)
+    async def remove(secret_id: SecretName, _: MaySteer) -> None:
+        await vault.remove(secret_id)
+
+    @routes.post("/api/secret-rotations")
+    async def rotate(_: MaySteer) -> RotatedSecrets:
+        found = await vault.rotate()
+        return RotatedSecrets(key_id=found.key_id, count=found.count, unreadable=list(found.unreadable))
+
+    @routes.post("/api/runs/{run_id}/secrets")
+    async def hand(run_id: str, principal: MayIngest) -> SecretValues:
+        """Return the values that the run names to the attempt whose lease is not over, and to nobody else."""
+        attempt = principal.attempt
+        if attempt is None or attempt.run_id != run_id:
+            raise Forbidden("foreign_run", f"send the run token that the claim of run {run_id} gave")
+        found = await deps.runs.find(run_id)
+        if found is None or not found.run.is_leased_to(attempt.attempt, deps.clock.now()):
+            raise Conflict("lease_lost", f"attempt {attempt.attempt} of run {run_id} does not hold the run")
+        handed = await vault.hand(found.run.secrets, found.run.kind)
+        return SecretValues(values=dict(handed.values), missing=list(handed.missing))
+
+    return routes
+
+
+async def listed(deps: Deps, wanted: Page) -> Listing[Secret]:
+    """Return a page of secrets by name, without their values."""
+    after = None if wanted.after is None else paging.decode("secrets", wanted.after, str)
+    return listing("secrets", await deps.vault.store.page(after, paging.limited(wanted.limit)), shown)
+
+
+def shown(secret: Mapping[str, Any]) -> Secret:
+    """Return a stored secret as an answer, without its value."""
+    return from_document(Secret, secret)

@@ -1,0 +1,1 @@
+"""Queries on who may do what: keys, sessions, secrets, and the audit log."""
