@@ -89,6 +89,14 @@ class CurrentStage:
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """The headline numbers of the newest attempt that said any."""
+
+    attempt: int
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A decision as the run's journal recorded it; `sets` holds the values the server evaluated."""
 
@@ -132,6 +140,7 @@ class Run:
     faults: tuple[PastFault, ...] = ()
     tokens: tuple[AttemptToken, ...] = ()
     sealed: Seal | None = None
+    summary: Summary | None = None
 
     @property
     def attempt_id(self) -> AttemptId:
