@@ -152,6 +152,15 @@ def number(value: Any) -> str:
     return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def result(value: Any, form: str) -> str:
+    """Return a value of a result in the format of its column."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float) or not form:
+        return number(value)
+    return format(round(value) if form.endswith("d") else value, form)
+
+
 def dollars(value: float) -> str:
     """Return money: cents where they are enough, else four significant digits."""
     if 0 < value < CENTS_SHOWN_MIN:
@@ -296,6 +305,7 @@ FILTERS: Final = {
     "seconds": seconds,
     "size": size,
     "number": number,
+    "result": result,
     "percent": percent,
     "lines": lines,
     "note_answer": note_answer,

@@ -4,9 +4,9 @@ Law: only stored bytes are charged, so a repeated line costs nothing. An attempt
 of its holder. Events of other senders about it, such as an admin, have as much room of their own. Each
 process adds its bytes to the counts every few seconds, and reads them as often: replicas together may store
 some seconds more than the budget. The notices of refused lines and the end of an attempt have room beyond
-it, so that a log over its budget stays whole. Rows of results are charged to an account of their own besides,
-each as a fixed size at least, which bounds their number too. A key, which many pods may share, loses nothing: its pods
-wait for the next hour.
+it, so that a log over its budget stays whole. Rows of results are charged to an account of their own
+besides, each as a fixed size at least, which bounds their number too. A key, which many pods may share, loses
+nothing: its pods wait for the next hour.
 """
 
 from __future__ import annotations
@@ -88,12 +88,16 @@ class Budgets:
         for oldest in list(self._known)[: max(0, len(self._known) - KNOWN_MAX)]:
             del self._known[oldest]
 
-    def refusal(self, event: Event, account: str) -> str | None:
-        """Return why an event exceeds its budget, or None. Call `look` for its account before."""
-        if event.type == RECORDED and self._stored(row_account(account)) >= RESULT_BYTES_MAX:
+    def refusal(self, event: Event, account: str, *, rows_before: int = 0) -> str | None:
+        """Return why an event exceeds its budget, or None. Call `look` for its account before.
+
+        `rows_before` counts the rows of results that stand before it in the same request.
+        """
+        rows = self._stored(row_account(account)) + rows_before * ROW_BYTES_MIN
+        if event.type == RECORDED and rows >= RESULT_BYTES_MAX:
             return (
-                f"attempt {event.attempt} has recorded all the results that it may: {ROWS_MAX:,} rows, those that "
-                f"it said again included, and {RESULT_BYTES_MAX:,} bytes of them"
+                f"attempt {event.attempt} has recorded all the results that it may: {ROWS_MAX:,} rows, those "
+                f"that it said again included, and {RESULT_BYTES_MAX:,} bytes of them"
             )
         stored = self._stored(account)
         most = self.event_bytes_max + (RESERVE_BYTES if event.type in RESERVED else 0)

@@ -324,17 +324,20 @@ class Ingestor:
         attempts = {each.event.attempt_id for each in candidates}
         keys = {key for each in attempts if (key := request.key_of(each)) is not None}
         accounts = {request.account(each) for each in attempts}
-        recording = {
-            request.account(each.event.attempt_id) for each in candidates if each.event.type == RECORDED
-        }
-        await self.budgets.look({*accounts, *map(row_account, recording)}, keys)
+        recording = {each.event.attempt_id for each in candidates if each.event.type == RECORDED}
+        accounts |= {row_account(request.account(each)) for each in recording}
+        await self.budgets.look(accounts, keys)
+        rows: Counter[str] = Counter()
         refused: dict[str, Refused] = {}
         for each in candidates:
             run, event = request.run(each.event.run_id), each.event
+            account_of = request.account(event.attempt_id)
             if run and (why := run.closes(event.attempt, event.sequence)):
                 refused[each.id] = _refuse(each.line, event, SEALED, why)
-            elif why := self.budgets.refusal(event, request.account(event.attempt_id)):
+            elif why := self.budgets.refusal(event, account_of, rows_before=rows[account_of]):
                 refused[each.id] = _refuse(each.line, event, OVER_BUDGET, why)
+            elif event.type == RECORDED:
+                rows[account_of] += 1
         if not refused:
             return list(candidates)
         stored = await self.events.by_ids([*refused])  # what is there already is only told again

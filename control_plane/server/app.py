@@ -29,6 +29,7 @@ from control_plane.server.api import (
     ingest,
     keys,
     kinds,
+    results,
     runs,
     schedules,
     stream,
@@ -50,11 +51,12 @@ from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import compare, new_run, numbers, pods, read_only, sign_in, steering
+from control_plane.server.web.pages import results as result_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
 
 NOUNS: Final = (
-    *(bulk, runs, artifacts, uploads),
+    *(bulk, runs, results, artifacts, uploads),
     *(claims, fleet, kinds, schedules, keys, audit_log, stream),
 )
 
@@ -116,7 +118,7 @@ def create_app(deps: Deps) -> FastAPI:
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
     routers += [page.router(site) for page in (bulk_pages, compare, new_run, read_only, steering, live)]
-    routers += [page.router(site) for page in (schedule_pages, numbers, pods)]
+    routers += [page.router(site) for page in (result_pages, schedule_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"))

@@ -61,11 +61,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ResultSet:
-    """Rows that a run records, which people sort, filter and compare; each has a key of its own."""
+    """Rows that a run records, which people sort, filter and compare; each has a key of its own.
+
+    One that no kind declares, as a pod may make it up, is sorted by its key alone.
+    """
 
     name: str
     title: str
     columns: tuple[Column, ...]
+    is_declared: bool = True
 
     def column(self, name: str) -> Column | None:
         """Return the column of this name."""
@@ -73,7 +77,7 @@ class ResultSet:
 
     def sort_name(self, name: str) -> str | None:
         """Return the field of a row by which an index sorts a column; None without one."""
-        names = [each.name for each in self.columns[:SORTED_MAX]]
+        names = [each.name for each in self.columns[:SORTED_MAX] if self.is_declared]
         return SORT_NAMES[names.index(name)] if name in names else None
 
 
