@@ -13,6 +13,7 @@ import msgspec
 
 from events.kinds import FACTS
 from events.kinds.fact import Fact, Fraction, Name, Sha256
+from events.kinds.results import STATUS_CHARS_MAX, SetName, Values, problem_with_key, problem_with_values
 
 Level = Literal["debug", "info", "warn", "warning", "error"]
 Verdict = Literal["pass", "fail"]
@@ -125,6 +126,38 @@ class RunPreempted(Fact, frozen=True):
     """The pod is leaving; the run returns to the queue and no failure is counted."""
 
     reason: str | None = None
+
+
+class ResultRecorded(Fact, frozen=True):
+    """A row of a result set of the run's kind; the same key again replaces the row.
+
+    `detail` names an artifact of the run with what is too long for a row.
+    """
+
+    set: SetName
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    values: Values
+    status: Annotated[str, msgspec.Meta(max_length=STATUS_CHARS_MAX)] | None = None
+    detail: Name | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what msgspec cannot: a length in bytes, a number that is not finite."""
+        _raise_for(problem_with_key(self.key) or problem_with_values(self.values))
+
+
+class RunSummarized(Fact, frozen=True):
+    """Headline numbers of the run; a name that an attempt says again gets the later value."""
+
+    values: Values
+
+    def __post_init__(self) -> None:
+        """Refuse what msgspec cannot: a length in bytes, a number that is not finite."""
+        _raise_for(problem_with_values(self.values))
+
+
+def _raise_for(problem: str | None) -> None:
+    if problem is not None:
+        raise ValueError(problem)
 
 
 class StatusChanged(Fact, frozen=True):
@@ -240,6 +273,8 @@ TYPES: Final[Mapping[str, type[Fact]]] = {
     "ai.run.canceled": RunCanceled,
     "ai.run.preempted": RunPreempted,
     "ai.run.status_changed": StatusChanged,
+    "ai.run.summarized": RunSummarized,
+    "ai.result.recorded": ResultRecorded,
     "ai.run.usage": RunUsage,
     "ai.run.event_refused": EventRefused,
     "ai.validation.auto_started": ValidationAutoStarted,

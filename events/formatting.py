@@ -27,6 +27,7 @@ CENTS_SHOWN_MIN: Final = 0.0001
 TEXT_SHOWN_CHARS: Final = 20_000
 LINE_SHOWN_CHARS: Final = 2_000  # of one line among many; its JSON has more, and the API all
 UNNAMED_CHARS_MAX: Final = 80
+VALUES_SHOWN_MAX: Final = 8
 LOG: Final = type_of(RunLog)
 LEVELS: Final = get_args(Level)
 _LAYOUT: Final = json.JSONEncoder(indent=1, ensure_ascii=False, sort_keys=True, default=msgspec.to_builtins)
@@ -153,6 +154,15 @@ def number(value: Any) -> str:
     return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def result(value: Any, form: str) -> str:
+    """Return a value of a result in the format of its column."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float) or not form:
+        return number(value)
+    return format(round(value) if form.endswith("d") else value, form)
+
+
 def dollars(value: float) -> str:
     """Return money: cents where they are enough, else four significant digits."""
     if 0 < value < CENTS_SHOWN_MIN:
@@ -238,6 +248,13 @@ def note_answer(outcome: str, about: str, words: str) -> str:
     return f"{f'{about}: ' if about else ''}{outcome.replace('_', ' ')}, {words}"
 
 
+def _values(values: Mapping[str, Any]) -> str:
+    """Return the values of a row, or headline numbers, in one line."""
+    told = list(values.items())[:VALUES_SHOWN_MAX]
+    words = [f"{name} = {number(value) if is_number(value) else value}" for name, value in told]
+    return ", ".join([*words, "…"] if len(values) > len(told) else words)
+
+
 def says(event: LoggedEvent) -> str:
     """Return an event's data in one line."""
     data = event.data
@@ -251,6 +268,10 @@ def says(event: LoggedEvent) -> str:
         case "ai.run.note_answered":
             words = note_answer(*(str(data.get(name) or "") for name in ("outcome", "about", "says")))
             return f"note {data['number']}: {words}"
+        case "ai.result.recorded":
+            return f"{data['set']} {data['key']}: {_values(data['values'])}"
+        case "ai.run.summarized":
+            return _values(data["values"])
         case "ai.run.usage":
             tokens = f"{data.get('prompt_tokens') or 0} + {data.get('completion_tokens') or 0} tokens"
             return f"{data['model']}: {tokens}" if data.get("model") else "a stretch of the pod's time"
@@ -286,6 +307,7 @@ FILTERS: Final = {
     "seconds": seconds,
     "size": size,
     "number": number,
+    "result": result,
     "percent": percent,
     "lines": lines,
     "note_answer": note_answer,

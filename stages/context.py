@@ -13,12 +13,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from events.catalog import Level, RunLog, StageCompleted, StageMetric, StageProgress, StageStarted
+from events.catalog import (
+    Level,
+    ResultRecorded,
+    RunLog,
+    StageCompleted,
+    StageMetric,
+    StageProgress,
+    StageStarted,
+)
 from events.kinds.fact import Fact
+from events.kinds.kind import Kind
+from events.kinds.results import Value
 from events.kinds.spec import Spec
 from events.runtime.clock import Clock
 from stages.checkpoints import Checkpoints, Restored
 from stages.ports import Notes, Reporter, Tools
+from stages.results import (
+    NO_ROWS_LEFT,
+    NO_SUMMARIES_LEFT,
+    SUMMARIES_MAX,
+    Recorded,
+    check_row,
+    has_room,
+    headline,
+)
 
 OUTSIDE: Final = "run"  # the stage that a failure names when it happened between two stages
 
@@ -35,7 +54,7 @@ class Context:
     """One attempt's world: its specification, its folder, its clock, its voice; `pod` is where it runs.
 
     `replication_asked` is whether an earlier attempt asked for a replication, by the control plane's record;
-    `told` is what the control plane's part of the kind told it at its start.
+    `told` is what the control plane's part of the kind told it at its start; `kind` declares its results.
     """
 
     run_id: str
@@ -50,7 +69,9 @@ class Context:
     pod: str = ""
     replication_asked: bool = False
     told: Mapping[str, Any] = field(default_factory=dict)
+    kind: Kind | None = None
     where: Where = field(default_factory=Where)
+    recorded: Recorded = field(default_factory=Recorded)
 
     def emit(self, fact: Fact) -> None:
         """Report a fact."""
@@ -82,6 +103,41 @@ class Context:
     def restored(self, name: str) -> Restored | None:
         """Return the checkpoint that an earlier attempt left under this name."""
         return self.checkpoints.restored(name)
+
+    def result(
+        self,
+        set: str,
+        key: str,
+        values: Mapping[str, Value],
+        status: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """Record a row of a result set that the kind declares; the same key again replaces the row.
+
+        `detail` names an artifact of the run. Raises `PipelineError` for what the kind does not declare,
+        `ValueError` for what no row can hold, such as a number that is not finite. Rows beyond
+        the bounds of an attempt are not recorded, and the run's log says so once.
+        """
+        fact = ResultRecorded(set=set, key=key, values=dict(values), status=status, detail=detail)
+        check_row(self.kind, fact)
+        if has_room(self.recorded, fact):
+            self.emit(fact)
+        elif self.recorded.refused == 1:
+            self.log(NO_ROWS_LEFT, "warning")
+
+    def summarize(self, values: Mapping[str, Value]) -> None:
+        """Set headline numbers of the run that the kind declares; others keep what they were.
+
+        Raises `PipelineError` for what the kind does not declare.
+        """
+        fact = headline(self.kind, self.recorded, values)
+        if fact is None:
+            return
+        self.recorded.summaries += 1
+        if self.recorded.summaries <= SUMMARIES_MAX:
+            self.emit(fact)
+        elif self.recorded.summaries == SUMMARIES_MAX + 1:
+            self.log(NO_SUMMARIES_LEFT, "warning")
 
     @contextmanager
     def stage(self, name: str, *, index: int | None = None, total: int | None = None) -> Iterator[Stage]:

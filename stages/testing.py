@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeVar
 
+from events.kinds import KINDS
 from events.kinds.fact import Fact
 from events.kinds.spec import Spec
 from events.pipe import Note
@@ -194,6 +195,7 @@ def make_context(
         pod=pod,
         replication_asked=replication_asked,
         told=told or {},
+        kind=next((each for each in KINDS.values() if each.spec is type(spec)), None),
     )
 
 

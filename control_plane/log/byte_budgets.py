@@ -4,21 +4,23 @@ Law: only stored bytes are charged, so a repeated line costs nothing. An attempt
 of its holder. Events of other senders about it, such as an admin, have as much room of their own. Each
 process adds its bytes to the counts every few seconds, and reads them as often: replicas together may store
 some seconds more than the budget. The notices of refused lines and the end of an attempt have room beyond
-it, so that a log over its budget stays whole. A key, which many pods may share, loses nothing: its pods
-wait for the next hour.
+it, so that a log over its budget stays whole. Rows of results are charged to an account of their own
+besides, each as a fixed size at least, which bounds their number too. A key, which many pods may share, loses
+nothing: its pods wait for the next hour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.model.byte_limits import EVENT_BYTES_DEFAULT, KEY_EVENT_BYTES_DEFAULT
 from control_plane.model.projection import attempt_id
-from events.catalog import ENDS, EventRefused, type_of
+from events.catalog import ENDS, EventRefused, ResultRecorded, type_of
 from events.envelope import Event
+from events.kinds.results import RESULT_BYTES_MAX, ROW_BYTES_MIN, ROWS_MAX
 from events.runtime.clock import Clock
 from events.text.attempt_id import AttemptId
 
@@ -28,7 +30,14 @@ KNOWN_MAX: Final = 20_000
 WINDOW_S: Final = 3600
 RESERVE_BYTES: Final = 64 << 20
 OTHERS: Final = "/others"
+ROWS: Final = "/results"
 RESERVED: Final = ENDS | {type_of(EventRefused)}
+RECORDED: Final = type_of(ResultRecorded)
+
+
+def row_account(account: str) -> str:
+    """Return the account to which rows of results are charged besides."""
+    return account + ROWS
 
 
 def account(holder: AttemptId, *, by_holder: bool) -> str:
@@ -79,8 +88,17 @@ class Budgets:
         for oldest in list(self._known)[: max(0, len(self._known) - KNOWN_MAX)]:
             del self._known[oldest]
 
-    def refusal(self, event: Event, account: str) -> str | None:
-        """Return why an event exceeds its budget, or None. Call `look` for its account before."""
+    def refusal(self, event: Event, account: str, *, rows_before: int = 0) -> str | None:
+        """Return why an event exceeds its budget, or None. Call `look` for its account before.
+
+        `rows_before` counts the rows of results that stand before it in the same request.
+        """
+        rows = self._stored(row_account(account)) + rows_before * ROW_BYTES_MIN
+        if event.type == RECORDED and rows >= RESULT_BYTES_MAX:
+            return (
+                f"attempt {event.attempt} has recorded all the results that it may: {ROWS_MAX:,} rows, those "
+                f"that it said again included, and {RESULT_BYTES_MAX:,} bytes of them"
+            )
         stored = self._stored(account)
         most = self.event_bytes_max + (RESERVE_BYTES if event.type in RESERVED else 0)
         if stored < most:
@@ -100,6 +118,11 @@ class Budgets:
             self._owed[each] = self._owed.get(each, 0) + size
             stored, read_s = self._known.get(each, (0, -KNOWN_S))
             self._known[each] = (stored + size, read_s)
+
+    def charge_rows(self, account: str, sizes: Sequence[int]) -> None:
+        """Charge new rows of results, each by its size, to the account of rows."""
+        if sizes:
+            self.charge(row_account(account), None, sum(max(size, ROW_BYTES_MIN) for size in sizes))
 
     async def run_once(self) -> int:
         """Write the charges to the store; return the number of accounts. A failed one is tried again."""

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
 
-from control_plane.log.byte_budgets import Budgets, account
+from control_plane.log.byte_budgets import RECORDED, Budgets, account, row_account
 from control_plane.log.ingest_store import IngestStore
 from control_plane.log.projector import Stretch
 from control_plane.log.unclaimed_lines import LETTER_LIFE, LETTER_PREFIX, UNCLAIMED
@@ -323,14 +323,21 @@ class Ingestor:
         """Return candidates whose log is open and whose byte budget is left. Raises `RateLimited`."""
         attempts = {each.event.attempt_id for each in candidates}
         keys = {key for each in attempts if (key := request.key_of(each)) is not None}
-        await self.budgets.look({request.account(each) for each in attempts}, keys)
+        accounts = {request.account(each) for each in attempts}
+        recording = {each.event.attempt_id for each in candidates if each.event.type == RECORDED}
+        accounts |= {row_account(request.account(each)) for each in recording}
+        await self.budgets.look(accounts, keys)
+        rows: Counter[str] = Counter()
         refused: dict[str, Refused] = {}
         for each in candidates:
             run, event = request.run(each.event.run_id), each.event
+            account_of = request.account(event.attempt_id)
             if run and (why := run.closes(event.attempt, event.sequence)):
                 refused[each.id] = _refuse(each.line, event, SEALED, why)
-            elif why := self.budgets.refusal(event, request.account(event.attempt_id)):
+            elif why := self.budgets.refusal(event, account_of, rows_before=rows[account_of]):
                 refused[each.id] = _refuse(each.line, event, OVER_BUDGET, why)
+            elif event.type == RECORDED:
+                rows[account_of] += 1
         if not refused:
             return list(candidates)
         stored = await self.events.by_ids([*refused])  # what is there already is only told again
@@ -392,11 +399,14 @@ class Ingestor:
         stored = await self.events.by_ids([fresh[index].id for index in collided]) if collided else {}
         request.answer.duplicates = len(taken)
         stored_bytes: Counter[AttemptId] = Counter()
+        row_bytes: dict[AttemptId, list[int]] = {}
         for index, each in enumerate(fresh):
             known = stored.get(each.id)
             if index not in collided:
                 request.answer.accepted += 1
                 stored_bytes[each.event.attempt_id] += len(documents[index].raw)
+                if each.event.type == RECORDED:
+                    row_bytes.setdefault(each.event.attempt_id, []).append(len(documents[index].raw))
                 request.answer.unknown += isinstance(each.event.fact, Unknown)
             elif known is not None and known.hash == each.hash:
                 request.answer.duplicates += 1
@@ -409,6 +419,8 @@ class Ingestor:
             taken.append(each)
         for attempt, size in stored_bytes.items():
             self.budgets.charge(request.account(attempt), request.key_of(attempt), size)
+        for attempt, sizes in row_bytes.items():
+            self.budgets.charge_rows(request.account(attempt), sizes)
         return taken
 
     async def _keep(self, unclaimed: Sequence[Candidate], request: Request) -> None:

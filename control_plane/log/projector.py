@@ -7,8 +7,8 @@ next application folds the same stretch to the same documents.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from control_plane.log.journal_flush import JournalFlush
@@ -61,7 +61,8 @@ class Turn:
 
     @property
     def view(self) -> AttemptView:
-        return _view_of(self.found.run, self.record) if self.is_current else self.record.view
+        run = self.found.run
+        return _view_of(run, self.record) if self.is_current else replace(self.record.view, kind=run.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,8 @@ def run_view(run: Run, folded: Fold) -> dict[str, Any]:
         "startedAt": folded.view.started_at,
         "validation": folded.view.validation,
     }
+    if folded.view.summary is not None:  # until an attempt says its own, those of an earlier one stay
+        view |= {"summary": dict(folded.view.summary), "summaryAttempt": folded.view.attempt}
     if complete:
         view |= {"logOpen": False, "logIncomplete": None}
     else:
@@ -217,7 +220,15 @@ def _view_of(run: Run, record: AttemptRecord) -> AttemptView:
         validation=run.validation,
         error=record.view.error,
         end_seq=record.view.end_seq,
+        summary=_summary_of(run),
+        kind=run.kind,
     )
+
+
+def _summary_of(run: Run) -> Mapping[str, Any] | None:
+    """Return the headline numbers that the current attempt has said, as far as it was applied."""
+    is_own = run.summary is not None and run.summary.attempt == run.attempt and run.last_event_seq > 0
+    return run.summary.values if run.summary is not None and is_own else None
 
 
 def _phase(status: Status, folded: Fold) -> Status:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from events.kinds import DOCUMENTS, NOUNS
 from events.kinds.queues import QUEUES
+from events.kinds.results import SORT_NAMES
 
 Writers = Mapping[str, str]  # field to writer
 
@@ -41,6 +42,7 @@ CLAIMABLE: Final[Writers] = {
     **_by("pause, resume", "paused"),
     **_by("note", "notes"),
     **_by("application", "lastEventSeq", "currentStage", "startedAt", "validation"),
+    **_by("application", "summary", "summaryAttempt"),
     **_by("claim, settle, application, catch-up, review", "logOpen", "logIncomplete"),
     **_by("heartbeat", "lastHeartbeat"),
     **_by("repair", "lostEvents"),
@@ -57,6 +59,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("decision", "pod", "claimedAt", "outcome", "code", "message", "fault", "endedAt", "revision"),
         **_by("decision, catch-up", "watchedUntil"),
         **_by("application", "currentStage", "startedAt", "validation", "error", "endSeq", "lastEventSeq"),
+        **_by("application", "summary"),
     },
     "stages": _by(
         "application", "runId", "attempt", "name", "index", "total", "status", "progress", "activity",
@@ -65,6 +68,9 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "artifacts": _by(
         "application", "runId", "attempt", "name", "key", "size", "sha256", "contentType", "stage",
         "registeredAt", "seq",
+    ),
+    "results": _by(
+        "application", "runId", "attempt", "set", "key", "values", "status", "detail", *SORT_NAMES, "seq",
     ),
     "validations": _by(
         "application, review", "runId", "attempt", "by", "verdict", "summary", "scores", "at",

@@ -17,20 +17,26 @@ from events import catalog as c
 from events.codec import moment
 from events.envelope import Event
 from events.files.paths import BadPath, RunPath
-from events.kinds import PROJECTIONS
+from events.kinds import KINDS, PROJECTIONS
 from events.kinds.fact import Fact
 from events.kinds.kind import Kind, Position, Projected
+from events.kinds.results import COLUMNS_MAX, Value, set_named, sort_values
 from events.lifecycle import Cause
 from events.queue.settlement import End
 
 MESSAGE_MAX: Final = 4_000
 PROJECTION_FAILED: Final = "projection_failed"
+TOO_MANY_NUMBERS: Final = "too_many_numbers"
+RESULTS: Final = "results"  # the collection of rows
 ARTIFACTS: Final = "runs/"  # of object storage: everything that attempts have put there
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptView:
-    """One attempt, as far as its log was folded; `end_seq` is the position of its end event."""
+    """One attempt, as far as its log was folded; `end_seq` is the position of its end event.
+
+    `summary` holds its headline numbers, None where it said none. `kind` declares its result sets.
+    """
 
     run_id: str
     attempt: int
@@ -39,6 +45,8 @@ class AttemptView:
     validation: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
     end_seq: int | None = None
+    summary: Mapping[str, Value] | None = None
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,9 @@ SHOWN_ONLY: Final = frozenset(
 _OF_EVERY_KIND: Final[tuple[type[Fact], ...]] = (
     c.RunStarted, c.StageStarted, c.StageProgress, c.StageCompleted, c.RunCompleted, c.RunFailed,
     c.RunCanceled, c.RunPreempted, c.ArtifactRegistered, c.ValidationAutoStarted, c.ValidationAutoCompleted,
+    c.RunSummarized,
 )  # fmt: skip
+# Rows are not among them: a run may have 100,000, which are compared with the log one by one.
 EFFECTIVE: Final = frozenset(c.type_of(fact) for fact in (*_OF_EVERY_KIND, *PROJECTIONS))
 
 
@@ -99,6 +109,10 @@ def project(view: AttemptView, event: Event) -> Effect:
     if type(event.fact) in SHOWN_ONLY:
         return SHOWN
     match event.fact:
+        case c.ResultRecorded() as fact:
+            return Update(view, (result_write(view.kind, event, fact),))
+        case c.RunSummarized() as fact:
+            return _summary(view, fact)
         case c.RunStarted():
             return Update(replace(view, started_at=_moment(event)), phase=Cause.STARTED)
         case c.StageStarted() | c.StageProgress() | c.StageCompleted() as fact:
@@ -130,9 +144,38 @@ def artifact_id(run_id: str, attempt: int, name: str) -> str:
     return f"{run_id}/a{attempt}/{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
+def result_id(run_id: str, attempt: int, set_name: str, key: str) -> str:
+    """Return the id of a row's document: one for each key of a set in an attempt."""
+    return f"{run_id}/a{attempt}/{set_name}/{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+
+
 def artifact_prefix(run_id: str, attempt: int) -> str:
     """Return the part of object storage that belongs to an attempt."""
     return f"{ARTIFACTS}{run_id}/a{attempt}/"
+
+
+def result_write(kind: str, event: Event, fact: c.ResultRecorded) -> Write:
+    """Return the row that an event of a run of `kind` makes; it is whole, so that the last event decides."""
+    assert event.sequence is not None
+    declared = set_named(KINDS[kind].results, fact.set) if kind in KINDS else None
+    fields = {
+        "runId": event.run_id,
+        "attempt": event.attempt,
+        "set": fact.set,
+        "key": fact.key,
+        "values": dict(fact.values),
+        "status": fact.status,
+        "detail": fact.detail,
+        **({} if declared is None else sort_values(declared, fact.values)),
+    }
+    return Write(RESULTS, result_id(event.run_id, event.attempt, fact.set, fact.key), event.sequence, fields)
+
+
+def _summary(view: AttemptView, fact: c.RunSummarized) -> Update | SetAside:
+    summary = {**(view.summary or {}), **fact.values}
+    if len(summary) > COLUMNS_MAX:
+        return SetAside(TOO_MANY_NUMBERS, f"an attempt has {COLUMNS_MAX} headline numbers at most")
+    return Update(replace(view, summary=summary))
 
 
 def _stage(

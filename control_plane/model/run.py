@@ -89,6 +89,14 @@ class CurrentStage:
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """The headline numbers of the newest attempt that said any."""
+
+    attempt: int
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A decision as the run's journal recorded it; `sets` holds the values the server evaluated."""
 
@@ -140,6 +148,7 @@ class Run:
     labels: Mapping[str, str] = field(default_factory=dict)
     requires: Mapping[str, Any] | None = None  # None: those of its specification, which nobody changed
     secrets: tuple[str, ...] = ()
+    summary: Summary | None = None
 
     @property
     def attempt_id(self) -> AttemptId:

@@ -29,6 +29,7 @@ from control_plane.server.api import (
     ingest,
     keys,
     kinds,
+    results,
     runs,
     schedules,
     secrets,
@@ -60,12 +61,13 @@ from control_plane.server.web.pages import (
     sign_in,
     steering,
 )
+from control_plane.server.web.pages import results as result_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.server.web.pages import secrets as secret_pages
 from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
 
 NOUNS: Final = (
-    *(bulk, runs, artifacts, uploads),
+    *(bulk, runs, results, artifacts, uploads),
     *(claims, fleet, kinds, schedules, keys, secrets, audit_log, stream),
 )
 
@@ -129,7 +131,8 @@ def create_app(deps: Deps) -> FastAPI:
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
     routers += [page.router(site) for page in (bulk_pages, compare, new_run, read_only, steering, live)]
-    routers += [page.router(site) for page in (change_run, schedule_pages, secret_pages, numbers, pods)]
+    routers += [page.router(site) for page in (change_run, result_pages, schedule_pages)]
+    routers += [page.router(site) for page in (secret_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"))

@@ -39,6 +39,7 @@ from control_plane.reads.kind_loops import KindLoops
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading
+from control_plane.reads.results import Results
 from control_plane.runs import claiming
 from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
@@ -71,6 +72,7 @@ from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
+from control_plane.store.results import ResultReads
 from control_plane.store.schedules import Schedules
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.rescuer import Rescuer
@@ -105,6 +107,7 @@ class Deps:
     timekeeper: Timekeeper
     ids: Ids
     reading: Reading
+    results: Results
     accounts: Accounts
     submitter: Submitter
     decider: Decider
@@ -184,6 +187,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         timekeeper=Timekeeper(clock, partial(database.moment, db), blobs),
         ids=ids,
         reading=reading,
+        results=Results(ResultReads(db), reading),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
         decider=decider,

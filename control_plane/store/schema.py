@@ -13,6 +13,7 @@ from events.catalog import RunUsage, type_of
 from events.kinds import DOCUMENTS, NOUNS
 from events.kinds.kind import Index
 from events.kinds.queues import REQUESTS, RUNS
+from events.kinds.results import SORT_NAMES
 from events.lifecycle import Status
 from events.queue.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 from events.runtime.errors import ConfigError
@@ -96,6 +97,15 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     ),
     "stages": (_index("by_run", ("runId", _UP), ("attempt", _UP), ("order", _UP)),),
     "artifacts": (_index("by_attempt", ("runId", _UP), ("attempt", _DOWN), ("name", _UP)),),
+    "results": (
+        _index("by_key", ("runId", _UP), ("attempt", _UP), ("set", _UP), ("key", _UP)),
+        # what a column is called, its kind says: one index a place serves the sets of all kinds
+        *(
+            _index(f"by_{name}", ("runId", _UP), ("attempt", _UP), ("set", _UP), (name, _UP), ("key", _UP),
+                   **_partial(**{name: {"$exists": True}}))
+            for name in SORT_NAMES
+        ),
+    ),
     "validations": (_index("by_run", ("runId", _UP), ("_id", _UP)),),
     "dead_letters": (
         _index("by_run", ("runId", _UP), ("_id", _DOWN)),

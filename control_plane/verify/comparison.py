@@ -17,7 +17,7 @@ from events.lifecycle import Cause
 # What stays empty until a decision or an event fills it.
 EMPTY_AT_FIRST: Final = (
     "claimedBy", "claimedAt", "settled", "cancelRequested", "humanVerdict", "sealed", "currentStage", "error",
-    "validation", "startedAt", "finishedAt",
+    "validation", "startedAt", "finishedAt", "summary", "summaryAttempt",
 )  # fmt: skip
 # What people steer by; a run from before there was such a thing lacks it.
 UNSTEERED: Final[Mapping[str, Any]] = {"paused": False, "notes": [], "requires": None}

@@ -36,6 +36,7 @@ def attempts(evidence: Evidence, replayed: Replayed) -> dict[str, Fields]:
             validation=view.validation,
             error=view.error,
             endSeq=view.end_seq,
+            summary=view.summary,
         )
     return found
 
@@ -46,7 +47,8 @@ def beside(evidence: Evidence, replayed: Replayed) -> dict[str, dict[str, Fields
     writes = list(replayed.writes.values())
     writes += [write for entry in evidence.logged for write in human_validations(evidence.run_id, entry)]
     for write in writes:
-        found.setdefault(write.collection, {})[write.id] = {**write.fields, "seq": write.seq}
+        if write.collection in found:  # rows of results are compared one by one
+            found[write.collection][write.id] = {**write.fields, "seq": write.seq}
     return found
 
 

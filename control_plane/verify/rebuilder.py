@@ -23,6 +23,8 @@ other writers:
   rebuild. If a log is open, the rebuild waits a moment and reads again. A later write is found by the next
   rebuild.
 - If two rebuilds write a document, the second write fails, and the document is already correct.
+- Rows of results are written after the rest, each by compare-and-set, in pages. An application that has read
+  nothing of a row writes it only where it is newer, so that both end in the row of the newest event.
 - A rebuild that is killed has written some documents. Each is correct, and the next rebuild continues.
 """
 
@@ -37,12 +39,15 @@ from control_plane.store.verify.collecting import Unjudged
 from control_plane.store.verify.evidence import Evidence
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.store.verify.repairs import Repairs
-from control_plane.verify.repair import Change, Insert, Plan, Remove, Repair, plan
+from control_plane.verify.invariants import Case
+from control_plane.verify.repair import Change, Insert, Plan, Remove, Repair, plan, unfit
 from control_plane.verify.replay import replay
+from control_plane.verify.result_rows import row_repairs
 from control_plane.verify.verifier import (
     HAND_MADE,
     LOOK_AGAIN_S,
     REPLACED,
+    ROWS_TOLD_MAX,
     TRIES_MAX,
     clipped,
     is_young,
@@ -52,6 +57,7 @@ from events.runtime.errors import Rejected, Transient
 from events.text.attempt_id import AttemptId
 
 MISSES_MAX: Final = 5
+ROW_LOOKS_MAX: Final = 5
 CONTENDED: Final = "contended"
 
 
@@ -111,6 +117,7 @@ class Rebuilder:
                 result.left.append(odd(run_id, error).message)
                 return result
             if wanted.is_done:
+                await self._rebuild_rows(evidence, result)
                 return result
             stood_still = await self.reads.position(collection, run_id) == before
             if not stood_still or (is_young(evidence) and waited_s < self.patience_s):
@@ -118,6 +125,7 @@ class Rebuilder:
             elif self.is_dry or not wanted.is_to_be_written:
                 result.done += wanted.words
                 result.left += wanted.left
+                await self._rebuild_rows(evidence, result)
                 return result
             else:
                 await self._write(evidence, wanted, result, misses)
@@ -125,6 +133,34 @@ class Rebuilder:
         words = "; ".join((*wanted.words, *wanted.left))
         result.left.append(f"it moves too fast, run it again: {words}")
         return result
+
+    async def _rebuild_rows(self, evidence: Evidence, result: Rebuilt) -> None:
+        """Make the rows of results equal to a log that is whole, until one look finds no difference."""
+        case = Case(evidence, replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet))
+        reasons = list(unfit(case))
+        for _ in range(ROW_LOOKS_MAX):
+            found = written = 0
+            async for repair in row_repairs(self.reads.rows, case):
+                found += 1
+                if reasons:
+                    result.left += [each for each in reasons if each not in result.left]
+                    return
+                if not self.is_dry and not await self._is_written(repair):
+                    continue  # it has changed since, or cannot be written: the next look tells
+                written += 1
+                if len(result.done) < ROWS_TOLD_MAX:
+                    result.done.append(str(repair))
+            if written > ROWS_TOLD_MAX:
+                result.done.append(f"{written:,} rows of results in all")
+            if not found or self.is_dry:
+                return
+        result.left.append("rows of results still differ from its log: run it again")
+
+    async def _is_written(self, repair: Repair) -> bool:
+        try:
+            return await self._write_one(repair)
+        except Rejected:
+            return False
 
     async def _pause(self) -> float:
         pause_s = min(LOOK_AGAIN_S, self.patience_s)

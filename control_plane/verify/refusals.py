@@ -7,14 +7,15 @@ from typing import Final, get_args
 from control_plane.log.ingest import AHEAD_MAX, CUT
 from control_plane.log.unclaimed_lines import LETTER_PREFIX
 from control_plane.model.interval_set import IntervalSet
-from control_plane.model.projection import artifact_prefix, artifact_problem
+from control_plane.model.projection import TOO_MANY_NUMBERS, artifact_prefix, artifact_problem
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.dead_letters import read, text_of
 from control_plane.store.verify.evidence import Document, Evidence
-from events.catalog import ENDS, RunHeartbeat
+from events.catalog import ENDS, RunHeartbeat, RunSummarized
 from events.codec import RefusalCode
 from events.envelope import Event, content_hash, storage_id
 from events.files.paths import BAD_PATH
+from events.kinds.results import COLUMNS_MAX
 from events.runtime.errors import Rejected
 
 ASIDE: Final = "aside/"
@@ -104,6 +105,10 @@ def _set_aside(evidence: Evidence | None, letter: Document) -> str | None:
     if letter["code"] == "after_end":
         ends = [event for event in own if event.type in ENDS and (event.sequence or 0) < sequence]
         return None if ends else f"attempt {attempt} had not ended before event {sequence}"
+    if letter["code"] == TOO_MANY_NUMBERS:
+        said = [event.fact.values for event in own if isinstance(event.fact, RunSummarized)]
+        names = {name for values in said for name in values}
+        return None if len(names) > COLUMNS_MAX else "there was room for its numbers"
     if letter["code"] in (BAD_PATH, "foreign_key"):
         prefix = artifact_prefix(evidence.run_id, attempt)
         data = [event.data for event in own if event.sequence == sequence]

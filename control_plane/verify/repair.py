@@ -22,6 +22,7 @@ from control_plane.verify.replay import Replayed
 from control_plane.verify.resumption import resumption, view_at
 
 VALUE_CHARS_MAX: Final = 200
+SUMMARY: Final = ("summary", "summaryAttempt")
 UNWRITABLE: Final = "a document cannot be written, or compared with what was read; remove it by hand"
 # What must hold of a log before documents are made of it.
 OF_THE_LOG: Final = (
@@ -125,7 +126,7 @@ def plan(evidence: Evidence, replayed: Replayed) -> Plan:
     repairs: list[Repair] = [*_beside(evidence, replayed), *_attempts(evidence, replayed)]
     late = None
     if (cursor := _cursor(evidence, replayed)) is not None:
-        repairs += _view(evidence, cursor)
+        repairs += _view(evidence, replayed, cursor)
         if cursor < (reach := replayed.fields["lastEventSeq"]):
             late = Late(evidence.run["attempt"], cursor + 1, reach)
     if (repairs or late) and (reasons := list(unfit(Case(evidence, replayed)))):
@@ -242,8 +243,11 @@ def _cursor(evidence: Evidence, replayed: Replayed) -> int | None:
     return resumption(evidence, replayed) if is_current else None
 
 
-def _view(evidence: Evidence, cursor: int) -> Iterator[Change]:
-    """Yield the repair of the run: its cursor, and its view of the current attempt at that cursor."""
+def _view(evidence: Evidence, replayed: Replayed, cursor: int) -> Iterator[Change]:
+    """Yield the repair of the run: its cursor, and its view of the current attempt at that cursor.
+
+    Headline numbers are those of the whole log: to apply its last events to them once more changes nothing.
+    """
     view = view_at(evidence, cursor)
     fields: dict[str, Any] = {
         "lastEventSeq": cursor,
@@ -251,9 +255,11 @@ def _view(evidence: Evidence, cursor: int) -> Iterator[Change]:
         "startedAt": view.started_at,
         "validation": view.validation,
     }
+    fields |= {each: replayed.fields[each] for each in SUMMARY if each in replayed.fields}
     sets = {each: value for each, value in fields.items() if evidence.run.get(each) != value}
-    if sets:
-        yield Change(evidence.collection, evidence.run, sets)
+    drops = tuple(each for each in SUMMARY if evidence.run.get(each) is not None and each not in fields)
+    if sets or drops:
+        yield Change(evidence.collection, evidence.run, sets, drops)
 
 
 def repaired(evidence: Evidence, repairs: Sequence[Repair]) -> Evidence:

@@ -127,6 +127,8 @@ def _fold_up_to(
         "startedAt": folded.view.started_at,
         "validation": folded.view.validation,
     }
+    if folded.view.summary is not None:
+        result.fields |= {"summary": folded.view.summary, "summaryAttempt": attempt}
 
 
 def _up_to_seal(result: Replayed, attempt: int, last: int) -> int:

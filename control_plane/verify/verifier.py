@@ -20,6 +20,7 @@ from control_plane.verify.comparison import differences
 from control_plane.verify.invariants import INVARIANTS, Case, log_incomplete
 from control_plane.verify.refusals import wrongly_refused
 from control_plane.verify.replay import replay
+from control_plane.verify.result_rows import difference, row_repairs
 from events.runtime.errors import Rejected
 
 TRIES_MAX: Final = 20
@@ -27,6 +28,8 @@ DOWNLOADS_MAX: Final = 4
 SECOND_LOOK_S: Final = 2.0
 LOOK_AGAIN_S: Final = 2.0
 YOUNG: Final = timedelta(seconds=30)
+ROWS_TOLD_MAX: Final = 20
+MORE_ROWS: Final = "and more rows of results"
 REBUILD: Final = "rebuild"
 NOTE: Final = "log-incomplete"
 UNREADABLE: Final = "unreadable"
@@ -118,6 +121,8 @@ class Verifier:
                     return []  # gone meanwhile
                 return [Finding(run_id, f"{collection}: its id is no text", UNREADABLE)]
             findings = judge(evidence, rebuilds=rebuilds)
+            if rebuilds:
+                findings += await self._rows(evidence)
             if all(finding.is_note for finding in findings):
                 return findings
             stood_still = await self.reads.position(collection, run_id) == before
@@ -126,6 +131,19 @@ class Verifier:
             pause_s = min(LOOK_AGAIN_S, self.patience_s)
             await asyncio.sleep(pause_s)
             waited_s += pause_s
+        return findings
+
+    async def _rows(self, evidence: Evidence) -> list[Finding]:
+        """Return how the rows of a run differ from its log, the first of many."""
+        findings: list[Finding] = []
+        try:
+            replayed = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
+            async for repair in row_repairs(self.reads.rows, Case(evidence, replayed)):
+                if len(findings) == ROWS_TOLD_MAX:
+                    return [*findings, Finding(evidence.run_id, MORE_ROWS)]
+                findings.append(Finding(evidence.run_id, difference(repair)).clipped())
+        except HAND_MADE as error:
+            findings.append(odd(evidence.run_id, error))
         return findings
 
     async def _check_objects(self, run_id: str) -> list[Finding]:

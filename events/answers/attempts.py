@@ -81,6 +81,7 @@ class Attempt(Answer, frozen=True, kw_only=True):
     error: Failure | UnsetType | None = UNSET
     end_seq: int | UnsetType | None = UNSET
     last_event_seq: int | UnsetType | None = UNSET
+    summary: dict[str, Amount | str | bool | None] | UnsetType | None = UNSET
 
 
 class PodAttempt(Attempt, frozen=True, kw_only=True):

@@ -112,7 +112,8 @@ class RunRow(Answer, frozen=True, kw_only=True):
 
     `class_key` says which pods may take it, `queue_limit_s` bounds each stretch of waiting, in seconds.
     `last_event_seq` is the position up to which its log was applied; `log_open` says that more is to come.
-    `validation` is the verdict of its pipeline, in the words of its kind.
+    `validation` is the verdict of its pipeline, in the words of its kind. `summary` are its headline numbers,
+    those of the newest attempt that said any.
     """
 
     id: str
@@ -153,6 +154,8 @@ class RunRow(Answer, frozen=True, kw_only=True):
     human_verdict: HumanVerdict | UnsetType | None = UNSET
     sealed: Seal | UnsetType | None = UNSET
     lost_events: list[LostEvents] | UnsetType = UNSET
+    summary: dict[str, Amount | str | bool | None] | UnsetType | None = UNSET
+    summary_attempt: int | UnsetType | None = UNSET
 
 
 class JournalEntry(Answer, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from events.kinds.fields import schema_of
@@ -19,14 +20,9 @@ def described(kind: Kind) -> dict[str, Any]:
         "example": dict(kind.example),
         "labels": dict(kind.labels),
         "resultSets": [
-            {
-                "name": each.name,
-                "columns": [
-                    {"name": column.name, "unit": column.unit, "better": column.better}
-                    for column in each.columns
-                ],
-            }
+            {"name": each.name, "title": each.title, "columns": [asdict(column) for column in each.columns]}
             for each in kind.results
         ],
+        "headline": [asdict(column) for column in kind.headline],
         "needs": list(kind.needs),
     }

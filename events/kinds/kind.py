@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from events.kinds.fact import Fact
 from events.kinds.queues import RUNS, Queue
+from events.kinds.results import Column, ResultSet
 from events.kinds.spec import Spec
 
 
@@ -81,23 +82,6 @@ class Noun:
     command: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a result set: its unit, and which direction is better."""
-
-    name: str
-    unit: str = ""
-    better: Literal["higher", "lower"] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ResultSet:
-    """Rows that a run records, which people sort, filter and compare."""
-
-    name: str
-    columns: tuple[Column, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind of run.
@@ -113,6 +97,7 @@ class Kind:
     - `beside`: the checkpoints that belong to no stage;
     - `lines`: its facts, each in one line;
     - `codes`: its own codes of failure, with what a person can do;
+    - `results`: the rows that its runs record; `headline`: the numbers that sum a run up;
     - `labels`: labels of its runs, each with the field of the specification that it is taken from;
     - `tells`: whether its package has a module `told`, which tells each attempt something at its start;
     - `drawn`: fields of the specification that follow from the run's id unless they are given.
@@ -139,6 +124,7 @@ class Kind:
     lines: Mapping[str, Callable[[Mapping[str, Any]], str]] = field(default_factory=dict)
     codes: Mapping[str, str] = field(default_factory=dict)
     results: tuple[ResultSet, ...] = ()
+    headline: tuple[Column, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     tells: bool = False
     drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)

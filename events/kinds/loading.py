@@ -16,13 +16,14 @@ from typing import Final, NoReturn
 from events.kinds.bounded_call import bounded
 from events.kinds.fields import schema_of
 from events.kinds.kind import Kind
+from events.kinds.results import misdeclared
 from events.kinds.spec import Spec
 from events.runtime.errors import ConfigError
 from events.text.escaping import for_terminal
 
 GROUP: Final = "podfleet.kinds"
 # What the events of every run are called; a kind has families of its own.
-FAMILIES: Final = ("ai.run.", "ai.validation.", "ai.artifact.")
+FAMILIES: Final = ("ai.run.", "ai.validation.", "ai.artifact.", "ai.result.")
 # What every document of a kind has.
 OF_DOCUMENTS: Final = frozenset({"_id", "runId", "attempt", "seq"})
 EXIT_CONFIG: Final = 2
@@ -97,6 +98,7 @@ def _misnamed(kind: Kind) -> Iterator[str]:
     for each in kind.documents:
         for name in OF_DOCUMENTS.intersection(each.fields):
             yield f"its documents {each.name!r} name a field {name!r}, which every document has"
+    yield from misdeclared(kind.results, kind.headline)
     for name in collections_of(kind):
         if not _NAME.fullmatch(name):
             yield f"the collection {name!r} is not made of a-z, 0-9 and _, or is over 40 characters"

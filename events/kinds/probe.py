@@ -1,4 +1,8 @@
-"""Probes: the smoke test of a pod, pure."""
+"""Probes: the smoke test of a pod, pure.
+
+Its headline number is a known function of its parameters, with noise if wanted, so that a study can be tried
+without anything else: the least is 0, at x = 1 and y = -2.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from events.kinds.kind import Kind
+from events.kinds.results import ROWS_MAX, Column, ResultSet
 from events.kinds.spec import Review, Spec
 
 End = Literal[
@@ -24,8 +29,30 @@ class ProbeSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int, msgspec.Meta(ge=0, le=1 << 30, description="Size of the artifact in bytes.")
     ] = 1024
     end: Annotated[End, msgspec.Meta(description="How the run ends.")] = "completed"
+    x: Annotated[float, msgspec.Meta(ge=-1e6, le=1e6, description="First parameter of the value.")] = 0.0
+    y: Annotated[float, msgspec.Meta(ge=-1e6, le=1e6, description="Second parameter of the value.")] = 0.0
+    noise: Annotated[
+        float, msgspec.Meta(ge=0, le=1e6, description="Standard deviation of the noise of the value.")
+    ] = 0.0
+    results: Annotated[
+        int, msgspec.Meta(ge=0, le=ROWS_MAX, description="Number of rows of results to record.")
+    ] = 0
     review: Review = "none"
 
+
+VALUE: Final = Column("value", direction="lower", format=".4g")
+ROWS: Final = ResultSet(
+    "rows",
+    "Rows",
+    (
+        Column("number", format="d"),
+        Column("value", direction="lower", format=".4g"),
+        Column("seconds", unit="s", direction="lower", format=".3f"),
+        Column("share", direction="higher", format=".1%"),
+        Column("group", type="text"),
+        Column("is_even", type="bool"),
+    ),
+)
 
 KIND: Final = Kind(
     name="probe",
@@ -33,4 +60,6 @@ KIND: Final = Kind(
     spec=ProbeSpec,
     example={"seconds": 1, "events": 10},
     pipeline="stages.probe.pipeline",
+    results=(ROWS,),
+    headline=(VALUE,),
 )

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from events.catalog import ENDS, TYPES, RunCanceled, RunFailed, RunLog, RunStarted, type_of
-from events.kinds import read_spec
+from events.kinds import KINDS, read_spec
 from events.kinds.fact import Fact
 from events.pipe import (
     LINE_MAX_BYTES,
@@ -240,6 +240,7 @@ def _run(
         pod=order.pod,
         replication_asked=order.replication_asked,
         told=order.told,
+        kind=KINDS[order.kind],
     )
     run_pipeline(pipeline, context)
 

@@ -15,9 +15,11 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from random import Random
 from typing import Final
 
-from events.kinds.probe import ProbeSpec
+from events.kinds.probe import ROWS, VALUE, ProbeSpec
+from events.kinds.results import Value
 from events.runtime.clock import Clock
 from events.runtime.errors import PipelineError
 from stages.context import Context, Stage
@@ -29,6 +31,7 @@ BLOCK_BYTES: Final = 64 * 1024
 MIB: Final = 1024 * 1024
 NEVER_S: Final = 3600.0  # a hang waits for this, again and again
 EXIT_STATUS: Final = 3
+GROUPS: Final = 7
 
 
 def run(context: Context) -> str:
@@ -41,6 +44,7 @@ def run(context: Context) -> str:
         path = context.workspace / ARTIFACT
         write_artifact(path, spec.artifact_bytes)
         context.keep(path, ARTIFACT)
+        record(context, spec)
         ENDINGS[spec.end](context.clock)
     return f"probe: {spec.events} events in {spec.seconds:g} s, {spec.artifact_bytes} bytes kept"
 
@@ -66,6 +70,23 @@ def speak(stage: Stage, spec: ProbeSpec, clock: Clock) -> None:
                 stage.context.log(f"probe event {number} of {spec.events}")
     _wait_until(begun_s + spec.seconds, clock, never)
     read_notes(stage.context, read)
+
+
+def record(context: Context, spec: ProbeSpec) -> None:
+    """Record the rows and the headline number; the same attempt records the same."""
+    chance = Random(f"{context.run_id}/{context.attempt}")  # noqa: S311 - noise, no secret
+    value = (spec.x - 1) ** 2 + (spec.y + 2) ** 2 + spec.noise * chance.gauss(0, 1)
+    context.summarize({VALUE.name: value})
+    for number in range(spec.results):
+        values: dict[str, Value] = {
+            "number": number,
+            "value": value + spec.noise * chance.gauss(0, 1),
+            "seconds": round(chance.expovariate(10), 6),
+            "share": round(chance.random(), 6),
+            "group": f"group {number % GROUPS}",
+            "is_even": number % 2 == 0,
+        }
+        context.result(ROWS.name, f"row-{number:06d}", values, status="done")
 
 
 def read_notes(context: Context, read: int) -> int:

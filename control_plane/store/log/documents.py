@@ -140,6 +140,7 @@ def _record(run_id: str, attempt: int, document: Mapping[str, Any]) -> AttemptRe
         validation=document.get("validation"),
         error=document.get("error"),
         end_seq=document.get("endSeq"),
+        summary=document.get("summary"),
     )
     return AttemptRecord(document.get("lastEventSeq", 0), view)
 
@@ -154,6 +155,7 @@ def view_fields(view: AttemptView) -> dict[str, Any]:
         "validation": view.validation,
         "error": view.error,
         "endSeq": view.end_seq,
+        "summary": view.summary,
     }
 
 

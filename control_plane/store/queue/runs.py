@@ -10,7 +10,17 @@ from typing import Any, Final
 from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import BulkWriteError, PyMongoError
 
-from control_plane.model.run import AttemptToken, CurrentStage, Entry, HeldLease, Lease, Run, Seal, Settled
+from control_plane.model.run import (
+    AttemptToken,
+    CurrentStage,
+    Entry,
+    HeldLease,
+    Lease,
+    Run,
+    Seal,
+    Settled,
+    Summary,
+)
 from control_plane.store.database import Database, Document, answers
 from events.kinds.queues import QUEUES
 from events.lifecycle import Failures, Status
@@ -277,7 +287,14 @@ def decode(document: Mapping[str, Any]) -> Run:
         labels=document.get("labels") or {},
         requires=document.get("requires"),
         secrets=tuple(document.get("secrets") or ()),
+        summary=_summary(document),
     )
+
+
+def _summary(document: Mapping[str, Any]) -> Summary | None:
+    if document.get("summary") is None:
+        return None
+    return Summary(document["summaryAttempt"], document["summary"])
 
 
 def _seal(document: Mapping[str, Any] | None) -> Seal | None:

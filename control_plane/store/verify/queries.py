@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, cast
 
-from bson import Code, decode, encode
-from bson.codec_options import CodecOptions, DatetimeConversion, TypeDecoder, TypeRegistry
-from bson.errors import BSONError
-from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
 
 from control_plane.model.lease_watch import Watch
+from control_plane.model.projection import RESULTS
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.verify.collecting import Collected, Unjudged
 from control_plane.store.verify.dead_letters import asked_for
+from control_plane.store.verify.decoding import READ, UNREAD, body_of, decoded
 from control_plane.store.verify.evidence import Evidence
+from control_plane.store.verify.result_rows import RowReads
 from control_plane.store.verify.shapes import name as named
 from control_plane.store.verify.shapes import problem
 from events.kinds import DOCUMENTS
@@ -33,35 +32,8 @@ VALUE_CHARS_MAX: Final = 100
 OF_KINDS: Final = tuple(each.name for each in DOCUMENTS)
 WITH_RUN: Final = ("attempts", "stages", "artifacts", "validations", *OF_KINDS)
 BESIDE: Final = (*WITH_RUN, "dead_letters")
+OF_RUNS: Final = (*WITH_RUN, RESULTS)  # rows are read in pages of their own
 EVERY: Final[Mapping[str, Any]] = {}
-UNREAD: Final[Any] = CodecOptions[Any](document_class=RawBSONDocument)
-
-
-class _WholeNumbers(TypeDecoder):
-    """Reads a whole number beyond 32 bits as an `int`; JSON has no `Int64`."""
-
-    bson_type = Int64
-
-    def transform_bson(self, value: Any) -> int:
-        return int(value)
-
-
-class _Programs(TypeDecoder):
-    """Reads JavaScript as bytes: the driver's type for it is a `str` that cannot be hashed."""
-
-    bson_type = Code
-
-    def transform_bson(self, value: Any) -> bytes:
-        return str(value).encode("utf-8", "replace")
-
-
-# Of what is read raw only: as an option of the client it breaks how the driver reads a failed write.
-READ: Final[Any] = CodecOptions(
-    tz_aware=True,
-    type_registry=TypeRegistry([_WholeNumbers(), _Programs()]),
-    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
-    unicode_decode_error_handler="replace",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +43,11 @@ class VerifyReads:
     HELD: ClassVar[Mapping[str, Any]] = {"status": {"$in": sorted(HELD)}}
 
     db: Database
+
+    @property
+    def rows(self) -> RowReads:
+        """The reads of rows of results."""
+        return RowReads(self.db)
 
     async def collection_of(self, run_id: str) -> str | None:
         """Return where a run is queued."""
@@ -212,7 +189,7 @@ class VerifyReads:
 
         No other query finds these. Both ends of the order of types are read up to the first text.
         """
-        for collection in (*QUEUES, "events", *BESIDE):
+        for collection in (*QUEUES, "events", *BESIDE, RESULTS):
             for field in ("_id",) if collection in QUEUES else ("_id", "runId"):
                 async for names in self._misnamed_at(collection, field, 1):
                     yield collection, names
@@ -272,7 +249,7 @@ class VerifyReads:
 
     async def orphans(self) -> AsyncIterator[tuple[str, str]]:
         """Yield the collection and run id of documents whose run does not exist, by pages of runs."""
-        for collection in WITH_RUN:
+        for collection in OF_RUNS:
             beyond: Document = {"$gt": ""}
             while page := await self._told_of(collection, beyond):
                 names = [_id_of(raw) for raw in page]
@@ -318,23 +295,6 @@ def _id_of(raw: Document) -> str:
 
 def _beyond(raw: Document) -> Document:
     """Return the condition "greater than this" for the raw `_id` of a document, whatever its bytes are."""
-    body = _body(raw)
+    body = body_of(raw)
     assert body[5:9] == b"_id\0"
     return cast("Document", RawBSONDocument(body[:5] + b"$gt" + body[8:]))
-
-
-def _body(raw: Document) -> bytes:
-    return bytes(raw.raw) if isinstance(raw, RawBSONDocument) else encode(raw)
-
-
-def decoded(raw: Document) -> tuple[Document, int]:
-    """Return a document and its size in bytes. Values that only BSON can represent stay values of BSON.
-
-    A document that cannot be decoded has only its id.
-    """
-    body = _body(raw)
-    try:
-        return decode(body, READ), len(body)
-    except (BSONError, ValueError, RecursionError):
-        identity = raw.get("_id") if isinstance(raw, RawBSONDocument) else None
-        return {"_id": identity}, len(body)

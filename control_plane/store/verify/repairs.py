@@ -17,6 +17,7 @@ from events.runtime.errors import ConfigError, Rejected
 # What moves with a run's decisions and events; it is leased and heard of all the time.
 STANDING: Final = (
     "revision", "attempt", "status", "lastEventSeq", "currentStage", "startedAt", "validation",
+    "summary", "summaryAttempt",
 )  # fmt: skip
 UNAUTHORIZED: Final = 13
 ERROR_CHARS_MAX: Final = 200

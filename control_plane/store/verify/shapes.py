@@ -124,6 +124,11 @@ class _Artifact(_Named, kw_only=True):
     sha256: str
 
 
+class _Row(_OfAttempt, kw_only=True):
+    key: str
+    seq: Counted
+
+
 class _Event(_OfAttempt, kw_only=True):
     sequence: Positive
     ceId: str
@@ -158,6 +163,7 @@ SHAPES: Final[Mapping[str, type[_Stored]]] = {
     "stages": _Named,
     "artifacts": _Artifact,
     "validations": _OfAttempt,
+    "results": _Row,
     **dict.fromkeys((each.name for each in DOCUMENTS), _OfAttempt),
     "dead_letters": _Letter,
 }

@@ -8,17 +8,23 @@ from events.answers.answer import Answer, Count
 
 
 class ColumnAnswer(Answer, frozen=True, kw_only=True):
-    """A column of a result set: its unit, and which direction is better."""
+    """A column of a result set, or a headline number: its type, its unit, which direction is better.
+
+    `format` is a format of Python for numbers, such as `.3f`; empty is the shortest form.
+    """
 
     name: str
+    type: Literal["number", "text", "bool"]
     unit: str
-    better: Literal["higher", "lower"] | None
+    direction: Literal["higher", "lower"] | None
+    format: str
 
 
 class ResultSetAnswer(Answer, frozen=True, kw_only=True):
     """Rows that runs of a kind record."""
 
     name: str
+    title: str
     columns: list[ColumnAnswer]
 
 
@@ -38,5 +44,6 @@ class KindAnswer(Answer, frozen=True, kw_only=True):
     example: dict[str, Any]
     labels: dict[str, str]
     result_sets: list[ResultSetAnswer]
+    headline: list[ColumnAnswer]
     needs: list[str]
     live_pods: Count

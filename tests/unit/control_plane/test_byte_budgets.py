@@ -12,6 +12,7 @@ from control_plane.log.byte_budgets import Budgets
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import Event
+from events.kinds.results import RESULT_BYTES_MAX, ROWS_MAX
 from events.runtime.errors import Transient
 from events.testing import RUN_ID, ManualClock, make_line
 from events.text.attempt_id import AttemptId
@@ -150,3 +151,24 @@ async def test_a_charge_that_was_not_written_is_written_later(monkeypatch: pytes
             await held.run_once()
     assert await held.run_once() == 1
     assert counts.stored == {account(1): 61}
+
+
+async def test_rows_of_results_have_a_number_and_bytes_of_their_own() -> None:
+    fact = c.ResultRecorded(set="rows", key="k", values={})
+    (decoded,) = decode_ndjson(make_line(fact, attempt=1))
+    assert isinstance(decoded.outcome, Event)
+    row, own = decoded.outcome, byte_budgets.row_account(account(1))
+    counts = Counts()
+    held = Budgets(counts, ManualClock())
+    await held.look([account(1), own], ())
+    assert held.refusal(row, account(1), rows_before=ROWS_MAX - 1) is None
+    assert "100,000 rows" in (held.refusal(row, account(1), rows_before=ROWS_MAX) or "")
+    held.charge_rows(account(1), [1] * (ROWS_MAX - 1))
+    assert held.refusal(row, account(1)) is None
+    held.charge_rows(account(1), [1])
+    assert "256,000,000 bytes" in (held.refusal(row, account(1)) or "")
+    assert held.refusal(event(1), account(1)) is None, "whatever else it says has room"
+    await held.run_once()
+    assert counts.stored[own] == RESULT_BYTES_MAX
+    held.charge_rows(account(2), [RESULT_BYTES_MAX])  # few rows, and long ones
+    assert held.refusal(row, account(2)) is not None

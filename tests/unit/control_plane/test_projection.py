@@ -91,6 +91,8 @@ FOLDED: Final[list[Fact]] = [
         data="iris", name="iris", part="test", measurement="m", conclusion="supported", says="the first"
     ),
     IdeationFailed(code="X", message="", unfinished=[{}]),
+    c.ResultRecorded(set="rows", key="k", values={"value": 1}),
+    c.RunSummarized(values={"value": 1}),
 ]
 ONLY_SHOWN: Final[list[Fact]] = [
     c.RunEnqueued(kind="probe"),
@@ -503,6 +505,50 @@ def test_what_ideation_says_is_one_document_and_leaves_the_attempt_as_it_is(
     assert project(FULL, event_of(fact, 5)) == expected
 
 
+def test_a_row_is_one_document_that_says_by_what_it_is_sorted() -> None:
+    values: dict[str, Any] = {"value": 1.5, "number": True, "group": "g" * 100, "other": "x"}
+    fact = c.ResultRecorded(set="rows", key="k", values=values, status="done", detail="k.json")
+    view = replace(VIEW, kind="probe")
+    effect = project(view, event_of(fact, 5))
+    fields = {
+        **MARK, "set": "rows", "key": "k", "values": values, "status": "done", "detail": "k.json",
+        # of the kind's columns, in their order: one that is of another type sorts as none
+        "c0": None, "c1": 1.5, "c2": None, "c3": None, "c4": "g" * 64, "c5": None,
+    }  # fmt: skip
+    identity = projection.result_id("r", 2, "rows", "k")
+    assert effect == Update(view, (Write("results", identity, 5, fields),), None, None)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("probe", "others"), ("gone", "rows")])
+def test_a_row_that_no_kind_declares_is_kept_and_sorted_by_its_key_alone(kind: str, name: str) -> None:
+    fact = c.ResultRecorded(set=name, key="k", values={"value": 1})
+    effect = project(replace(VIEW, kind=kind), event_of(fact, 5))
+    assert isinstance(effect, Update)
+    (write,) = effect.writes
+    assert sorted(write.fields) == ["attempt", "detail", "key", "runId", "set", "status", "values"]
+
+
+def test_a_row_that_is_said_again_is_the_later_one_whole() -> None:
+    first = c.ResultRecorded(set="s", key="k", values={"a": 1, "b": 2}, status="new", detail="d")
+    again = c.ResultRecorded(set="s", key="k", values={"b": 3})
+    (write,) = fold(VIEW, log_of([first, again], attempt=2), 0).writes.values()
+    assert (write.seq, write.fields["values"]) == (2, {"b": 3})
+    assert (write.fields["status"], write.fields["detail"]) == (None, None)
+
+
+def test_headline_numbers_are_merged_by_name_and_have_a_bound() -> None:
+    first = {f"a{n}": n for n in range(60)}
+    facts = [
+        c.RunSummarized(values=each) for each in (first, {"a0": 7, "b": "x"}, {f"c{n}": 1 for n in range(4)})
+    ]
+    events = log_of(facts, attempt=2)
+    folded = fold(VIEW, events, 0)
+    assert folded.view.summary == {**first, "a0": 7, "b": "x"}
+    assert folded.set_aside == [
+        (events[2], SetAside("too_many_numbers", "an attempt has 64 headline numbers at most"))
+    ]
+
+
 @pytest.mark.parametrize("fact", ONLY_SHOWN, ids=name_of)
 def test_what_is_only_shown_changes_nothing(fact: Fact) -> None:
     assert project(FULL, event_of(fact)) == SHOWN
@@ -670,6 +716,10 @@ SPOKEN: Final[list[Fact]] = [
     IdeationFailed(code="X", message="", unfinished=[{}]),
     *(histories.artifact("a", attempt=2, size=size) for size in (1, 2)),
     histories.artifact("b", attempt=1),
+    *(c.ResultRecorded(set="s", key=key, values={"v": value}) for key in "ab" for value in (1, 2)),
+    c.ResultRecorded(set="s", key="a", values={"w": None}, status="done"),
+    *(c.RunSummarized(values={name: value}) for name in "vw" for value in (1, 2)),
+    *(c.RunSummarized(values={f"{name}{n}": n for n in range(40)}) for name in "xyz"),
     c.RunCompleted(),
     FAILED,
     c.RunPreempted(),

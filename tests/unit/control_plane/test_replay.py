@@ -473,6 +473,10 @@ SPOKEN: Final[list[Fact]] = [
     artifact(attempt=2),
     c.RunCompleted(),
     c.RunPreempted(reason="spot"),
+    c.ResultRecorded(set="s", key="a", values={"v": 1}),
+    c.ResultRecorded(set="s", key="a", values={"v": 2}),
+    c.RunSummarized(values={"v": 1}),
+    c.RunSummarized(values={"v": 2, "w": "x"}),
 ]
 
 
@@ -519,6 +523,8 @@ class Online:
             "startedAt": self.view.started_at,
             "validation": self.view.validation,
         }
+        if self.view.summary is not None:
+            self.fields |= {"summary": self.view.summary, "summaryAttempt": attempt}
 
 
 @st.composite
@@ -566,6 +572,9 @@ def test_events_without_an_effect_may_be_told_as_stretches(run: Online) -> None:
     for replayed in (whole, thin):
         for folded in replayed.attempts.values():
             folded.set_aside.clear()
+            # rows are compared with their events one by one
+            folded.writes = {key: each for key, each in folded.writes.items() if key[0] != "results"}
+        replayed.writes = {key: each for key, each in replayed.writes.items() if key[0] != "results"}
     assert thin == whole
 
 

@@ -22,6 +22,7 @@ from control_plane.verify.verifier import (
 )
 from events.runtime.errors import Rejected
 from events.testing import EPOCH, RUN_ID
+from tests.unit.control_plane.rows import Rows
 from tests.unit.control_plane.test_comparison import BY_HAND, DECISIONS, RUN, journaled, make_evidence
 
 OTHER: Final = "another"
@@ -49,6 +50,7 @@ class Reads:
     specless: Sequence[str] = ()
     ownerless: Sequence[tuple[str, str]] = ()
     letters: Sequence[Mapping[str, Any]] = ()
+    stored_rows: Rows = field(default_factory=Rows)
     looked: int = 0
     asked: list[str | None] = field(default_factory=list)
 
@@ -73,6 +75,10 @@ class Reads:
     async def artifacts(self, run_id: str) -> AsyncIterator[Mapping[str, Any]]:
         for each in self.files:
             yield each
+
+    @property
+    def rows(self) -> Rows:
+        return self.stored_rows
 
     async def shared(self, name: str, condition: Mapping[str, Any]) -> Sequence[tuple[str, list[str]]]:
         if name == "lease.tokenHash":

@@ -11,8 +11,9 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 
 from control_plane.store.verify.collecting import Unjudged
+from control_plane.store.verify.decoding import decoded
 from control_plane.store.verify.evidence import Evidence
-from control_plane.store.verify.queries import BESIDE, VerifyReads, decoded
+from control_plane.store.verify.queries import BESIDE, VerifyReads
 from events.catalog import RunLog
 from events.testing import EPOCH, RUN_ID, make_line
 from tests.unit.control_plane.test_comparison import (

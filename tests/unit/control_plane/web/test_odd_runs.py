@@ -192,7 +192,7 @@ LEAST: Final[dict[str, Any]] = {
     "key": f"runs/{RUN_ID}/a1/copy", "sha256": "0" * 64, "refused_type": "t",
     "metric": "m", "direction": "d", "unit": "u", "units": 1, "rows": 2, "test_rows": 1, "estimator": "e",
     "test": "t", "level": 0.5, "stopping": "s", "data": "d", "part": "test", "measurement": "m", "says": "s",
-    "conclusion": "supported", "number": 1, "outcome": "taken",
+    "conclusion": "supported", "number": 1, "outcome": "taken", "set": "s", "values": {"v": 0.5},
 }  # fmt: skip
 
 

@@ -1,0 +1,231 @@
+"""Reads the results of runs: pages of a set, all rows of one for an export, and runs beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import msgspec
+
+from control_plane.model.presentation import plain
+from control_plane.reads import paging
+from control_plane.reads.comparison import chosen as compared_runs
+from control_plane.reads.reading import Reading
+from control_plane.reads.result_filters import Chosen, chosen, sortable
+from control_plane.store.database import Document
+from control_plane.store.results import Place, ResultReads, RowPage, WantedRows
+from events.answers.kinds.kind import ColumnAnswer
+from events.answers.kinds.results import ComparedRow, ComparedRows, ResultPage, ResultRow, SetName
+from events.kinds import KINDS
+from events.kinds.results import COLUMNS_MAX, WHOLE_MAX, Column, ResultSet, Value, is_of, set_named
+from events.runtime.errors import Rejected
+
+SAMPLE_MAX: Final = 50  # rows by which the columns of a set are found that no kind declares here
+EXPORT_PAGE: Final = 1_000
+UNKNOWN_SET: Final = "unknown_set"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultQuery:
+    """Which rows are wanted: those of one set that meet every filter, in an order."""
+
+    set: str | None = None
+    sort: str | None = None
+    filters: Sequence[str] = ()
+    q: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """One set of a run, as its newest attempt has it, and how its rows are chosen."""
+
+    run_id: str
+    attempt: int | None
+    declared: ResultSet
+    sets: Sequence[ResultSet]
+    chosen: Chosen
+    list_name: str
+
+    def wanted(self, attempt: int, after: Place | None, limit: int) -> WantedRows:
+        """Return the query of a page."""
+        return WantedRows(
+            run_id=self.run_id,
+            attempt=attempt,
+            set=self.declared.name,
+            sorted_by=self.chosen.sorted_by,
+            residual=self.chosen.residual,
+            is_descending=self.chosen.is_descending,
+            after=after,
+            limit=limit,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of runs. Raises `NotFound`, and `Rejected` that names the sets or columns there are."""
+
+    reads: ResultReads
+    reading: Reading
+
+    async def page(
+        self,
+        run_id: str,
+        query: ResultQuery,
+        *,
+        limit: int = paging.LIMIT_DEFAULT,
+        after: str | None = None,
+    ) -> ResultPage:
+        """Return a page of a set; the first that the kind declares where none is named."""
+        opened = await self.open(run_id, query)
+        limit = paging.limited(limit)
+        attempt, place = opened.attempt, None
+        if after is not None:
+            attempt, place = _placed(opened, after)
+        found = RowPage((), None)
+        if attempt is not None:
+            found = await self.reads.page(opened.wanted(attempt, place, limit))
+        return ResultPage(
+            run_id=run_id,
+            attempt=attempt,
+            set=opened.declared.name,
+            title=opened.declared.title,
+            sets=[SetName(name=each.name, title=each.title) for each in opened.sets],
+            columns=answered(opened.declared.columns),
+            sortable=sortable(opened.declared),
+            items=[_row(each) for each in found.rows],
+            next=_cursor(opened, attempt, found.stopped_at),
+            refused=await self.reads.refused(run_id),
+        )
+
+    async def open(self, run_id: str, query: ResultQuery) -> Opened:
+        """Return a set of a run, ready to be read."""
+        run = await self.reading.require(run_id)
+        attempt = await self.reads.newest_attempt(run_id)
+        sets = await self._sets(run, attempt)
+        names = ", ".join(each.name for each in sets) or "none"
+        if query.set is None and not sets:
+            raise Rejected(UNKNOWN_SET, f"run {run_id} has no results, and its kind declares none")
+        declared = sets[0] if query.set is None else set_named(sets, query.set)
+        if declared is None:
+            raise Rejected(UNKNOWN_SET, f"run {run_id} has no result set {query.set!r}; it has {names}")
+        how = chosen(declared, query.sort or None, query.filters, (query.q or "").strip() or None)
+        asked = msgspec.json.encode([declared.name, query.sort, sorted(query.filters)]).decode()
+        return Opened(run_id, attempt, declared, sets, how, f"results {asked[:400]}")
+
+    async def rows(self, opened: Opened) -> AsyncIterator[Sequence[ResultRow]]:
+        """Yield all rows of a set that are chosen, page by page, so that no more than a page is held."""
+        place: Place | None = None
+        while opened.attempt is not None:
+            found = await self.reads.page(opened.wanted(opened.attempt, place, EXPORT_PAGE))
+            if found.rows:
+                yield [_row(each) for each in found.rows]
+            if found.stopped_at is None:
+                return
+            place = found.stopped_at
+
+    async def compared(
+        self, run_ids: Sequence[str], set_name: str | None, *, limit: int, after: str | None
+    ) -> ComparedRows:
+        """Return the rows of several runs beside each other, in the order of their keys."""
+        distinct = compared_runs(run_ids)
+        first = await self.open(distinct[0], ResultQuery(set=set_name))
+        query = ResultQuery(set=first.declared.name)
+        opened = [first, *[await self.open(each, query) for each in distinct[1:]]]
+        list_name = f"compared results {first.declared.name}"
+        place = None if after is None else Place(str(paging.decode(list_name, after, str)[0]))
+        limit = paging.limited(limit)
+        pages = [await self._after(each, place, limit) for each in opened]
+        values = [{row["key"]: _values(row) for row in page.rows} for page in pages]
+        keys = sorted({key for each in values for key in each}, key=_in_bytes)
+        # behind the end of a page that is not its run's last nothing is known of that run
+        ends = [_in_bytes(page.stopped_at.key) for page in pages if page.stopped_at is not None]
+        told = [key for key in keys if not ends or _in_bytes(key) <= min(ends)][:limit]
+        has_more = bool(ends) or len(told) < len(keys)
+        return ComparedRows(
+            runs=distinct,
+            attempts=[each.attempt for each in opened],
+            set=first.declared.name,
+            columns=answered(first.declared.columns),
+            items=[_compared(key, [each.get(key) for each in values]) for key in told],
+            next=paging.encode(list_name, told[-1]) if has_more and told else None,
+        )
+
+    async def _after(self, opened: Opened, place: Place | None, limit: int) -> RowPage:
+        if opened.attempt is None:
+            return RowPage((), None)
+        return await self.reads.page(opened.wanted(opened.attempt, place, limit))
+
+    async def _sets(self, run: Mapping[str, Any], attempt: int | None) -> Sequence[ResultSet]:
+        """Return the sets that the kind of a run declares, then those that it has rows of besides."""
+        declared = list(KINDS[run["kind"]].results) if run["kind"] in KINDS else []
+        if attempt is None:
+            return declared
+        stored = await self.reads.sets(run["_id"], attempt)
+        others = [name for name in stored if set_named(declared, name) is None]
+        return [*declared, *[await self._found(run["_id"], attempt, name) for name in others]]
+
+    async def _found(self, run_id: str, attempt: int, name: str) -> ResultSet:
+        """Return a set that no kind declares here, with the columns that its first rows have."""
+        first = await self.reads.page(WantedRows(run_id=run_id, attempt=attempt, set=name, limit=SAMPLE_MAX))
+        columns: dict[str, Column] = {}
+        for row in first.rows:
+            for column, value in row["values"].items():
+                if value is not None and len(columns) < COLUMNS_MAX:
+                    columns.setdefault(column, Column(column, type=_type_of(value)))
+        return ResultSet(name, name, tuple(columns.values()), is_declared=False)
+
+
+def answered(columns: Sequence[Column]) -> list[ColumnAnswer]:
+    """Return columns as the interface shows them."""
+    return [ColumnAnswer(**asdict(each)) for each in columns]
+
+
+def _type_of(value: Value) -> Any:
+    return "bool" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+
+
+def _in_bytes(key: str) -> bytes:
+    """Return a key as the store sorts it."""
+    return key.encode("utf-8", "replace")
+
+
+def _row(document: Document) -> ResultRow:
+    return ResultRow(
+        key=document["key"],
+        values=_values(document),
+        status=document.get("status"),
+        detail=document.get("detail"),
+    )
+
+
+def _values(document: Document) -> dict[str, Any]:
+    values: dict[str, Any] = plain(document["values"])
+    return values
+
+
+def _compared(key: str, values: Sequence[Mapping[str, Any] | None]) -> ComparedRow:
+    told = [None if each is None else dict(each) for each in values]
+    return ComparedRow(key=key, values=told, differs=any(each != told[0] for each in told))
+
+
+def _cursor(opened: Opened, attempt: int | None, place: Place | None) -> str | None:
+    if place is None or attempt is None:
+        return None
+    value = msgspec.json.encode(plain(place.value)).decode()
+    return paging.encode(opened.list_name, attempt, place.key, value)
+
+
+def _placed(opened: Opened, after: str) -> tuple[int, Place]:
+    """Return the attempt and the place in a cursor. Raises `Rejected` for one of another list."""
+    attempt, key, encoded = paging.decode(opened.list_name, after, int, str, str)
+    by = opened.chosen.sorted_by
+    try:
+        value = msgspec.json.decode(str(encoded))
+    except msgspec.MsgspecError:
+        value = []
+    column = Column("", type="text" if by is None else by.type)
+    is_known = value is None or (by is not None and is_of(column, value))
+    if not is_known or (isinstance(value, int) and abs(value) > WHOLE_MAX):
+        raise Rejected("bad_cursor", "`after` is not a cursor of this list of results; take it from `next`")
+    return int(attempt), Place(str(key), value)

@@ -1,0 +1,104 @@
+"""The page of a run's results: the table of a set with its order, its filters, its pages and its exports."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
+
+from control_plane.model.projection import artifact_id
+from control_plane.reads.result_export import MEDIA_TYPES
+from control_plane.reads.result_filters import FILTERS_MAX
+from control_plane.reads.results import UNKNOWN_SET
+from control_plane.server.api.results import RowsPage
+from control_plane.server.api.runs import MayRead
+from control_plane.server.web.page_renderer import NOT_LIVE, Site
+from events.answers.kinds.results import ResultPage, ResultRow
+from events.runtime.errors import Rejected
+
+
+def router(site: Site) -> APIRouter:
+    """Return the route of the page."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/runs/{run_id}/results")
+    async def results(run_id: str, _: MayRead, wanted: Annotated[RowsPage, Query()]) -> HTMLResponse:
+        return await results_page(site, run_id, wanted)
+
+    return routes
+
+
+async def results_page(site: Site, run_id: str, wanted: RowsPage) -> HTMLResponse:
+    """Show a page of a result set. Raises `NotFound`, and `Rejected` for an unknown set or column."""
+    live = NOT_LIVE if wanted.after else site.live(f"run/{run_id}")
+    run = await site.deps.reading.require(run_id)
+    try:
+        found = await site.deps.results.page(
+            run_id, wanted.query(), limit=wanted.limit, after=wanted.after or None
+        )
+    except Rejected as error:
+        if error.code != UNKNOWN_SET or wanted.set:
+            raise
+        return await site.show("results.html", live=live, run_id=run_id, title=run.get("title"), page=None)
+    filters = [each for each in wanted.filter if each.strip()]
+    return await site.show(
+        "results.html",
+        live=live,
+        run_id=run_id,
+        title=run.get("title"),
+        page=found,
+        wanted=wanted,
+        filters=filters,
+        has_room=len(filters) < FILTERS_MAX,
+        address=_Addresses(run_id, found, wanted, filters),
+        formats=list(MEDIA_TYPES),
+    )
+
+
+class _Addresses:
+    """The addresses of the links of a page: another order, the next page, another set, a file."""
+
+    def __init__(self, run_id: str, page: ResultPage, wanted: RowsPage, filters: list[str]) -> None:
+        self._path = f"/runs/{quote(run_id, safe='')}/results"
+        self._page = page
+        self._limit = wanted.limit
+        self._kept: list[tuple[str, Any]] = [("set", page.set)]
+        self._kept += [("q", wanted.q)] if wanted.q else []
+        self._kept += [("filter", each) for each in filters]
+        self._sort = wanted.sort
+
+    def sorted_by(self, column: str) -> str:
+        """Return the address in the order of a column; of one that is the order already, against it."""
+        return self._with(sort=f"-{column}" if self._sort == column else column, limit=self._limit)
+
+    def direction(self, column: str) -> str:
+        """Return the order of a column, as `aria-sort` has it."""
+        return {column: "ascending", f"-{column}": "descending"}.get(self._sort or "key", "none")
+
+    def next(self) -> str:
+        """Return the address of the next page."""
+        return self._with(sort=self._sort, limit=self._limit, after=self._page.next)
+
+    def first(self) -> str:
+        """Return the address of the first page."""
+        return self._with(sort=self._sort, limit=self._limit)
+
+    def of_set(self, name: str) -> str:
+        """Return the address of another set."""
+        return f"{self._path}?{urlencode({'set': name})}"
+
+    def file(self, format: str) -> str:
+        """Return the address of the rows as a file."""
+        return f"/api{self._with(sort=self._sort, format=format, path='/export')}"
+
+    def detail(self, row: ResultRow) -> str:
+        """Return the address of the artifact that a row names."""
+        assert self._page.attempt is not None
+        identity = artifact_id(self._page.run_id, self._page.attempt, row.detail or "")
+        return f"/artifacts/{quote(identity)}"
+
+    def _with(self, *, path: str = "", **fields: Any) -> str:
+        given = [(name, value) for name, value in fields.items() if value is not None]
+        return f"{self._path}{path}?{urlencode([*self._kept, *given])}"

@@ -1,0 +1,63 @@
+"""Results of runs as the HTTP interface shows them: pages of rows, and runs beside each other row by row."""
+
+from __future__ import annotations
+
+from events.answers.answer import Amount, Answer, Count
+from events.answers.kinds.kind import ColumnAnswer
+
+Cell = Amount | str | bool | None
+
+
+class ResultRow(Answer, frozen=True, kw_only=True):
+    """A row of a result set; `detail` names an artifact of the run with what is too long for a row."""
+
+    key: str
+    values: dict[str, Cell]
+    status: str | None
+    detail: str | None
+
+
+class SetName(Answer, frozen=True, kw_only=True):
+    """A result set of a run, by its name and its title."""
+
+    name: str
+    title: str
+
+
+class ResultPage(Answer, frozen=True, kw_only=True):
+    """A page of a result set of a run; `next` is the `after` of the next page, null on the last one.
+
+    The rows are those of `attempt`, the newest that recorded any; null while there are none. A page that
+    filters or searches may hold few rows, or none, and have a `next`. `sortable` names what `sort` takes.
+    `refused` counts rows of the run that were beyond its bounds, up to 1,000.
+    """
+
+    run_id: str
+    attempt: Count | None
+    set: str
+    title: str
+    sets: list[SetName]
+    columns: list[ColumnAnswer]
+    sortable: list[str]
+    items: list[ResultRow]
+    next: str | None
+    refused: Count
+
+
+class ComparedRow(Answer, frozen=True, kw_only=True):
+    """The values of one key in each of the runs; null where a run has no row of this key."""
+
+    key: str
+    values: list[dict[str, Cell] | None]
+    differs: bool
+
+
+class ComparedRows(Answer, frozen=True, kw_only=True):
+    """A page of the rows of runs that have the set, beside each other in the order of their keys."""
+
+    runs: list[str]
+    attempts: list[Count | None]
+    set: str
+    columns: list[ColumnAnswer]
+    items: list[ComparedRow]
+    next: str | None
