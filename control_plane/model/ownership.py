@@ -21,7 +21,8 @@ def _by(writer: str, *fields: str) -> dict[str, str]:
 CLAIMABLE: Final[Writers] = {
     **_by(
         "submit", "kind", "title", "review", "labels", "labelList", "words", "hypothesisId", "parentRunId",
-        "createdAt", "queueLimitS", "idempotency", "classKey", "priority", "queuedAt", "maxAttempts",
+        "groupId", "slot", "createdAt", "queueLimitS", "idempotency", "classKey", "priority",
+        "queuedAt", "maxAttempts",
     ),
     **_by("submit, requeue", "queueDeadline"),
     **_by("decision, phase", "status"),
@@ -91,6 +92,15 @@ OWNERS: Final[Mapping[str, Writers]] = {
             "paused", "pausedBy", "pausedAt", "pauseNote",
         ),
         **_by("author, scheduler", "nextAt", "last", "error", "revision"),
+    },
+    "groups": {
+        **_by("author", "idempotency", "createdBy", "createdAt"),
+        **_by("author, edit", "run", "plan"),
+        **_by("author, again", "round", "first", "since", "rounds"),
+        **_by("advancer", "next", "filled", "counts"),
+        **_by("cancel, again", "canceled"),
+        **_by("retry, advancer", "holdUntil"),
+        **_by("decision", "status", "revision", "journal", "updatedAt"),
     },
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",

@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from control_plane.access.audit_log import Audited
 from control_plane.concurrency.loops import run_every
 from control_plane.files import upload_sweeper
+from control_plane.groups import advancer
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kind_parts import names_of
@@ -26,6 +27,7 @@ from control_plane.server.api import (
     bulk,
     claims,
     fleet,
+    groups,
     ingest,
     keys,
     kinds,
@@ -55,7 +57,7 @@ from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, ti
 
 NOUNS: Final = (
     *(bulk, runs, artifacts, uploads),
-    *(claims, fleet, kinds, schedules, keys, audit_log, stream),
+    *(claims, fleet, kinds, schedules, groups, keys, audit_log, stream),
 )
 
 
@@ -79,6 +81,7 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
             asyncio.create_task(run_every(quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once)),
             asyncio.create_task(run_every(scheduler.TICK_S, "scheduler", deps.scheduler.run_once)),
+            asyncio.create_task(run_every(advancer.TICK_S, "advancer", deps.advancer.run_once)),
             asyncio.create_task(run_every(spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once)),
             asyncio.create_task(
                 run_every(upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once)

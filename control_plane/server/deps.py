@@ -19,6 +19,8 @@ from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
 from control_plane.files.upload_budget import UploadBudget
 from control_plane.files.upload_sweeper import UploadSweeper
+from control_plane.groups.advancer import Advancer
+from control_plane.groups.service import GroupService
 from control_plane.live.broadcaster import Broadcaster
 from control_plane.live.change_feed import LOG, ChangeFeed
 from control_plane.live.notifier import Notifier
@@ -33,6 +35,7 @@ from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
 from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
+from control_plane.reads.groups import GroupReading
 from control_plane.reads.kind_loops import KindLoops
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.pod_rules import PodRules
@@ -61,6 +64,7 @@ from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.queue.attempt_ends import AttemptEnds
 from control_plane.store.queue.claims import Claims
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.run_counts import Tallies
@@ -113,6 +117,9 @@ class Deps:
     rescuer: Rescuer
     schedules: ScheduleService
     scheduler: Scheduler
+    groups: GroupService
+    group_reading: GroupReading
+    advancer: Advancer
     spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
     upload_sweeper: UploadSweeper
@@ -139,7 +146,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     clock = MeasuredClock(machine)
     runs, events, documents = Runs(db), Events(db), Documents(db)
     submissions, schedules = Submissions(db), Schedules(db)
-    submitter = Submitter(runs, submissions, ids, RunReads(db))
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered = UnnumberedEvents(runs, events, clock, ids)
@@ -192,6 +199,9 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         rescuer=Rescuer(runs, LeaseWatches(db), ids),
         schedules=ScheduleService(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),
+        groups=GroupService(Groups(db), clock),
+        group_reading=GroupReading(Groups(db)),
+        advancer=Advancer(Groups(db), submitter, decider),
         spec_sweeper=SpecSweeper(submissions),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),

@@ -24,6 +24,7 @@ from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.runs import Runs
@@ -169,7 +170,7 @@ class Replica:
                 events, documents, unclaimed, unnumbered, ingest_store, budgets, clock, self.ids
             ),
             run_tokens=RunTokens(runs, clock),
-            submitter=Submitter(runs, Submissions(db), self.ids, RunReads(db)),
+            submitter=Submitter(runs, Submissions(db), self.ids, RunReads(db), Groups(db)),
             decider=Decider(runs, documents, events, NoFiles(), self.ids, clock),
             sweeper=Sweeper(runs, journal_flush),
             catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=LOG_GRACE_S),
