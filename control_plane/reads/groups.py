@@ -93,7 +93,7 @@ class GroupReading:
         """Return the members of this round with the best values of a headline number, the best first."""
         direction = 1 if is_lower_better else -1
         found = await self.groups.best(group.id, group.first, name, direction)
-        return [Best(each["slot"], each["_id"], each["summary"][name]) for each in found]
+        return [Best(each["slot"], each["_id"], each["value"]) for each in found]
 
 
 def _member(run: Mapping[str, Any], spec: Mapping[str, Any], names: Sequence[str]) -> MemberRow:

@@ -15,10 +15,10 @@ from starlette.staticfiles import StaticFiles
 from control_plane.access.audit_log import Audited
 from control_plane.concurrency.loops import run_every
 from control_plane.files import upload_sweeper
-from control_plane.groups import advancer
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kind_parts import names_of
+from control_plane.runs.groups import advancer
 from control_plane.runs.schedules import scheduler
 from control_plane.server import dependencies
 from control_plane.server.api import (
@@ -52,6 +52,7 @@ from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import compare, new_run, numbers, pods, read_only, sign_in, steering
+from control_plane.server.web.pages import groups as group_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
 
@@ -81,7 +82,7 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
             asyncio.create_task(run_every(quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once)),
             asyncio.create_task(run_every(scheduler.TICK_S, "scheduler", deps.scheduler.run_once)),
-            asyncio.create_task(run_every(advancer.TICK_S, "advancer", deps.advancer.run_once)),
+            asyncio.create_task(run_every(advancer.TICK_S, "advancer", deps.groups.advancer.run_once)),
             asyncio.create_task(run_every(spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once)),
             asyncio.create_task(
                 run_every(upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once)
@@ -119,7 +120,7 @@ def create_app(deps: Deps) -> FastAPI:
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
     routers += [page.router(site) for page in (bulk_pages, compare, new_run, read_only, steering, live)]
-    routers += [page.router(site) for page in (schedule_pages, numbers, pods)]
+    routers += [page.router(site) for page in (group_pages, schedule_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"))

@@ -19,8 +19,6 @@ from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
 from control_plane.files.upload_budget import UploadBudget
 from control_plane.files.upload_sweeper import UploadSweeper
-from control_plane.groups.advancer import Advancer
-from control_plane.groups.service import GroupService
 from control_plane.live.broadcaster import Broadcaster
 from control_plane.live.change_feed import LOG, ChangeFeed
 from control_plane.live.notifier import Notifier
@@ -44,6 +42,8 @@ from control_plane.runs import claiming
 from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
+from control_plane.runs.groups.advancer import Advancer
+from control_plane.runs.groups.service import GroupService
 from control_plane.runs.pod_steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
@@ -86,6 +86,15 @@ FAILURES_BURST: Final = 20
 FAILURE_EVERY_S: Final = 3.0
 
 
+@dataclass(frozen=True, slots=True)
+class GroupParts:
+    """What serves groups: their changes, their reads, and the loop that submits their slots."""
+
+    service: GroupService
+    reading: GroupReading
+    advancer: Advancer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deps:
     """Everything that `create_app` needs."""
@@ -117,9 +126,7 @@ class Deps:
     rescuer: Rescuer
     schedules: ScheduleService
     scheduler: Scheduler
-    groups: GroupService
-    group_reading: GroupReading
-    advancer: Advancer
+    groups: GroupParts
     spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
     upload_sweeper: UploadSweeper
@@ -150,10 +157,9 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered = UnnumberedEvents(runs, events, clock, ids)
-    unclaimed = UnclaimedStore(db)
+    unclaimed, counts = UnclaimedStore(db), ByteCounts(db)
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
     ingest_store = together(runs, events, projector)
-    counts = ByteCounts(db)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
     feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
     ring = KeyRing(Keys(db), clock, ids)
@@ -199,9 +205,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         rescuer=Rescuer(runs, LeaseWatches(db), ids),
         schedules=ScheduleService(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),
-        groups=GroupService(Groups(db), clock),
-        group_reading=GroupReading(Groups(db)),
-        advancer=Advancer(Groups(db), submitter, decider),
+        groups=_grouped(db, clock, submitter, decider),
         spec_sweeper=SpecSweeper(submissions),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),
@@ -214,6 +218,11 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
     )
+
+
+def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:
+    groups = Groups(db)
+    return GroupParts(GroupService(groups, clock), GroupReading(groups), Advancer(groups, submitter, decider))
 
 
 def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:

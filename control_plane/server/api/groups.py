@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Response
 
-from control_plane.groups.service import WantedGroup
+from control_plane.runs.groups.service import WantedGroup
 from control_plane.server.api.contract.group_bodies import GroupEdit, GroupPause, NewGroup, posted
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, Page
@@ -15,7 +15,7 @@ from events.answers.answer import Listing
 from events.answers.groups import Group, GroupRow
 from events.runtime.errors import Rejected
 
-REVISION_CHARS_MAX = 30
+REVISION_CHARS_MAX: Final = 30
 IfMatch = Annotated[str, Header(alias="If-Match", min_length=1, max_length=REVISION_CHARS_MAX)]
 MayMatch = Annotated[str | None, Header(alias="If-Match", min_length=1, max_length=REVISION_CHARS_MAX)]
 
@@ -23,7 +23,7 @@ MayMatch = Annotated[str | None, Header(alias="If-Match", min_length=1, max_leng
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/groups`."""
     routes = APIRouter(prefix="/api/groups", tags=["groups"], route_class=StructRoute)
-    service, reading = deps.groups, deps.group_reading
+    service, reading = deps.groups.service, deps.groups.reading
 
     async def told(group_id: str, response: Response) -> Group:
         group = await reading.group(group_id)

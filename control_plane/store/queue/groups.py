@@ -239,9 +239,18 @@ class Groups:
         field = f"summary.{name}"
         pipeline: list[Document] = [
             {"$match": {"groupId": group_id, "slot": {"$gte": first}, field: {"$type": "number"}}},
-            {"$project": {field: 1, "slot": 1, "title": 1}},
-            {"$sort": {field: direction, "_id": 1}},
-            {"$limit": BEST_MAX},
+            {
+                "$group": {
+                    "_id": None,
+                    "best": {
+                        "$topN": {
+                            "n": BEST_MAX,
+                            "sortBy": {field: direction, "_id": 1},
+                            "output": {"_id": "$_id", "slot": "$slot", "value": f"${field}"},
+                        }
+                    },
+                }
+            },
         ]
         cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
-        return await cursor.to_list()
+        return [best for each in await cursor.to_list() for best in each["best"]]

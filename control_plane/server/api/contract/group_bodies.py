@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from control_plane.groups.service import NOTE_CHARS_MAX
 from control_plane.model.groups.matrix import SLOTS_MAX
 from control_plane.model.groups.parameters import NAME_PATTERN
+from control_plane.runs.groups.service import NOTE_CHARS_MAX
 from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, RunBody, Storable
 
 PARAMETERS_MAX: Final = 20

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from control_plane.groups.members import submission
 from control_plane.model.groups.members import Members
 from control_plane.model.groups.plan import Plan, plan_of
 from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
+from control_plane.runs.groups.members import submission
 from control_plane.runs.submission import check
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Entry, Groups

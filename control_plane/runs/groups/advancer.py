@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from control_plane.concurrency.loops import serve_all
-from control_plane.groups.members import submission
 from control_plane.model.groups.members import Members, member_id
 from control_plane.model.groups.plan import Close, Group, Submit, group_of, next_slots
 from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.runs.decisions import Decider
+from control_plane.runs.groups.members import submission
 from control_plane.runs.submission import Submitter, order_of
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Entry, Groups
