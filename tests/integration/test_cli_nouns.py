@@ -144,7 +144,7 @@ def test_a_sweep_is_made_shown_paused_resumed_canceled_and_run_again(fleet: Any)
     assert within(fleet.url, "groups", "resume", "grid").stdout == "grid OPEN\n"
     members = ("runs", "list", "--group", "grid")
     assert eventually(lambda: within(fleet.url, *members, "--ids").stdout.count("\n") == 2)
-    newest = json.loads(within(fleet.url, *members, "-n", "1", "--json").stdout)
+    (newest,) = json.loads(within(fleet.url, *members, "-n", "1", "--json").stdout)
     assert (newest["slot"], newest["labels"]) == (1, {"team": "vision"})
     assert within(fleet.url, "groups", "cancel", "grid").stdout == "grid CANCELING\n"
     assert eventually(lambda: "grid\tCANCELED" in within(fleet.url, "groups", "list").stdout)

@@ -21,6 +21,8 @@ from control_plane.store import database as store
 from control_plane.store import schema
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.submissions import Submissions
+from control_plane.store.verify.queries import VerifyReads
+from control_plane.verify.verifier import Verifier
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Conflict, Rejected
 
@@ -333,6 +335,47 @@ async def test_a_large_matrix_is_filled_in_parts(database_url: str) -> None:
         group = await only.group()
         assert (group["next"], group["filled"]) == (count, count)
         assert group["counts"]["waiting"] == count
+
+
+SPOILED: list[tuple[dict[str, Any], str]] = [
+    ({"counts.succeeded": 5}, "group-counts"),
+    ({"status": "FAILED"}, "group-closed"),
+    ({"filled": 1}, "group-closed"),
+    ({"next": 1, "filled": 1}, "group-slots"),
+    ({"next": 3, "filled": 3}, "group-slots"),
+    ({"more": 1}, "field-without-writer"),
+    ({"status": "LOST"}, "unreadable"),
+    ({"first": "x"}, "unreadable"),
+]
+
+
+async def test_an_audit_compares_groups_with_their_members(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await only.add(plan={"kind": "matrix", "rows": [{"seconds": 1}, {"seconds": 2}], "parallel": 2})
+
+        async def found() -> set[str]:
+            auditor = Verifier(VerifyReads(only.db), second_look_s=0.0)
+            every = [each async for each in auditor.audit(rebuilds=True)]
+            return {each.invariant for each in every if each.run_id.startswith("group ")}
+
+        await only.advance()
+        assert await found() == set()
+        members = [run["_id"] for run in await only.runs()]
+        await only.end("COMPLETED", *members)
+        await only.advance()
+        assert await found() == set()
+        whole = await only.group()
+        for spoiled, invariant in SPOILED:
+            await only.db.groups.update_one({}, {"$set": spoiled})
+            assert invariant in await found(), spoiled
+            await only.db.groups.replace_one({}, whole)
+        await only.db.runs.drop_index("by_slot")
+        await only.db.runs.update_one({"_id": members[0]}, {"$set": {"slot": 1}})
+        assert await found() >= {"slot-shared", "group-slots"}
+        await only.db.groups.delete_one({})
+        assert await found() == {"group-missing"}
+        await only.db.runs.delete_many({})
+        await schema.migrate(only.db)
 
 
 @asynccontextmanager

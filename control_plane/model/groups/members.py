@@ -66,6 +66,11 @@ class Members:
         """How many have not ended."""
         return self.held + self.reviewing
 
+    @property
+    def total(self) -> int:
+        """How many slots have a run."""
+        return sum(self.counts().values())
+
     def counts(self) -> dict[str, int]:
         """Return them as they are stored."""
         return asdict(self)

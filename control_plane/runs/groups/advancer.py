@@ -85,10 +85,10 @@ class Advancer:
         return fresh, await self.groups.fill(stored, until)
 
     async def _refused(self, stored: Document, group: Group, error: Rejected) -> Document | None:
-        """Let an open group rest until a person has looked; of one that ends, the slots stay without runs."""
+        """Let an open group rest until a person has looked; of one that ends, take the slots back."""
         log.warning("group.refused", extra={"group": group.id, "why": error.message})
         if group.status is not GroupStatus.OPEN:
-            return await self.groups.fill(stored, group.next)
+            return await self.groups.abandon(stored)
         entry = Entry(Action.PAUSE, GroupStatus.PAUSED, BY, error.message)
         await self.groups.decide(stored, entry, {})
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -21,6 +21,8 @@ from control_plane.store.queue.groups import Entry, Groups
 from events.queue.journal import Expression, ServerTime
 from events.runtime.clock import Clock
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
+
+Beside = Callable[[Callable[[], None]], Awaitable[None]]
 
 TRIES_MAX: Final = 50
 PLAN_BYTES_MAX: Final = 1 << 20
@@ -56,6 +58,7 @@ class GroupService:
 
     groups: Groups
     clock: Clock
+    beside: Beside = asyncio.to_thread  # the event loop: a kind decides how long a specification takes
     # Specifications of many slots are checked at once: one request at a time does.
     checks: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -175,8 +178,7 @@ class GroupService:
             until_s = self.clock.monotonic_s() + CHECK_S
             for start in range(0, made.slots, CHECKED_AT_ONCE):
                 indexes = range(start, min(made.slots, start + CHECKED_AT_ONCE))
-                # beside the event loop: a kind decides how long a specification takes
-                await asyncio.to_thread(partial(_check_slots, group, made, indexes))
+                await self.beside(partial(_check_slots, group, made, indexes))
                 if self.clock.monotonic_s() > until_s and indexes.stop < made.slots:
                     message = f"checking took {CHECK_S:.0f} s for {indexes.stop:,} of {made.slots:,} slots"
                     raise Rejected("bad_plan", f"plan: {message}; give it fewer")

@@ -153,6 +153,15 @@ class Groups:
         )
 
     @answers()
+    async def abandon(self, group: Document) -> Document | None:
+        """Take back the decision about slots that have no runs; None where the group changed since."""
+        return await self.db.groups.find_one_and_update(
+            {"_id": group["_id"], "filled": group["filled"], "next": group["next"]},
+            {"$set": {"next": group["filled"]}},
+            return_document=ReturnDocument.AFTER,
+        )
+
+    @answers()
     async def note(self, group: Document, members: Members) -> None:
         """Store the counters of a group that has decided nothing since."""
         if group["counts"] != members.counts():

@@ -19,6 +19,7 @@ from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.verify.collecting import Collected, Unjudged
 from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.evidence import Evidence
+from control_plane.store.verify.groups import GroupAudit
 from control_plane.store.verify.shapes import name as named
 from control_plane.store.verify.shapes import problem
 from events.kinds import DOCUMENTS
@@ -71,6 +72,11 @@ class VerifyReads:
     HELD: ClassVar[Mapping[str, Any]] = {"status": {"$in": sorted(HELD)}}
 
     db: Database
+
+    @property
+    def groups(self) -> GroupAudit:
+        """The reads of groups."""
+        return GroupAudit(self.db, READ)
 
     async def collection_of(self, run_id: str) -> str | None:
         """Return where a run is queued."""

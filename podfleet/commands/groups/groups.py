@@ -31,10 +31,8 @@ DECISIONS_SHOWN: Final = 10
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="Its name.")]
 
 
-def counts_shown(counts: GroupCounts | None) -> str:
+def counts_shown(counts: GroupCounts) -> str:
     """Return how many slots stand where, without what there is none of."""
-    if counts is None:
-        return "–"
     found = ((name, getattr(counts, name)) for name in counts.__struct_fields__)
     return ", ".join(f"{count} {name}" for name, count in found if count) or "none"
 
@@ -43,7 +41,7 @@ COLUMNS: Final = (
     Column("GROUP", field("id"), is_whole=True),
     Column("STATUS", field("status"), is_whole=True),
     Column("ROUND", field("round")),
-    Column("SLOTS", field("counts"), counts_shown),
+    Column("SLOTS", lambda group: counts_shown(group.counts)),
     Column("CREATED", field("created_at"), ago, is_whole=True),
     Column("BY", field("created_by"), is_spare=True),
 )
