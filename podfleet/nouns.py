@@ -24,6 +24,8 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "results": ("podfleet.commands.results", "List, export and compare the results of runs."),
     "artifacts": ("podfleet.commands.artifacts", "List and download the files of a run."),
     "reviews": ("podfleet.commands.reviews", "List runs that wait for review, and give a verdict."),
+    "groups": ("podfleet.commands.groups.groups", "List, show and steer groups of runs."),
+    "sweep": ("podfleet.commands.groups.sweep", "Run a kind with many values of its parameters, as a group."),
     "schedules": ("podfleet.commands.schedules", "Run at the times of a cron expression."),
     "pods": ("podfleet.commands.pods", "List, show, cordon and drain the pods of the fleet."),
     "queue": ("podfleet.commands.queue", "Show the queue: waiting runs per class, and their wait."),

@@ -29,6 +29,7 @@ LOG: Final = "log/"  # and the id of a run
 SINGULARS: Final = {
     "pods": "pod",
     "schedules": "schedule",
+    "groups": "group",
     **{each.collection: each.singular for each in NOUNS},
 }
 LISTS: Final = frozenset({"runs", *SINGULARS})  # topics of whole lists

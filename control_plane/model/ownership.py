@@ -21,8 +21,8 @@ def _by(writer: str, *fields: str) -> dict[str, str]:
 
 CLAIMABLE: Final[Writers] = {
     **_by(
-        "submit", "kind", "title", "review", "words", "hypothesisId", "parentRunId", "createdAt",
-        "idempotency",
+        "submit", "kind", "title", "review", "words", "hypothesisId", "parentRunId", "groupId", "slot",
+        "createdAt", "idempotency",
     ),
     **_by(
         "submit, change", "labels", "labelList", "queueLimitS", "classKey", "priority", "queuedAt",
@@ -102,6 +102,15 @@ OWNERS: Final[Mapping[str, Writers]] = {
             "paused", "pausedBy", "pausedAt", "pauseNote",
         ),
         **_by("author, scheduler", "nextAt", "last", "error", "revision"),
+    },
+    "groups": {
+        **_by("author", "idempotency", "createdBy", "createdAt"),
+        **_by("author, edit", "run", "plan"),
+        **_by("author, again", "round", "first", "since", "rounds"),
+        **_by("advancer", "next", "filled", "counts"),
+        **_by("cancel, again", "canceled"),
+        **_by("retry, advancer", "holdUntil"),
+        **_by("decision", "status", "revision", "journal", "updatedAt"),
     },
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",

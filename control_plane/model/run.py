@@ -148,6 +148,8 @@ class Run:
     labels: Mapping[str, str] = field(default_factory=dict)
     requires: Mapping[str, Any] | None = None  # None: those of its specification, which nobody changed
     secrets: tuple[str, ...] = ()
+    group_id: str | None = None
+    slot: int | None = None  # in its group
     summary: Summary | None = None
 
     @property

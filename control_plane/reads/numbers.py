@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from control_plane.model.lag import Lags, lags
+from control_plane.model.positions.lag import Lags, lags
 from control_plane.model.presentation import finite
 from control_plane.store.numbers import Deliveries, NumberReads, Overdue
 from events.lifecycle import FINAL, Status

@@ -91,6 +91,7 @@ class RunFilters:
 
     q: str | None = None
     hypothesis: str | None = None
+    group: str | None = None
     label: str | None = None
     pod: str | None = None
     status: str | None = None
@@ -104,6 +105,7 @@ class RunFilters:
         region = _pattern(self.region, "region")
         fields = {
             "hypothesisId": self.hypothesis,
+            "groupId": self.group,
             "labelList": self.label,
             "claimedBy": self.pod,
             "status": self.status,
@@ -437,7 +439,7 @@ class Reading:
     ) -> Listing[Pod]:
         """Return a page of pods, the last started first; `live_only` leaves out those that are silent."""
         since = self.clock.now() - SILENT_AFTER if live_only else None
-        found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since, region)
+        found = await self.pod_reads.page(moment_key("pods", after), paging.limited(limit), since, region)
         rules = await self.pod_rules.in_force()
         return listing("pods", found, partial(self._pod, rules))
 
@@ -488,7 +490,7 @@ class Reading:
         self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
     ) -> Listing[Schedule]:
         """Return a page of schedules, newest first."""
-        found = await self.schedule_reads.page(_since("schedules", after), paging.limited(limit))
+        found = await self.schedule_reads.page(moment_key("schedules", after), paging.limited(limit))
         return listing("schedules", found, partial(from_document, Schedule))
 
     async def schedule(self, schedule_id: str) -> Schedule:
@@ -499,7 +501,7 @@ class Reading:
 
     async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Listing[Key]:
         """Return a page of keys, the newest first, as they may be seen."""
-        found = await self.key_reads.page(_since("keys", after), paging.limited(limit))
+        found = await self.key_reads.page(moment_key("keys", after), paging.limited(limit))
         return listing("keys", found, partial(from_document, Key))
 
     async def audit_log(
@@ -593,7 +595,7 @@ def _levels(level: str | None) -> Sequence[str]:
     return LEVELS[level]
 
 
-def _since(name: str, after: str | None) -> list[Any] | None:
+def moment_key(name: str, after: str | None) -> list[Any] | None:
     """Return the key in a cursor of a list that is ordered by moment and id."""
     if after is None:
         return None

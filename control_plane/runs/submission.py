@@ -18,6 +18,7 @@ from control_plane.reads.kind_loops import beside_loop
 from control_plane.reads.lineage import Lineage
 from control_plane.runs.options import LABEL_CHARS_MAX, NO_CHANGES, QUEUE_LIMIT_S, OptionChanges, StartOptions
 from control_plane.store.database import Document
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Submitted
 from control_plane.store.reads import RunReads
@@ -47,6 +48,8 @@ class Submission(StartOptions):
     hypothesis_id: str | None = None
     parent_run_id: str | None = None
     from_stage: str | None = None
+    group_id: str | None = None
+    slot: int | None = None  # in its group
     idempotency_key: str | None = None
     secrets: Sequence[str] = ()
     named_by: str | None = None
@@ -77,6 +80,7 @@ class Submitter:
     queue: Submissions
     ids: Ids
     reads: RunReads
+    groups: Groups
 
     async def submit(self, wanted: Submission) -> Submitted:
         """Queue a run; the same idempotency key with the same content returns the same run."""
@@ -146,10 +150,37 @@ class Submitter:
             from_stage=from_stage,
             secrets=run.secrets,
             named_by=named_by,
+            group_id=run.group_id,
+            slot=run.slot,
             idempotency_key=key,
             **changes.over(kept),
         )
-        return await self.submit(again)
+        return await (self.submit(again) if again.group_id is None else self._retry_member(again))
+
+    async def _retry_member(self, again: Submission) -> Submitted:
+        """Queue the retry of a member, in its slot; the unique index on slots lets a run have one retry."""
+        assert again.group_id is not None
+        assert again.slot is not None
+        assert again.parent_run_id is not None
+        order = await order_of(again)
+        place = (again.group_id, again.slot, again.parent_run_id)
+        known = await self._earlier(order)
+        if known is None and (there := await self.queue.retried(*place)) is not None:
+            known = Submitted(there["_id"])
+        if known is not None:
+            return known
+        await self.groups.reopen(again.group_id, again.slot, by=again.by)
+        run_id = self.ids.ulid()
+        submitted = await self.enqueue(run_id, order)
+        if submitted.is_new:
+            return submitted
+        await self.queue.drop_spec(run_id)
+        known = await self._earlier(order)
+        if known is not None:
+            return known
+        there = await self.queue.retried(*place)
+        assert there is not None, "only the idempotency key and the slot can collide"
+        return Submitted(there["_id"])
 
     async def _must_have_left(self, run: Run, stage: str) -> None:
         """Check that every stage before `stage` has a checkpoint. Raises `Conflict`."""
@@ -191,6 +222,25 @@ class Submitter:
         if run is not None and run["createdAt"] - put_at > SPEC_FRESH:
             await self.queue.put_spec(run_id, spec)
         return Submitted(run_id, run, spec)
+
+    async def enqueue_all(self, orders: Mapping[str, Order]) -> int:
+        """Queue runs of one kind under derived ids, each once however often it is called; return the new."""
+        kind = next(iter(orders.values())).wanted.kind
+        collection = KINDS[kind].queue.collection
+        specs, creations = await beside_loop(kind, partial(_documents, orders))
+        put_at = await self.queue.put_specs(specs)
+        fresh = await self.queue.enqueue_all(collection, creations)
+        made_at = await self.queue.created_at(collection, list(orders)[-1])
+        if made_at is not None and made_at - put_at > SPEC_FRESH:
+            await self.queue.put_specs(specs)
+        return fresh
+
+
+def _documents(orders: Mapping[str, Order]) -> tuple[dict[str, Document], dict[str, list[Document]]]:
+    """Return the specification, and the pipeline that makes the run, of each order by its run's id."""
+    specs = {run_id: snapshot(run_id, order.wanted) for run_id, order in orders.items()}
+    made = {run_id: creation(run_fields(order), by=order.wanted.by) for run_id, order in orders.items()}
+    return specs, made
 
 
 def _inherited(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,6 +341,8 @@ def run_fields(order: Order) -> dict[str, Any]:
     }
     if order.secrets:
         fields["secrets"] = list(order.secrets)
+    if wanted.group_id is not None:
+        fields |= {"groupId": wanted.group_id, "slot": wanted.slot}
     if wanted.idempotency_key is not None:
         fields["idempotency"] = {"key": wanted.idempotency_key, "digest": order.digest}
     return fields

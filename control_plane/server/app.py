@@ -18,6 +18,7 @@ from control_plane.files import upload_sweeper
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kind_parts import names_of
+from control_plane.runs.groups import advancer
 from control_plane.runs.schedules import scheduler
 from control_plane.server import dependencies
 from control_plane.server.api import (
@@ -26,6 +27,7 @@ from control_plane.server.api import (
     bulk,
     claims,
     fleet,
+    groups,
     ingest,
     keys,
     kinds,
@@ -61,6 +63,7 @@ from control_plane.server.web.pages import (
     sign_in,
     steering,
 )
+from control_plane.server.web.pages import groups as group_pages
 from control_plane.server.web.pages import results as result_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.server.web.pages import secrets as secret_pages
@@ -68,7 +71,7 @@ from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, ti
 
 NOUNS: Final = (
     *(bulk, runs, results, artifacts, uploads),
-    *(claims, fleet, kinds, schedules, keys, secrets, audit_log, stream),
+    *(claims, fleet, kinds, schedules, groups, keys, secrets, audit_log, stream),
 )
 
 
@@ -92,6 +95,7 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
             asyncio.create_task(run_every(quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once)),
             asyncio.create_task(run_every(scheduler.TICK_S, "scheduler", deps.scheduler.run_once)),
+            asyncio.create_task(run_every(advancer.TICK_S, "advancer", deps.groups.advancer.run_once)),
             asyncio.create_task(run_every(spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once)),
             asyncio.create_task(
                 run_every(upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once)
@@ -131,7 +135,7 @@ def create_app(deps: Deps) -> FastAPI:
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
     routers += [page.router(site) for page in (bulk_pages, compare, new_run, read_only, steering, live)]
-    routers += [page.router(site) for page in (change_run, result_pages, schedule_pages)]
+    routers += [page.router(site) for page in (change_run, result_pages, group_pages, schedule_pages)]
     routers += [page.router(site) for page in (secret_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)

@@ -35,6 +35,7 @@ from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
 from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
+from control_plane.reads.groups import GroupReading
 from control_plane.reads.kind_loops import KindLoops
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.pod_rules import PodRules
@@ -44,6 +45,8 @@ from control_plane.runs import claiming
 from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
+from control_plane.runs.groups.advancer import Advancer
+from control_plane.runs.groups.service import GroupService
 from control_plane.runs.pod_steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
@@ -66,6 +69,7 @@ from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.queue.attempt_ends import AttemptEnds
 from control_plane.store.queue.claims import Claims
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.run_counts import Tallies
@@ -85,6 +89,15 @@ from events.runtime.measured_clock import MeasuredClock
 # Wrong keys from one address: so many at once, then one in so many seconds.
 FAILURES_BURST: Final = 20
 FAILURE_EVERY_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupParts:
+    """What serves groups: their changes, their reads, and the loop that submits their slots."""
+
+    service: GroupService
+    reading: GroupReading
+    advancer: Advancer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +133,7 @@ class Deps:
     rescuer: Rescuer
     schedules: ScheduleService
     scheduler: Scheduler
+    groups: GroupParts
     spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
     upload_sweeper: UploadSweeper
@@ -146,11 +160,11 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     clock = MeasuredClock(machine)
     runs, events, documents = Runs(db), Events(db), Documents(db)
     submissions, schedules, counts = Submissions(db), Schedules(db), ByteCounts(db)
-    submitter = Submitter(runs, submissions, ids, RunReads(db))
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered = UnnumberedEvents(runs, events, clock, ids)
-    unclaimed = UnclaimedStore(db)
+    unclaimed, counts = UnclaimedStore(db), ByteCounts(db)
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
@@ -200,6 +214,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         rescuer=Rescuer(runs, LeaseWatches(db), ids),
         schedules=ScheduleService(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),
+        groups=_grouped(db, clock, submitter, decider),
         spec_sweeper=SpecSweeper(submissions),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),
@@ -212,6 +227,11 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
     )
+
+
+def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:
+    groups = Groups(db)
+    return GroupParts(GroupService(groups, clock), GroupReading(groups), Advancer(groups, submitter, decider))
 
 
 def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:

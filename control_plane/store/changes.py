@@ -18,7 +18,7 @@ from events.lifecycle import Status
 from events.queue.matching import WaitingClass
 
 # What belongs to a run is written before the run's own cursor moves: that tells of all of it.
-STATES: Final = (*QUEUES, *(noun.collection for noun in NOUNS), "pods", "schedules")
+STATES: Final = (*QUEUES, *(noun.collection for noun in NOUNS), "pods", "schedules", "groups")
 STATES_AND_EVENTS: Final = (*STATES, "events")
 KINDS: Final = ("insert", "update", "replace", "delete")
 BATCH_MAX: Final = 1_000

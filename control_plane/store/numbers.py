@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pymongo.errors import OperationFailure
 
-from control_plane.model.lag import Look
+from control_plane.model.positions.lag import Look
 from control_plane.store.database import Database, Document, answers
 from events.catalog import RunUsage, StatusChanged, type_of
 from events.kinds.queues import QUEUES

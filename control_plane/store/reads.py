@@ -67,9 +67,9 @@ class RunReads:
         """Return a page of runs, newest first; the first of `conditions` leads, the others are residual."""
         filters: list[Document] = [{name: value} for name, value in conditions.items() if name not in _SIEVES]
         if search is not None:
-            # a hypothesis has few runs; what a word finds may be every second one
+            # a hypothesis and a group have few runs; what a word finds may be every second one
             first, *others = matching(search)
-            filters.insert(1 if "hypothesisId" in conditions else 0, first)
+            filters.insert(1 if conditions.keys() & {"hypothesisId", "groupId"} else 0, first)
             filters += others
         sieves = filters[1:] + [{name: conditions[name]} for name in _SIEVES if name in conditions]
         residual: Document = {"$and": sieves} if sieves else {}

@@ -67,6 +67,12 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_label", ("labelList", _UP), ("_id", _DOWN)),
         # of the few runs that name secrets
         _index("by_secret", ("secrets", _UP), ("status", _UP), ("_id", _DOWN), sparse=True),
+        # of a group: its runs in the order of the ids, and where each slot stands from the keys alone
+        _index("by_group", ("groupId", _UP), ("_id", _DOWN), ("slot", _UP), ("status", _UP),
+               **_partial(groupId={"$exists": True})),
+        # a slot has one run, and each of its runs at most one retry
+        _index("by_slot", ("groupId", _UP), ("slot", _UP), ("parentRunId", _UP), unique=True,
+               **_partial(groupId={"$exists": True})),
         _index("by_word", ("words", _UP), ("_id", _DOWN)),
         # not partial: a partial filter by type makes a range over moments walk the whole index
         _index("by_finish", ("finishedAt", _DOWN), ("status", _UP)),
@@ -114,6 +120,10 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     ),
     "schedules": (
         _index("due", ("nextAt", _UP), **_partial(nextAt={"$type": "date"})),
+        _index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),
+    ),
+    "groups": (
+        _index("by_status", ("status", _UP), ("_id", _UP)),
         _index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),
     ),
     "pods": (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from control_plane.model.interval_set import IntervalSet
 from control_plane.model.ownership import strangers
+from control_plane.model.positions.interval_set import IntervalSet
 from control_plane.model.projection import artifact_prefix
 from control_plane.model.run import Entry
 from control_plane.store.verify.evidence import Evidence, readable

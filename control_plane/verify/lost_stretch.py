@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from control_plane.model.interval_set import IntervalSet
+from control_plane.model.positions.interval_set import IntervalSet
 from control_plane.store.verify.evidence import Evidence
 from control_plane.verify.invariants import applied_to, is_old_behind
 from events.catalog import EventRefused

@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 from control_plane.log.ingest import AHEAD_MAX, CUT
 from control_plane.log.unclaimed_lines import LETTER_PREFIX
-from control_plane.model.interval_set import IntervalSet
+from control_plane.model.positions.interval_set import IntervalSet
 from control_plane.model.projection import TOO_MANY_NUMBERS, artifact_prefix, artifact_problem
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.dead_letters import read, text_of

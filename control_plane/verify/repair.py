@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from control_plane.model.interval_set import IntervalSet
+from control_plane.model.positions.interval_set import IntervalSet
 from control_plane.model.projection import PROJECTION_FAILED
 from control_plane.store.log.documents import stage_document
 from control_plane.store.verify.evidence import Document, Evidence

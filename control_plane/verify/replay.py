@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from control_plane.model.interval_set import IntervalSet
+from control_plane.model.positions.interval_set import IntervalSet
 from control_plane.model.projection import AttemptView, Fold, Write, fold_to
 from control_plane.model.run import Entry
 from control_plane.store.verify.evidence import Quiet

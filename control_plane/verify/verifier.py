@@ -17,6 +17,7 @@ from control_plane.store.verify.evidence import Document, Evidence
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.store.verify.shapes import name, problem
 from control_plane.verify.comparison import differences
+from control_plane.verify.groups import violations
 from control_plane.verify.invariants import INVARIANTS, Case, log_incomplete
 from control_plane.verify.refusals import wrongly_refused
 from control_plane.verify.replay import replay
@@ -85,6 +86,7 @@ class Verifier:
     objects: Objects | None = None
     patience_s: float = 0.0
     on_run: Callable[[str], None] = _unheard
+    second_look_s: float = SECOND_LOOK_S
 
     async def audit(self, *, rebuilds: bool, only: str | None = None) -> AsyncIterator[Finding]:
         """Yield every finding: of each run in id order, or of one; then of the fleet."""
@@ -184,6 +186,8 @@ class Verifier:
             yield Finding(run, message, "duplicate-token")
         for run, message in await self._twice_pods():
             yield Finding(run, message, "two-runs-one-pod")
+        async for violation in self._groups():
+            yield violation
         async for collection, message in self.reads.misnamed():
             yield Finding("-", f"{collection} {message}", UNREADABLE)
         async for run_id in self.reads.runs_without_spec():
@@ -194,6 +198,27 @@ class Verifier:
         async for letter in self.reads.letters_of_nobody():
             if (finding := _of_nobody(letter)) is not None:
                 yield finding
+
+    async def _groups(self) -> AsyncIterator[Finding]:
+        """Audit each group; what is wrong with one is looked at twice."""
+        async for group_id in self.reads.groups.names():
+            findings = await self._group(group_id)
+            if findings:
+                await asyncio.sleep(self.second_look_s)
+                again = await self._group(group_id)
+                for each in findings:
+                    if each in again:
+                        yield each.clipped()
+
+    async def _group(self, group_id: str) -> list[Finding]:
+        where = f"group {group_id}"
+        try:
+            standing = await self.reads.groups.standing(group_id)
+            if standing is None:
+                return [Finding(where, "runs name it, and it does not exist", "group-missing")]
+            return [Finding(where, message, invariant) for invariant, message in violations(standing)]
+        except HAND_MADE as error:
+            return [odd(where, error)]
 
     async def _twice_tokens(self) -> Sequence[tuple[str, str]]:
         groups = await self.reads.shared("lease.tokenHash", {})

@@ -113,7 +113,7 @@ class RunRow(Answer, frozen=True, kw_only=True):
     `class_key` says which pods may take it, `queue_limit_s` bounds each stretch of waiting, in seconds.
     `last_event_seq` is the position up to which its log was applied; `log_open` says that more is to come.
     `validation` is the verdict of its pipeline, in the words of its kind. `summary` are its headline numbers,
-    those of the newest attempt that said any.
+    those of the newest attempt that said any. A member of a group has its `slot`.
     """
 
     id: str
@@ -147,6 +147,8 @@ class RunRow(Answer, frozen=True, kw_only=True):
     log_open: bool
     log_incomplete: LogGap | None
     faults: list[PastFault] = msgspec.field(default_factory=list)  # runs from before they were kept have none
+    group_id: str | UnsetType = UNSET
+    slot: Count | UnsetType = UNSET
     review: str | UnsetType | None = UNSET
     queue_limit_s: int | UnsetType | None = UNSET
     queue_deadline: Moment | UnsetType | None = UNSET

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import httpx
 import msgspec
 
-from events.answers.claims import ClaimAnswer, PodNote, RunOrders, SettledAnswer
+from events.answers.worker.claims import ClaimAnswer, PodNote, RunOrders, SettledAnswer
 from events.codec import moment
 from events.delivery.control_plane_client import ControlPlane
 from events.kinds.queues import Mode

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from events.answers.claims import Wakeup
+from events.answers.worker.claims import Wakeup
 from events.delivery.control_plane_client import ControlPlane
 from events.queue.matching import Named, WaitingClass
 from events.runtime.clock import Clock

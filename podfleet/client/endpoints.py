@@ -14,6 +14,7 @@ from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
 from events.answers.fleet import Queue, SignInLink
+from events.answers.groups import Group, GroupRow
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
 from events.answers.kinds.results import ComparedRows, ResultPage, ResultRow
@@ -27,6 +28,7 @@ from podfleet.client.options import OptionChanges, Options, StartOptions, given,
 PAGE: Final = 200
 
 Json = Mapping[str, Any]
+Plan = Json  # of a group, as the API takes it
 
 
 def _given(**fields: Any) -> dict[str, Any]:
@@ -75,6 +77,7 @@ def runs(
     kind: str | None = None,
     label: str | None = None,
     hypothesis: str | None = None,
+    group: str | None = None,
     pod: str | None = None,
     region: str | None = None,
     q: str | None = None,
@@ -83,8 +86,8 @@ def runs(
 ) -> Call[Listing[RunRow]]:
     """Return a page of runs, newest first; `q` is the beginning of an id, or words of the title."""
     query = {
-        "status": status, "kind": kind, "label": label, "hypothesis": hypothesis, "pod": pod,
-        "region": region, "q": q, "limit": limit, "after": after,
+        "status": status, "kind": kind, "label": label, "hypothesis": hypothesis, "group": group,
+        "pod": pod, "region": region, "q": q, "limit": limit, "after": after,
     }  # fmt: skip
     return Call("GET", "/api/runs", Listing[RunRow], query=query)
 
@@ -336,6 +339,64 @@ def kind(name: str) -> Call[KindAnswer]:
 def queue() -> Call[Queue]:
     """Return what waits for a pod, and how many runs there are of each status."""
     return Call("GET", "/api/queue", Queue)
+
+
+def groups(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[GroupRow]]:
+    """Return a page of groups, newest first."""
+    return Call("GET", "/api/groups", Listing[GroupRow], query={"limit": limit, "after": after})
+
+
+def group(group_id: str) -> Call[Group]:
+    """Return a group."""
+    return Call("GET", "/api/groups/{group_id}", Group, {"group_id": group_id})
+
+
+def add_group(
+    group_id: str,
+    kind: str,
+    spec: Json | None = None,
+    *,
+    plan: Plan,
+    secrets: Sequence[str] | None = None,
+    paused: bool = False,
+    idempotency_key: str | None = None,
+    **options: Unpack[Options],
+) -> Call[Group]:
+    """Make a group: runs of `kind` that vary parameters by a plan."""
+    run = _run_body(kind, spec, secrets, options)
+    body = {"id": group_id, "run": run, "plan": plan, "paused": paused}
+    headers = _given(**{"Idempotency-Key": idempotency_key})
+    return Call("POST", "/api/groups", Group, body=body, headers=headers)
+
+
+def edit_group(
+    group_id: str, *, revision: int, plan: Plan | None = None, run: Json | None = None
+) -> Call[Group]:
+    """Change the plan or the run of a group that is not running, if it is still at `revision`."""
+    headers = {"If-Match": str(revision)}
+    body = _given(plan=plan, run=run)
+    return Call("PATCH", "/api/groups/{group_id}", Group, {"group_id": group_id}, body=body, headers=headers)
+
+
+def pause_group(group_id: str, *, note: str = "") -> Call[Group]:
+    """Submit no further slot of a group until it is resumed."""
+    return Call("POST", "/api/groups/{group_id}/pause", Group, {"group_id": group_id}, body={"note": note})
+
+
+def resume_group(group_id: str) -> Call[Group]:
+    """Go on with a paused group."""
+    return Call("POST", "/api/groups/{group_id}/resume", Group, {"group_id": group_id})
+
+
+def cancel_group(group_id: str) -> Call[Group]:
+    """Submit nothing more of a group, and cancel its members that have not ended."""
+    return Call("POST", "/api/groups/{group_id}/cancel", Group, {"group_id": group_id})
+
+
+def group_again(group_id: str, *, revision: int | None = None) -> Call[Group]:
+    """Begin a new round of a closed group, if it is still at `revision` where one is given."""
+    headers = _given(**{"If-Match": None if revision is None else str(revision)})
+    return Call("POST", "/api/groups/{group_id}/again", Group, {"group_id": group_id}, headers=headers)
 
 
 def schedules(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[Schedule]]:

@@ -11,8 +11,10 @@ NEXT_STEPS: Final[Mapping[str | int, str]] = {
     "unknown_run": "`podfleet runs list` shows the runs that there are",
     "unknown_hypothesis": "`podfleet hypotheses list` shows those that there are",
     "unknown_schedule": "`podfleet schedules list` shows those that there are",
+    "unknown_group": "`podfleet groups list` shows those that there are",
     "unknown_artifact": "`podfleet artifacts list RUN` shows those of a run",
     "unknown_pod": "`podfleet pods list` shows those that there are",
+    "group_exists": "choose another name with `--name`",
     "schedule_exists": "choose another id, or remove that one with `podfleet schedules remove`",
     "idempotency_conflict": "take a new key for another run, or submit the same as before",
     401: "set PODFLEET_API_KEY beside CONTROL_PLANE_URL, both in the environment or both in .env, "

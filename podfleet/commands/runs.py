@@ -67,6 +67,7 @@ def list_runs(
         str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Only with this label.")
     ] = None,
     hypothesis: Annotated[str | None, typer.Option(help="Only of this hypothesis.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only of this group.")] = None,
     pod: Annotated[str | None, typer.Option(help="Only on this worker.")] = None,
     region: Annotated[str | None, typer.Option(help="Only in this region.")] = None,
     search: Annotated[str | None, typer.Option("--search", "-q", help="Words in the title.")] = None,
@@ -84,6 +85,7 @@ def list_runs(
         "kind": kind,
         "label": label,
         "hypothesis": None if hypothesis is None else find(control_plane, HYPOTHESIS, hypothesis),
+        "group": group,
         "pod": pod,
         "region": region,
         "q": search,

@@ -30,6 +30,7 @@ PHASES: Final = ("examples", "coverage", "fuzzing", "stateful")
 SHARE: Final = 0.5  # of the ids in requests are of something
 REQUEST_S: Final = 15.0
 KINDS: Final = ("probe", "experiment")
+MATRIX: Final = {"kind": "matrix", "values": {"seconds": [1, 2]}, "parallel": 1}
 CRONS: Final = ("0 * * * *", "@daily", "*/5 0 1 1 *")
 ZONES: Final = ("UTC", "Europe/Berlin")
 
@@ -87,11 +88,14 @@ def _made(client: httpx.Client) -> Mapping[str, str]:
     return {
         "run_id": made("/api/runs", kind="probe"),
         "hypothesis_id": made("/api/hypotheses", title="Does it hold?", idea="Dropout helps."),
-        "schedule_id": made(
-            "/api/schedules", id=f"fuzz-{SystemIds().ulid().lower()}", cron=CRONS[0], run={"kind": "probe"}
-        ),
+        "schedule_id": made("/api/schedules", id=_slug(), cron=CRONS[0], run={"kind": "probe"}),
+        "group_id": made("/api/groups", id=_slug(), run={"kind": "probe"}, plan=MATRIX),
         "key_id": made("/api/keys", kind="viewer", name="fuzz"),
     }
+
+
+def _slug() -> str:
+    return f"fuzz-{SystemIds().ulid().lower()}"
 
 
 def _words(made: Mapping[str, str]) -> Iterator[str]:

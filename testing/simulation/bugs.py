@@ -5,6 +5,7 @@ Each is the product with one part exchanged; nothing in the product can be switc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,11 +14,15 @@ from typing import Any, Final
 
 from control_plane.log.ingest import Candidate, Capacity, Ingestor, Refused, Request
 from control_plane.log.projector import Projector, Stretch, Turn
+from control_plane.model.groups.members import Members, counted
+from control_plane.model.groups.plan import Group, Submit, next_slots
 from control_plane.model.projection import fold
 from control_plane.model.run import Run
-from control_plane.store.database import answers
+from control_plane.runs.groups.advancer import Advancer
+from control_plane.store.database import Document, answers
 from control_plane.store.log.events import Events
 from control_plane.store.log.events import decode as decode_event
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.runs import Advance, Found, Runs
 from control_plane.store.queue.runs import decode as decode_run
 from events.codec import Decoded
@@ -217,6 +222,37 @@ class LeapingProjector(Projector):
         return folded.seq
 
 
+class CarelessGroups(Groups):
+    """Decides on further slots without looking whether the group is still the one that was read."""
+
+    @answers()
+    async def reserve(self, group: Document, count: int, members: Members) -> Document | None:
+        return await self.db.groups.find_one_and_update(
+            {"_id": group["_id"]}, {"$inc": {"next": count}}, return_document=True
+        )
+
+
+class DoublyCountingGroups(Groups):
+    """Counts a member that was run again, and its retry."""
+
+    @answers()
+    async def members(self, group_id: str, first: int) -> Members:
+        found = self.db.runs.find({"groupId": group_id, "slot": {"$gte": first}}, {"status": 1})
+        return counted(Counter(run["status"] for run in await found.to_list()))
+
+
+class HastyAdvancer(Advancer):
+    """Submits slots before they are decided."""
+
+    async def _decide(self, stored: Document, group: Group) -> Document | None:
+        members = await self.groups.members(group.id, group.first)
+        match next_slots(group, members):
+            case Submit(count):
+                ahead = {**stored, "next": stored["next"] + count}
+                await self._fill(ahead, replace(group, next=ahead["next"]))
+        return await super()._decide(stored, group)
+
+
 class ForgettingOutbox(WitnessedOutbox):
     """Lets go of what it hands to the sender, before there is a verdict."""
 
@@ -270,6 +306,7 @@ class Bug:
 
 
 _ABSENCES: Final = ("pod: struck as it settles", "pod: killed")
+_GROUPS: Final = ("user: group",)
 _RETURNS: Final = ("pod: back as it is rescued", "replica: sluggish")
 
 BUGS: Final[Mapping[str, Bug]] = {
@@ -289,6 +326,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "labels-are-for-all": Bug(Product(queue=LabelBlindQueue)),
     "blames-the-run": Bug(Product(queue=BlamingQueue)),
     "orders-die-with-the-worker": Bug(Product(queue=ForgivingQueue), ("user: cordon",)),
+    "slots-without-compare": Bug(Product(groups=CarelessGroups), _GROUPS),
+    "retries-count-twice": Bug(Product(groups=DoublyCountingGroups), _GROUPS),
+    "submits-before-it-decides": Bug(Product(advancer=HastyAdvancer), _GROUPS),
     "own-clock": Bug(Product(clock=OwnClock), ("pod: clock jumps",)),
     "one-node-is-enough": Bug(Product(servers=OneNodeSet), ("store: step-down",)),
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from testing.simulation.actors.groups import GroupUser
 from testing.simulation.actors.people import User
 from testing.simulation.actors.pods import Pod
 from testing.simulation.actors.replicas import RENEW_EVERY_S, TTL_S, Balancer, HttpOdds, Replica
@@ -39,6 +40,7 @@ class World:
     replicas: list[Replica]
     user: User
     stranger: Stranger
+    group_user: GroupUser
 
 
 @dataclass(slots=True)
@@ -340,6 +342,11 @@ def _stranger(nature: Nature) -> None:
     nature.world.stranger.strike()
 
 
+def _group(nature: Nature) -> None:
+    nature.strikes("user: group", nature.world.group_user.node)
+    nature.world.group_user.strike()
+
+
 STRIKES: Final[Mapping[str, Callable[[Nature], None]]] = {
     "pod: killed": _kill_pod,
     "pod: killed, disk lost": lambda nature: _kill_pod(nature, loses_disk=True),
@@ -360,4 +367,5 @@ STRIKES: Final[Mapping[str, Callable[[Nature], None]]] = {
     "user: cancel storm": _cancel_storm,
     "user: cordon": _cordon,
     "stranger: sends": _stranger,
+    "user: group": _group,
 }

@@ -15,6 +15,7 @@ from random import Random
 from typing import Final
 
 from events.testing import EPOCH, SeededIds
+from testing.simulation.actors.groups import GroupUser
 from testing.simulation.actors.people import User
 from testing.simulation.actors.pods import Pod
 from testing.simulation.actors.replicas import Balancer, HttpOdds, Replica
@@ -91,10 +92,11 @@ def _play(kernel: Kernel, ledger: Ledger, world: World, strikes: Sequence[str]) 
     for pod in world.pods:
         pod.boot()
     kernel.spawn("user", world.user.node, world.user.work)
+    kernel.spawn("group user", world.group_user.node, world.group_user.work)
     kernel.spawn("nature", world.nature, nature.work)
 
     def is_done() -> bool:
-        if not nature.is_calm or not checker.is_settled():
+        if not nature.is_calm or not checker.is_settled() or not world.group_user.is_done():
             return False
         return all(pod.now is not None and not pod.pending() for pod in world.pods)
 
@@ -158,9 +160,11 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> Worl
     )
     ids = SeededIds(kernel.seed * 100 + 99)
     stranger = Stranger(kernel, Node("stranger"), servers, balancer, ids, ledger)
+    group_user = GroupUser(kernel, Node("group-user"), servers, balancer, ledger)
     return World(
-        kernel, nature, ledger, servers, store_clock, network, balancer, pods, replicas, user, stranger
-    )
+        kernel, nature, ledger, servers, store_clock, network, balancer, pods, replicas, user, stranger,
+        group_user,
+    )  # fmt: skip
 
 
 def _odds(draw: float) -> Odds:

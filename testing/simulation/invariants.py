@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from control_plane.log.unclaimed_lines import LETTER_PREFIX, UNCLAIMED
 from control_plane.model.byte_limits import OVER_BUDGET
+from control_plane.model.groups.status import CLOSED, GroupStatus
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Verifier
 from events.catalog import EventRefused, type_of
@@ -45,8 +46,17 @@ class InvariantChecker:
 
     def saw(self, collection: str, before: Document | None, after: Document | None) -> None:
         """Look at one committed write."""
-        if collection != "runs" or after is None:
+        if after is None:
             return
+        if collection == "groups" and before is not None:
+            for message in moved_slots(before, after):
+                self.ledger.blame(f"group {after['_id']}: {message}")
+        if collection != "runs":
+            return
+        if before is None and after.get("groupId") is not None:
+            group = self.servers.collection("groups").records.get(after["groupId"])
+            for message in wrong_member(after, None if group is None else group.fresh()):
+                self.ledger.blame(f"run {after['_id']}: {message}")
         old: Document = before or {"status": None, "revision": 0, "attempt": 0, "failures": {}, "journal": []}
         known = old["revision"]
         fresh = [entry for entry in after["journal"] if entry["n"] > known]
@@ -81,13 +91,16 @@ class InvariantChecker:
     def _options(self, fresh: list[Document], after: Document) -> Iterator[str]:
         if any(entry["cause"] == Cause.CLAIM for entry in fresh) and after["_id"] in self.ledger.away:
             yield f"{after['claimedBy']} takes it, and its requirements keep every pod from that"
-        usual = class_key(after["kind"], read_requirements(after.get("requires") or {}))
+        if after.get("requires") is None:  # nobody changed those that it was submitted with
+            return
+        usual = class_key(after["kind"], read_requirements(after["requires"]))
         if after["classKey"] != usual:
             yield f"its class is {after['classKey']}, and its requirements say {usual}"
 
     def is_settled(self) -> bool:
         """Say whether nothing is left to happen."""
-        if len(self.ledger.submitted) != len(self.servers.collection("runs").records):
+        runs = [each.document for each in self.servers.collection("runs").majority({})]
+        if len(self.ledger.submitted) != len([run for run in runs if run.get("groupId") is None]):
             return False
         return not any(True for _ in self._open())
 
@@ -134,7 +147,11 @@ class InvariantChecker:
         }
         for message in self._open():
             self.ledger.blame(message)
-        for run_id in set(self.ledger.submitted) ^ set(stored):
+        alone = {run_id for run_id, run in stored.items() if run.get("groupId") is None}
+        groups = {each.document["_id"] for each in self.servers.collection("groups").majority({})}
+        for name in self.ledger.groups ^ groups:
+            self.ledger.blame(f"group {name} was acknowledged and is not stored, or the other way round")
+        for run_id in set(self.ledger.submitted) ^ alone:
             self.ledger.blame(f"run {run_id} was acknowledged and is not stored, or the other way round")
         for run in stored.values():
             for message in self._final(run):
@@ -190,7 +207,7 @@ class InvariantChecker:
 
     async def _audited(self) -> list[Finding]:
         """Return what `podfleet verify --rebuild` would find; a loss that is marked as one is none."""
-        auditor = Verifier(VerifyReads(async_database(self.servers, "judge")))
+        auditor = Verifier(VerifyReads(async_database(self.servers, "judge")), second_look_s=0.0)
         holey = {run_id for run_id, _ in self.ledger.cut_short}
         return [
             each
@@ -248,6 +265,22 @@ class InvariantChecker:
 def labels_of(pod: str) -> dict[str, str]:
     """Return the labels of a simulated pod: two racks, in each of which there is a pod in every history."""
     return {"rack": f"r{int(pod.rpartition('-')[2]) % 2}"}
+
+
+def moved_slots(before: Document, after: Document) -> Iterator[str]:
+    """Yield what a change of a group may not do with its slots."""
+    if after["next"] > before["next"] and before["status"] != GroupStatus.OPEN:
+        yield f"it is {before['status']}, and decides on slots {before['next']} to {after['next'] - 1}"
+    if before["status"] in CLOSED and after["status"] not in (*CLOSED, GroupStatus.OPEN, GroupStatus.CLOSING):
+        yield f"it was {before['status']}, and became {after['status']}"
+
+
+def wrong_member(run: Document, group: Document | None) -> Iterator[str]:
+    """Yield what is wrong with a new member of a group, as the group stands at that moment."""
+    if group is None:
+        yield f"its group {run['groupId']} does not exist"
+    elif run["parentRunId"] is None and not group["first"] <= run["slot"] < group["next"]:
+        yield f"slot {run['slot']} of {run['groupId']} is submitted, and decided are those to {group['next']}"
 
 
 def _claims(old: Document, class_key: str, fresh: list[Document]) -> Iterator[str]:

@@ -54,6 +54,7 @@ class Ledger:
     cut_short: set[AttemptId] = field(default_factory=set)  # their log's end was lost with a disk
     failed: set[AttemptId] = field(default_factory=set)  # their child failed by itself
     submitted: list[str] = field(default_factory=list)
+    groups: set[str] = field(default_factory=set)  # acknowledged to their user
     canceled: set[str] = field(default_factory=set)  # acknowledged to the user
     away: set[str] = field(default_factory=set)  # acknowledged: no pod may take these
     owners: dict[str, list[Owner]] = field(default_factory=dict)

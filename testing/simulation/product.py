@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from control_plane.log.ingest import Ingestor
 from control_plane.log.projector import Projector
+from control_plane.runs.groups.advancer import Advancer
 from control_plane.store.log.events import Events
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.runs import Runs
 from events.delivery.sender import Ingest
 from events.runtime.clock import Clock
@@ -23,6 +25,8 @@ class Product:
     """The parts that can be exchanged for broken ones."""
 
     runs: Callable[..., Runs] = Runs
+    groups: Callable[..., Groups] = Groups
+    advancer: Callable[..., Advancer] = Advancer
     events: Callable[..., Events] = Events
     ingestor: Callable[..., Ingestor] = Ingestor
     projector: Callable[..., Projector] = Projector

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from events.catalog import RunCompleted, RunStarted
 from events.delivery.control_plane_client import bearer
 from events.queue.settlement import End
+from events.runtime.clock import SystemClock
 from podfleet.commands.maintenance import doctor
 from tests.integration.command_line import podfleet, within
 
@@ -110,6 +113,44 @@ def test_a_verdict_is_given_in_the_terminal(fleet: Any, by_hand: Any) -> None:
     assert revised.stdout == f"{run_id} HUMAN_VALIDATED\n", revised.stderr
     twice = within(fleet.url, "reviews", "pass", run_id)
     assert (twice.returncode, "409" in twice.stderr) == (1, True)
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Say whether something comes to hold within twenty seconds."""
+    clock = SystemClock()
+    until_s = clock.monotonic_s() + 20.0
+    while not holds() and clock.monotonic_s() < until_s:
+        clock.wait(threading.Event(), 0.2)
+    return holds()
+
+
+def test_a_sweep_is_made_shown_paused_resumed_canceled_and_run_again(fleet: Any) -> None:
+    sweep = ("sweep", "--kind", "probe", "-p", "seconds=1,2", "-p", "events=5", "-p", "end=completed,hang")
+    name = within(fleet.url, *sweep, "--name", "grid", "--parallel", "2", "-l", "team=vision").stdout.strip()
+    assert name == "grid"
+    taken = within(fleet.url, *sweep, "--name", "grid")
+    assert (taken.returncode, "--name" in taken.stderr) == (1, True)
+    nothing = within(fleet.url, "sweep", "--kind", "probe", "-p", "seconds=1")
+    assert (nothing.returncode, "no parameter varies" in nothing.stderr) == (2, True)
+    wrong = within(fleet.url, "sweep", "--kind", "probe", "-p", "seconds=1,-1")
+    assert (wrong.returncode, "row 2 of 2 (seconds=-1)" in wrong.stderr) == (2, True)
+    assert within(fleet.url, "groups", "pause", "grid", "-m", "no budget").stdout == "grid PAUSED\n"
+    shown = within(fleet.url, "groups", "show", "grid").stdout
+    assert "no budget" in shown
+    assert "of 4 submitted" in shown
+    listed = within(fleet.url, "groups", "list").stdout.splitlines()
+    assert listed[1].startswith("grid\tPAUSED\t1\t")
+    assert within(fleet.url, "groups", "list", "--ids").stdout == "grid\n"
+    assert within(fleet.url, "groups", "resume", "grid").stdout == "grid OPEN\n"
+    members = ("runs", "list", "--group", "grid")
+    assert eventually(lambda: within(fleet.url, *members, "--ids").stdout.count("\n") == 2)
+    (newest,) = json.loads(within(fleet.url, *members, "-n", "1", "--json").stdout)
+    assert (newest["slot"], newest["labels"]) == (1, {"team": "vision"})
+    assert within(fleet.url, "groups", "cancel", "grid").stdout == "grid CANCELING\n"
+    assert eventually(lambda: "grid\tCANCELED" in within(fleet.url, "groups", "list").stdout)
+    assert within(fleet.url, "groups", "again", "grid").stdout == "grid OPEN\n"
+    gone = within(fleet.url, "groups", "show", "none")
+    assert (gone.returncode, "`podfleet groups list`" in gone.stderr) == (1, True)
 
 
 def test_a_schedule_is_previewed_made_paused_run_and_removed(fleet: Any) -> None:

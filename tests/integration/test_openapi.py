@@ -40,6 +40,7 @@ def test_a_path_names_its_methods_and_has_a_head_wherever_it_has_a_get(fleet: An
     run_id = fleet.submit()
     methods = {
         "/api/runs": "HEAD, GET, POST",
+        "/api/groups/x": "HEAD, GET, PATCH",
         "/api/schedules/x": "HEAD, GET, PUT, PATCH, DELETE",
         f"/api/runs/{run_id}/cancel": "POST",
         "/static/style.css": "HEAD, GET",

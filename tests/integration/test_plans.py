@@ -41,6 +41,10 @@ EXTRA = {
     "/api/schedules//next": "/api/schedules/nightly/next",
     "/schedules/": "/schedules/nightly",
     "/schedules//edit": "/schedules/nightly/edit",
+    "/api/groups/": "/api/groups/sweep",
+    "/groups/": "/groups/sweep?by=min:loss",
+    "/runs group": "/runs?group=sweep",
+    "/runs group, words": "/runs?group=sweep&q=one+two&status=FAILED",
     "/api/keys/": "/api/keys/unknown",
     "/api/runs/compare": "/api/runs/compare?run=ONE&run=TWO",
     "/api/results/compare": "/api/results/compare?run=ONE&run=TWO",
@@ -48,6 +52,7 @@ EXTRA = {
     "/api/kinds/": "/api/kinds/probe",
     "/runs/new": "/runs/new?kind=probe",
 }
+GROUP = {"id": "sweep", "run": {"kind": "probe"}, "plan": {"kind": "matrix", "values": {"seconds": [1, 2]}}}
 SCHEDULE = {"id": "nightly", "cron": "0 3 * * *", "run": {"kind": "probe"}}
 
 
@@ -133,6 +138,7 @@ async def test_every_question_is_answered_along_an_index_in_its_order(
 ) -> None:
     monkeypatch.setattr(pages, "SCAN_MAX", SCAN)
     (await asking.post("/api/schedules", json=SCHEDULE)).raise_for_status()
+    (await asking.post("/api/groups", json=GROUP)).raise_for_status()
     asked = all_questions(filled[1]) | EXTRA
     paths = [urlsplit(address).path for address in asked.values()]
     served = [route for route in routes(app) if route.path not in UNASKED]

@@ -153,7 +153,9 @@ async def test_a_replica_that_dies_at_any_step_leaves_one_run_to_the_next(
         else:
             schedules = DiesAfter(schedules, step, answered=answered)
         submitter = first.deps.submitter
-        dying = Scheduler(schedules, Submitter(submitter.runs, queue, submitter.ids, submitter.reads))
+        dying = Scheduler(
+            schedules, Submitter(submitter.runs, queue, submitter.ids, submitter.reads, submitter.groups)
+        )
         with pytest.raises(Died):
             await dying.run_once()
         await second.scheduler.run_once()
@@ -381,7 +383,7 @@ async def test_a_submitter_that_slept_past_the_sweep_puts_its_specification_back
                 return created
 
         submitter = only.deps.submitter
-        slow = Submitter(submitter.runs, Slow(only.db), submitter.ids, submitter.reads)
+        slow = Submitter(submitter.runs, Slow(only.db), submitter.ids, submitter.reads, submitter.groups)
         made = await slow.submit(Submission(kind="probe", spec={"seconds": 0}, by="test"))
         stored = await only.db.run_specs.find_one({"_id": made.run_id})
         assert stored is not None

@@ -29,6 +29,7 @@ from control_plane.runs.submission import Submission, Submitter
 from control_plane.store import database as store
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
@@ -189,7 +190,7 @@ class Fleet(RuleBasedStateMachine):
         self.runs = Runs(db)
         events, documents = Events(db), Documents(db)
         self.queue = self.queues(self.store.sync_db, ttl_s=self.store.lease_s)
-        self.submitter = Submitter(self.runs, Submissions(db), ids, RunReads(db))
+        self.submitter = Submitter(self.runs, Submissions(db), ids, RunReads(db), Groups(db))
         self.decider = Decider(self.runs, documents, events, NoFiles(), ids, self.clock)
         self.sweeper = Sweeper(self.runs, JournalFlush(events, documents, self.clock, ids))
         self.rescuers = [

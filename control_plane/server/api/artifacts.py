@@ -17,7 +17,7 @@ from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
-from events.answers.uploads import Checkpoint, Checkpoints, SignedFile
+from events.answers.worker.uploads import Checkpoint, Checkpoints, SignedFile
 from events.runtime.errors import Conflict
 
 MayIngest = Annotated[Principal, Depends(require("ingest"))]

@@ -29,6 +29,7 @@ class FilterBody(Body):
     kind: Wanted | None = None
     label: Wanted | None = None
     hypothesis: Wanted | None = None
+    group: Wanted | None = None
     pod: Wanted | None = None
     region: Wanted | None = None
     q: Wanted | None = None

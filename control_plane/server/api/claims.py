@@ -28,7 +28,8 @@ from control_plane.server.api.contract.bodies import (
 )
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
-from events.answers.claims import (
+from events.answers.pods import PodOrders
+from events.answers.worker.claims import (
     ClaimAnswer,
     ClaimedRun,
     PodNote,
@@ -37,7 +38,6 @@ from events.answers.claims import (
     WaitingIn,
     Wakeup,
 )
-from events.answers.pods import PodOrders
 from events.kinds.queues import collections
 from events.pipe import Note
 from events.queue.abilities import Abilities

@@ -61,6 +61,7 @@ class Filters(Page):
     kind: str | None = None
     label: str | None = None
     hypothesis: str | None = None
+    group: str | None = None
     pod: str | None = None
     region: str | None = None
     q: str | None = None

@@ -22,7 +22,7 @@ from control_plane.server.api.contract.bodies import (
 )
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
-from events.answers.uploads import CompletedUpload, SignedTest, SignedUpload, SignedUploads, UploadPart
+from events.answers.worker.uploads import CompletedUpload, SignedTest, SignedUpload, SignedUploads, UploadPart
 from events.files.paths import BadPath, RunPath
 from events.queue.rules import pod_name
 from events.runtime.errors import Rejected

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from pymongo import ReturnDocument
-from pymongo.errors import DuplicateKeyError
+from pymongo import ReturnDocument, UpdateOne
+from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from control_plane.store.database import Database, Document, answers
 from events.kinds.queues import QUEUES
+from events.runtime.errors import Transient
 
 PAGE_MAX: Final = 1_000
 SPEC_GRACE_S: Final = 3600.0  # so long a specification waits for its run
+DUPLICATE_KEY: Final = 11000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,51 @@ class Submissions:
         assert document is not None, "an upsert answers with its document"
         return document
 
+    @answers()
+    async def put_specs(self, specs: Mapping[str, Document]) -> datetime:
+        """Do as `put_spec` for many runs; return when the first was put."""
+        first, *others = specs
+        put_at = await self.put_spec(first, specs[first])
+        writes = [
+            UpdateOne(
+                {"_id": run_id},
+                {"$setOnInsert": {**specs[run_id], "unchecked": True}, "$currentDate": {"putAt": True}},
+                upsert=True,
+            )
+            for run_id in others
+        ]
+        if writes:
+            await self._write_all("run_specs", writes)
+        return put_at
+
+    @answers()
+    async def enqueue_all(self, collection: str, creations: Mapping[str, list[Document]]) -> int:
+        """Do as `enqueue` for many documents; return how many are new."""
+        writes = [
+            UpdateOne({"_id": run_id, "revision": {"$exists": False}}, creation, upsert=True)
+            for run_id, creation in creations.items()
+        ]
+        return await self._write_all(collection, writes)
+
+    async def _write_all(self, collection: str, writes: list[UpdateOne]) -> int:
+        """Upsert documents, each by itself; those that are there already stay. Raises `Transient`."""
+        try:
+            result = await self.db[collection].bulk_write(writes, ordered=False)
+        except BulkWriteError as error:
+            details = error.details or {}
+            if any(each.get("code") != DUPLICATE_KEY for each in details.get("writeErrors", ())):
+                raise
+            if details.get("writeConcernErrors"):
+                raise Transient("not_durable", f"{collection}: the write was not confirmed") from error
+            return int(details.get("nUpserted", 0))
+        return result.upserted_count
+
+    @answers()
+    async def created_at(self, collection: str, run_id: str) -> datetime | None:
+        """Return when a claimable document was made."""
+        found = await self.db[collection].find_one({"_id": run_id}, {"createdAt": 1})
+        return None if found is None else found["createdAt"]
+
     async def drop_spec(self, run_id: str) -> None:
         """Remove the snapshot of a run that came to nothing."""
         async with answers():
@@ -109,6 +156,11 @@ class Submissions:
     async def secrets(self, names: Sequence[str]) -> list[Document]:
         """Return the secrets of these names without their values, as many as there are."""
         return await self.db.secrets.find({"_id": {"$in": list(names)}}, {"sealed": 0}).to_list()
+
+    @answers()
+    async def retried(self, group_id: str, slot: int, parent_id: str) -> Document | None:
+        """Return the run by which a member of a group was run again."""
+        return await self.db.runs.find_one({"groupId": group_id, "slot": slot, "parentRunId": parent_id})
 
     async def by_idempotency_key(self, key: str) -> Document | None:
         """Return the run that was submitted under this key."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from control_plane.model.interval_set import IntervalSet
 from control_plane.model.lease_watch import Watch
+from control_plane.model.positions.interval_set import IntervalSet
 from control_plane.model.run import Entry
 from control_plane.store.log.events import decode
 from control_plane.store.queue.runs import decode_entry

@@ -17,6 +17,7 @@ from control_plane.store.verify.collecting import Collected, Unjudged
 from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.decoding import READ, UNREAD, body_of, decoded
 from control_plane.store.verify.evidence import Evidence
+from control_plane.store.verify.groups import GroupAudit
 from control_plane.store.verify.result_rows import RowReads
 from control_plane.store.verify.shapes import name as named
 from control_plane.store.verify.shapes import problem
@@ -48,6 +49,11 @@ class VerifyReads:
     def rows(self) -> RowReads:
         """The reads of rows of results."""
         return RowReads(self.db)
+
+    @property
+    def groups(self) -> GroupAudit:
+        """The reads of groups."""
+        return GroupAudit(self.db, READ)
 
     async def collection_of(self, run_id: str) -> str | None:
         """Return where a run is queued."""

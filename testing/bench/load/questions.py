@@ -185,6 +185,8 @@ def _fleet(of: Known) -> Iterator[tuple[str, str]]:
         "/api/queue",
         "/metrics",
         "/numbers",
+        "/groups",
+        "/api/groups",
         "/schedules",
         "/api/schedules",
         "/api/keys",

@@ -19,6 +19,7 @@ from control_plane.store.database import Database
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
@@ -81,7 +82,7 @@ def build(
         documents=documents,
         projector=projector,
         ingestor=Ingestor(events, documents, unclaimed, unnumbered, ingest_store, budgets, clock, ids),
-        submitter=Submitter(runs, Submissions(db), ids, RunReads(db)),
+        submitter=Submitter(runs, Submissions(db), ids, RunReads(db), Groups(db)),
         sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=patience.log_grace_s),
         rescuer=Rescuer(runs, LeaseWatches(db), ids, patience.ttl_s, patience.gap_max_s),

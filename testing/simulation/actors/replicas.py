@@ -19,11 +19,14 @@ from control_plane.log.projector import Projector
 from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.runs.decisions import Decider
+from control_plane.runs.groups.advancer import Advancer
+from control_plane.runs.groups.service import GroupService
 from control_plane.runs.submission import Submitter
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.runs import Runs
@@ -50,6 +53,7 @@ RENEW_EVERY_S: Final = 2.0
 SWEEP_EVERY_S: Final = 3.0
 RESCUE_EVERY_S: Final = 2.0
 CATCH_UP_EVERY_S: Final = 4.0
+ADVANCE_EVERY_S: Final = 3.0
 MEASURE_EVERY_S: Final = 5.0
 TIMED: Final = "clocks"  # the store's time is read with a watch; this one watches no queue
 LOG_GRACE_S: Final = 20.0
@@ -78,6 +82,8 @@ class Parts:
     catch_up: CatchUp
     rescuer: Rescuer
     rules: RuleStore
+    groups: GroupService
+    advancer: Advancer
     measure: Callable[[], Awaitable[None]]
 
 
@@ -102,6 +108,7 @@ class Replica:
             ("sweeper", SWEEP_EVERY_S, parts.sweeper.run_once),
             ("catch-up", CATCH_UP_EVERY_S, parts.catch_up.run_once),
             ("rescuer", RESCUE_EVERY_S, parts.rescuer.run_once),
+            ("advancer", ADVANCE_EVERY_S, parts.advancer.run_once),
             ("clock", MEASURE_EVERY_S, parts.measure),
         ):
             self.kernel.spawn(name, self.node, self._loop(every_s, step))
@@ -164,19 +171,29 @@ class Replica:
         budgets = Budgets(ByteCounts(db), clock, EVENT_BYTES_MAX)
         unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, self.ids)
         ingest_store = alone(runs, events, projector)
+        groups: Groups = self.product.groups(db)
+        submitter = Submitter(runs, Submissions(db), self.ids, RunReads(db), groups)
+        decider = Decider(runs, documents, events, NoFiles(), self.ids, clock)
         return Parts(
             ingestor=self.product.ingestor(
                 events, documents, unclaimed, unnumbered, ingest_store, budgets, clock, self.ids
             ),
             run_tokens=RunTokens(runs, clock),
-            submitter=Submitter(runs, Submissions(db), self.ids, RunReads(db)),
-            decider=Decider(runs, documents, events, NoFiles(), self.ids, clock),
+            submitter=submitter,
+            decider=decider,
+            groups=GroupService(groups, clock, beside=at_once),
+            advancer=self.product.advancer(groups, submitter, decider),
             sweeper=Sweeper(runs, journal_flush),
             catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=LOG_GRACE_S),
             measure=measure,
             rescuer=Rescuer(runs, watches, self.ids, TTL_S, gap_max_s=2 * RESCUE_EVERY_S),
             rules=RuleStore(db),
         )
+
+
+async def at_once(step: Callable[[], None]) -> None:
+    """Do on the spot what a server does beside its event loop: here nothing waits for it."""
+    step()
 
 
 class NoFiles:

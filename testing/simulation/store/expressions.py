@@ -202,6 +202,7 @@ _EAGER: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "$max": _extreme(max),
     "$min": _extreme(min),
     "$ifNull": _if_null,
+    "$slice": lambda values: values[0][: values[1]] if values[1] > 0 else values[0][values[1] :],
     "$size": _size,
     "$eq": _compare(lambda one, other: bool(one == other)),
     "$ne": _compare(lambda one, other: bool(one != other)),

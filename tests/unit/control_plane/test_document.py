@@ -42,6 +42,7 @@ FREE = {
         "ScheduledRun.spec",
         "ScheduledRun.requires",
     ),
+    *("GroupRow.run", "GroupRow.plan", "Group.run", "Group.plan"),
     *(f"{each}.ideaJson" for each in ("Hypothesis", "HypothesisRow", "ProposedHypothesis")),
     *(f"{each}.ideas" for each in ("Hypothesis", "ProposedHypothesis")),
     *(f"{each}.unfinishedIdeas" for each in ("Hypothesis", "ProposedHypothesis")),
@@ -138,7 +139,7 @@ def made() -> dict[str, Call[Any]]:
 
 
 SOMETHING = {
-    "int": 5, "float": 5.0, "bool": True, "Json": {"a": 1}, "datetime": EPOCH,
+    "int": 5, "float": 5.0, "bool": True, "Json": {"a": 1}, "Plan": {"kind": "matrix"}, "datetime": EPOCH,
     "Mapping[str, str]": {"a": "b"}, "Sequence[str]": ["read"],
 }  # fmt: skip
 

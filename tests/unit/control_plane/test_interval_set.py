@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.model.interval_set import SHOWN_MAX, IntervalSet
+from control_plane.model.positions.interval_set import SHOWN_MAX, IntervalSet
 
 SPANS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 6)).map(lambda span: (span[0], sum(span))))
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from control_plane.model.lag import Lags, Look, lags
+from control_plane.model.positions.lag import Lags, Look, lags
 from control_plane.reads.numbers import Accounts
 from control_plane.server.web.drawing.bars import WIDTH, bars
 from control_plane.store.numbers import Spent

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.model.interval_set import IntervalSet
+from control_plane.model.positions.interval_set import IntervalSet
 from control_plane.model.projection import EFFECTIVE, AttemptView, Fold, Update, fold, project
 from control_plane.model.run import CurrentStage, Entry
 from control_plane.store.verify.evidence import Quiet

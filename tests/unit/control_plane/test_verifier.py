@@ -35,6 +35,14 @@ YOUNG: Final = replace(ALTERED, now=EPOCH)
 LETTER: Final = {"_id": "l", "at": EPOCH, "code": "bad_json", "line": '{"whole": 1}', "runId": None}
 
 
+class NoGroups:
+    """A fleet without groups."""
+
+    async def names(self) -> AsyncIterator[str]:
+        for each in ():
+            yield each
+
+
 @dataclass
 class Reads:
     """What is stored, as the verifier reads it; of several looks at a run each has its own evidence."""
@@ -57,6 +65,10 @@ class Reads:
     def __post_init__(self) -> None:
         self._positions = iter(self.positions)
         self._pods = iter(self.pods)
+
+    @property
+    def groups(self) -> NoGroups:
+        return NoGroups()
 
     async def run_ids(self, only: str | None = None) -> AsyncIterator[tuple[str, str]]:
         self.asked.append(only)

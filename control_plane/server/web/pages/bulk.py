@@ -30,6 +30,7 @@ class BulkForm(BaseModel):
     kind: str = ""
     label: str = ""
     hypothesis: str = ""
+    group: str = ""
     pod: str = ""
     region: str = ""
     q: str = ""

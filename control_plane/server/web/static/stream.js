@@ -1,5 +1,5 @@
 // One stream of changes for any number of listeners, which come and go; it goes on where it was.
-const NAMES = ["run", "event", "pod", "hypothesis", "schedule", "reset"];
+const NAMES = ["run", "event", "pod", "hypothesis", "schedule", "group", "reset"];
 
 export class Stream {
   #listeners = new Map(); // listener -> { topics, tell }

@@ -1,0 +1,67 @@
+"""The plan `matrix`: a slot for each row, or for each combination of the given values; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+from control_plane.model.groups.members import Members
+from control_plane.model.groups.parameters import Values
+from events.runtime.errors import Rejected
+
+SLOTS_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """`rows`, or the product of `axes`, whose last one changes fastest."""
+
+    axes: Mapping[str, Sequence[Any]]
+    rows: Sequence[Values]
+    parallel: int
+    stop_after_failures: int | None
+
+    @property
+    def slots(self) -> int:
+        """How many slots a round has."""
+        return len(self.rows) if self.rows else prod(len(values) for values in self.axes.values())
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The parameters that vary, in their order."""
+        return list(dict.fromkeys(name for row in self.rows for name in row)) or list(self.axes)
+
+    def values(self, index: int) -> Values:
+        """Return the values of a slot, counted from the round's first."""
+        if self.rows:
+            return self.rows[index]
+        chosen: dict[str, Any] = {}
+        for name, values in reversed(list(self.axes.items())):
+            index, place = divmod(index, len(values))
+            chosen[name] = values[place]
+        return {name: chosen[name] for name in self.axes}
+
+    def stopped(self, members: Members) -> str | None:
+        """Return why nothing more is to be submitted, though slots are left; None where it is."""
+        if self.stop_after_failures is not None and members.failed >= self.stop_after_failures:
+            return f"{members.failed} members failed; it stops after {self.stop_after_failures}"
+        return None
+
+
+def matrix_of(plan: Mapping[str, Any]) -> Matrix:
+    """Return the plan in a body or a document. Raises `Rejected` for one without slots, or with too many."""
+    made = Matrix(
+        axes=plan.get("values") or {},
+        rows=plan.get("rows") or (),
+        parallel=plan["parallel"],
+        stop_after_failures=plan.get("stop_after_failures"),
+    )
+    if bool(made.axes) == bool(made.rows):
+        raise Rejected("bad_plan", "plan: a matrix has `values` or `rows`; give one of them, not empty")
+    if empty := [name for name, values in made.axes.items() if not values]:
+        raise Rejected("bad_plan", f"plan.values: {empty[0]!r} has no value")
+    if made.slots > SLOTS_MAX:
+        raise Rejected("bad_plan", f"plan: it has {made.slots:,} slots; a matrix has {SLOTS_MAX:,} at most")
+    return made

@@ -1,0 +1,41 @@
+"""The parameters that a group varies: fields of a specification by name; dots lead into mappings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from events.runtime.errors import Rejected
+
+# Each part names a field; at most eight lead into one another.
+NAME_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_-]{0,62}(\.[A-Za-z0-9_-]{1,63}){0,7}$"
+Values = Mapping[str, Any]  # parameter to value
+
+
+def assigned(spec: Mapping[str, Any], values: Values) -> dict[str, Any]:
+    """Return a specification with these values in their places.
+
+    Raises `Rejected` for a name that leads into what has no fields.
+    """
+    made = dict(spec)
+    for name, value in values.items():
+        *path, last = name.split(".")
+        place = made
+        for part in path:
+            inner = place.get(part, {})
+            if not isinstance(inner, Mapping):
+                message = f"parameter {name!r}: {part!r} is {inner!r}, and has no fields"
+                raise Rejected("bad_parameter", message[:500])
+            place[part] = place = dict(inner)
+        place[last] = value
+    return made
+
+
+def value_at(spec: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a parameter in a specification, None where it is left out."""
+    found: Any = spec
+    for part in name.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return None
+        found = found[part]
+    return found

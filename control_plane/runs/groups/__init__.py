@@ -1,0 +1,1 @@
+"""Groups: sets of runs with a plan, whose slots are submitted exactly once."""

@@ -1,0 +1,120 @@
+"""Advances groups: any number of replicas may do so at once, and each slot has one run.
+
+Law: a slot is decided by one compare-and-set on the group, which only an OPEN group takes, before its run is
+submitted under an id that follows from the slot alone. A replica that dies in between, or comes second,
+leaves slots that are decided and not filled: whoever looks next fills them, before anything else is decided.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from control_plane.concurrency.loops import serve_all
+from control_plane.model.groups.members import Members, member_id
+from control_plane.model.groups.plan import Close, Group, Submit, group_of, next_slots
+from control_plane.model.groups.status import Action, GroupStatus
+from control_plane.runs.decisions import Decider
+from control_plane.runs.groups.members import submission
+from control_plane.runs.submission import Submitter, order_of
+from control_plane.store.database import Document
+from control_plane.store.queue.groups import Entry, Groups
+from events.runtime.errors import Conflict, Rejected
+
+log = logging.getLogger(__name__)
+
+TICK_S: Final = 1.0
+BATCH_MAX: Final = 100
+PAGES_MAX: Final = 20
+AT_ONCE: Final = 5
+FILL_MAX: Final = 100  # runs of one write: each costs the event loop a tenth of a millisecond
+STEPS_MAX: Final = 250  # of one group in one turn
+CANCELS_MAX: Final = 200  # of one group in one turn
+BY: Final = "advancer"
+
+
+@dataclass(frozen=True, slots=True)
+class Advancer:
+    """Submits the slots of groups, cancels the members of those that are canceled, and closes groups."""
+
+    groups: Groups
+    submitter: Submitter
+    decider: Decider
+
+    async def run_once(self) -> int:
+        """Serve every group that is not closed; return how many runs are new."""
+        fresh, after = 0, ""
+        for _ in range(PAGES_MAX):
+            page = await self.groups.active(after, BATCH_MAX)
+            fresh += sum(await serve_all(page, self.advance, at_once=AT_ONCE))
+            if len(page) < BATCH_MAX:
+                break
+            after = page[-1]["_id"]
+        return fresh
+
+    async def advance(self, stored: Document) -> int:
+        """Carry on with one group as far as a turn goes; return how many runs are new."""
+        fresh = 0
+        for _ in range(STEPS_MAX):
+            group = group_of(stored)
+            if group.filled < group.next and group.status is not GroupStatus.PAUSED:
+                count, changed = await self._fill(stored, group)
+                fresh += count
+            else:
+                changed = await self._decide(stored, group)
+            if changed is None:
+                break
+            stored = changed
+        return fresh
+
+    async def _fill(self, stored: Document, group: Group) -> tuple[int, Document | None]:
+        """Submit the next slots that are decided."""
+        until = min(group.next, group.filled + FILL_MAX)
+        try:
+            wanted = {
+                member_id(group.id, group.since, slot): submission(
+                    stored, slot, group.plan.values(slot - group.first)
+                )
+                for slot in range(group.filled, until)
+            }
+            orders = {run_id: await order_of(each) for run_id, each in wanted.items()}
+        except Rejected as error:  # its kind takes the specification no more
+            return 0, await self._refused(stored, group, error)
+        fresh = await self.submitter.enqueue_all(orders)
+        return fresh, await self.groups.fill(stored, until)
+
+    async def _refused(self, stored: Document, group: Group, error: Rejected) -> Document | None:
+        """Let an open group rest until a person has looked; of one that ends, take the slots back."""
+        log.warning("group.refused", extra={"group": group.id, "why": error.message})
+        if group.status is not GroupStatus.OPEN:
+            return await self.groups.abandon(stored)
+        entry = Entry(Action.PAUSE, GroupStatus.PAUSED, BY, error.message)
+        await self.groups.decide(stored, entry, {})
+        return None
+
+    async def _decide(self, stored: Document, group: Group) -> Document | None:
+        members = await self.groups.members(group.id, group.first)
+        match next_slots(group, members):
+            case Submit(count):
+                return await self.groups.reserve(stored, count, members)
+            case Close(GroupStatus.CLOSING, reason):
+                entry = Entry(Action.STOP, GroupStatus.CLOSING, BY, reason)
+                return await self.groups.decide(stored, entry, {"counts": members.counts()})
+            case Close(status, reason):
+                closed = await self.groups.close(stored, Entry(Action.CLOSE, status, BY, reason), members)
+                if closed is not None:
+                    log.info("group.closed", extra={"group": group.id, "status": status})
+                return None
+        await self.groups.note(stored, members)
+        if group.status is GroupStatus.CANCELING:
+            await self._cancel(group, members)
+        return None
+
+    async def _cancel(self, group: Group, members: Members) -> None:
+        """Cancel members that have not ended; those that a pod holds end when it hears of it."""
+        for run_id in await self.groups.live(group.id, group.first, CANCELS_MAX):
+            try:
+                await self.decider.cancel(run_id, by=f"group:{group.id}")
+            except Conflict:
+                log.info("group.ended_by_itself", extra={"group": group.id, "run": run_id})

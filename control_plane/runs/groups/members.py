@@ -1,0 +1,15 @@
+"""The submission of a slot: the run of its group with the values of its place, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from control_plane.model.groups.parameters import Values, assigned
+from control_plane.runs.submission import Submission
+
+
+def submission(group: Mapping[str, Any], slot: int, values: Values) -> Submission:
+    """Return what a slot submits. Raises `Rejected` for a name that leads into what has no fields."""
+    run: dict[str, Any] = {**group["run"], "spec": assigned(group["run"]["spec"], values)}
+    return Submission(**run, by=f"group:{group['_id']}", group_id=group["_id"], slot=slot)

@@ -1,0 +1,229 @@
+"""The group service: create, edit, pause, resume, cancel, again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from control_plane.model.groups.members import Members
+from control_plane.model.groups.plan import Plan, plan_of
+from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
+from control_plane.runs.groups.members import submission
+from control_plane.runs.submission import check
+from control_plane.store.database import Document
+from control_plane.store.queue.groups import Entry, Groups
+from events.queue.journal import Expression, ServerTime
+from events.runtime.clock import Clock
+from events.runtime.errors import Conflict, NotFound, Rejected, Transient
+
+Beside = Callable[[Callable[[], None]], Awaitable[None]]
+
+TRIES_MAX: Final = 50
+PLAN_BYTES_MAX: Final = 1 << 20
+ROUNDS_MAX: Final = 50  # earlier ones that a group tells of, the newest
+CHECK_S: Final = 10.0  # for the specifications of all slots
+CHECKED_AT_ONCE: Final = 200
+NOTE_CHARS_MAX: Final = 500
+# What may be changed of a round that has begun: its slots stay those that they are.
+LIMITS: Final = frozenset({"parallel", "stop_after_failures"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedGroup:
+    """A group as its author wants it: `run` and `plan` as they are posted."""
+
+    id: str
+    run: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    by: str
+    paused: bool = False
+    idempotency_key: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """The hash of what is wanted: equal wishes have the same."""
+        body = [self.id, self.run, self.plan, self.paused]
+        return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupService:
+    """Changes groups. Raises `Rejected`, `NotFound`, `Conflict`, `Transient`."""
+
+    groups: Groups
+    clock: Clock
+    beside: Beside = asyncio.to_thread  # the event loop: a kind decides how long a specification takes
+    # Specifications of many slots are checked at once: one request at a time does.
+    checks: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def create(self, wanted: WantedGroup) -> bool:
+        """Store a new group; the same idempotency key with the same content finds it: then False."""
+        if await self._is_known(wanted):
+            return False
+        await self._check(wanted.id, wanted.run, wanted.plan)
+        status = GroupStatus.PAUSED if wanted.paused else GroupStatus.OPEN
+        fields: Document = {
+            "run": dict(wanted.run),
+            "plan": dict(wanted.plan),
+            "status": status.value,
+            "round": 1,
+            "first": 0,
+            "next": 0,
+            "filled": 0,
+            "canceled": False,
+            "counts": Members().counts(),
+            "rounds": [],
+            "journal": [],
+            "holdUntil": None,
+            "createdBy": wanted.by,
+        }
+        if wanted.idempotency_key is not None:
+            fields["idempotency"] = {"key": wanted.idempotency_key, "digest": wanted.digest}
+        if await self.groups.create(wanted.id, fields) is not None:
+            return True
+        if await self._is_known(wanted):
+            return False
+        raise Conflict("group_exists", f"there is a group {wanted.id!r} already; choose another name")
+
+    async def edit(
+        self,
+        group_id: str,
+        *,
+        revision: int,
+        by: str,
+        run: Mapping[str, Any] | None = None,
+        plan: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Change the run or the plan of a group that is not running; of a round that has begun, its limits.
+
+        Raises `Conflict` where the group is no longer at `revision`.
+        """
+        group = await self._find(group_id)
+        _require(group, revision)
+        usual(Action.EDIT, GroupStatus(group["status"]))
+        run, plan = run or group["run"], plan or group["plan"]
+        has_begun = group["status"] not in CLOSED and group["next"] > group["first"]
+        if has_begun and (dict(run) != group["run"] or _slots(plan) != _slots(group["plan"])):
+            names = ", ".join(sorted(LIMITS))
+            message = f"slots of this round are submitted: until it has closed, only {names} can change"
+            raise Conflict("round_has_begun", message)
+        await self._check(group_id, run, plan)
+        entry = Entry(Action.EDIT, GroupStatus(group["status"]), by)
+        sets = {name: Expression({"$literal": dict(each)}) for name, each in (("run", run), ("plan", plan))}
+        if await self.groups.decide(group, entry, sets) is None:
+            _require(await self._find(group_id), revision)
+            raise _contended(group_id)
+
+    async def pause(self, group_id: str, *, by: str, note: str = "") -> None:
+        """Submit no further slot until the group is resumed. Idempotent."""
+        if len(note.strip()) > NOTE_CHARS_MAX:
+            raise Rejected("bad_note", f"note: at most {NOTE_CHARS_MAX} characters, not {len(note)}")
+        await self._act(Action.PAUSE, group_id, by=by, reason=note.strip() or None)
+
+    async def resume(self, group_id: str, *, by: str) -> None:
+        """Go on with a paused group. Idempotent."""
+        await self._act(Action.RESUME, group_id, by=by)
+
+    async def cancel(self, group_id: str, *, by: str) -> None:
+        """Submit nothing more and cancel the members that have not ended. Idempotent."""
+        await self._act(Action.CANCEL, group_id, by=by)
+
+    async def again(self, group_id: str, *, revision: int | None, by: str) -> None:
+        """Begin a new round of a closed group; the rounds before it stay.
+
+        Raises `Conflict` where a `revision` is given and the group is no longer there.
+        """
+        group = await self._find(group_id)
+        if revision is not None:
+            _require(group, revision)
+        status = usual(Action.AGAIN, GroupStatus(group["status"]))
+        await self._check(group_id, group["run"], group["plan"])
+        earlier = {name: group[name] for name in ("round", "first", "next", "status", "counts", "since")}
+        sets = {
+            "round": group["round"] + 1,
+            "first": group["next"],
+            "since": ServerTime(),
+            "canceled": False,
+            "counts": Members().counts(),
+            "rounds": [*group["rounds"], earlier][-ROUNDS_MAX:],
+        }
+        if await self.groups.decide(group, Entry(Action.AGAIN, status, by), sets) is None:
+            raise Conflict("changed_meanwhile", f"group {group_id} has changed meanwhile; look at it again")
+
+    async def _act(self, action: Action, group_id: str, *, by: str, reason: str | None = None) -> None:
+        for _ in range(TRIES_MAX):
+            group = await self._find(group_id)
+            status = GroupStatus(group["status"])
+            if status in DONE[action]:  # somebody was faster, or it was we and the answer was lost
+                return
+            entry = Entry(action, usual(action, status), by, reason)
+            sets = {"canceled": True} if action is Action.CANCEL else {}
+            if await self.groups.decide(group, entry, sets) is not None:
+                return
+        raise _contended(group_id)
+
+    async def _check(self, group_id: str, run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+        """Check the plan and the specification of every slot. Raises `Rejected` that names the row."""
+        if (size := len(msgspec.json.encode([run, plan]))) > PLAN_BYTES_MAX:
+            raise Rejected("bad_plan", f"the group has {size:,} bytes; {PLAN_BYTES_MAX:,} are allowed")
+        made = plan_of(plan)
+        group = {"_id": group_id, "run": run}
+        async with self.checks:
+            until_s = self.clock.monotonic_s() + CHECK_S
+            for start in range(0, made.slots, CHECKED_AT_ONCE):
+                indexes = range(start, min(made.slots, start + CHECKED_AT_ONCE))
+                await self.beside(partial(_check_slots, group, made, indexes))
+                if self.clock.monotonic_s() > until_s and indexes.stop < made.slots:
+                    message = f"checking took {CHECK_S:.0f} s for {indexes.stop:,} of {made.slots:,} slots"
+                    raise Rejected("bad_plan", f"plan: {message}; give it fewer")
+
+    async def _is_known(self, wanted: WantedGroup) -> bool:
+        if wanted.idempotency_key is None:
+            return False
+        found = await self.groups.find(wanted.id)
+        kept = found and found.get("idempotency")
+        return bool(kept and kept == {"key": wanted.idempotency_key, "digest": wanted.digest})
+
+    async def _find(self, group_id: str) -> Document:
+        group = await self.groups.find(group_id)
+        if group is None:
+            raise NotFound("unknown_group", f"there is no group {group_id!r}")
+        return group
+
+
+DONE: Final[Mapping[Action, frozenset[GroupStatus]]] = {
+    Action.PAUSE: frozenset({GroupStatus.PAUSED}),
+    Action.RESUME: frozenset({GroupStatus.OPEN}),
+    Action.CANCEL: frozenset({GroupStatus.CANCELING, GroupStatus.CANCELED}),
+}
+
+
+def _check_slots(group: Mapping[str, Any], plan: Plan, indexes: range) -> None:
+    for index in indexes:
+        values = plan.values(index)
+        try:
+            check(submission(group, index, values))
+        except Rejected as error:
+            shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
+            message = f"row {index + 1} of {plan.slots} ({shown[:200]}): {error.message}"
+            raise Rejected(error.code, message) from error
+
+
+def _slots(plan: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in plan.items() if name not in LIMITS}
+
+
+def _require(group: Mapping[str, Any], revision: int) -> None:
+    if group["revision"] != revision:
+        message = f"group {group['_id']} is at revision {group['revision']}, not {revision}: look at it again"
+        raise Conflict("changed_meanwhile", message)
+
+
+def _contended(group_id: str) -> Transient:
+    return Transient("contended", f"group {group_id} is changing concurrently; try again")

@@ -1,0 +1,100 @@
+"""Groups: sets of runs with a plan."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query, Response
+
+from control_plane.runs.groups.service import WantedGroup
+from control_plane.server.api.contract.group_bodies import GroupEdit, GroupPause, NewGroup, posted
+from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, Page
+from control_plane.server.deps import Deps
+from events.answers.answer import Listing
+from events.answers.groups import Group, GroupRow
+from events.runtime.errors import Rejected
+
+REVISION_CHARS_MAX: Final = 30
+IfMatch = Annotated[str, Header(alias="If-Match", min_length=1, max_length=REVISION_CHARS_MAX)]
+MayMatch = Annotated[str | None, Header(alias="If-Match", min_length=1, max_length=REVISION_CHARS_MAX)]
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes below `/api/groups`."""
+    routes = APIRouter(prefix="/api/groups", tags=["groups"], route_class=StructRoute)
+    service, reading = deps.groups.service, deps.groups.reading
+
+    async def told(group_id: str, response: Response) -> Group:
+        group = await reading.group(group_id)
+        response.headers["ETag"] = f'"{group.revision}"'
+        return group
+
+    @routes.post("", status_code=201, responses=THE_SAME)
+    async def create(body: NewGroup, principal: MaySubmit, response: Response, key: Key = None) -> Group:
+        wanted = WantedGroup(
+            id=body.id,
+            run=posted(body.run),
+            plan=posted(body.plan),
+            by=principal.name,
+            paused=body.paused,
+            idempotency_key=key,
+        )
+        if not await service.create(wanted):
+            response.status_code = 200
+        response.headers["Location"] = f"/api/groups/{body.id}"
+        return await told(body.id, response)
+
+    @routes.get("")
+    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[GroupRow]:
+        return await reading.groups_page(wanted.limit, wanted.after)
+
+    @routes.get("/{group_id}")
+    async def one(group_id: str, _: MayRead, response: Response) -> Group:
+        return await told(group_id, response)
+
+    @routes.patch("/{group_id}")
+    async def edit(
+        group_id: str, body: GroupEdit, principal: MaySubmit, response: Response, match: IfMatch
+    ) -> Group:
+        await service.edit(
+            group_id,
+            revision=revision_of(match),
+            by=principal.name,
+            run=None if body.run is None else posted(body.run),
+            plan=None if body.plan is None else posted(body.plan),
+        )
+        return await told(group_id, response)
+
+    @routes.post("/{group_id}/pause")
+    async def pause(
+        group_id: str, principal: MaySubmit, response: Response, body: GroupPause | None = None
+    ) -> Group:
+        await service.pause(group_id, by=principal.name, note="" if body is None else body.note)
+        return await told(group_id, response)
+
+    @routes.post("/{group_id}/resume")
+    async def resume(group_id: str, principal: MaySubmit, response: Response) -> Group:
+        await service.resume(group_id, by=principal.name)
+        return await told(group_id, response)
+
+    @routes.post("/{group_id}/cancel")
+    async def cancel(group_id: str, principal: MaySubmit, response: Response) -> Group:
+        await service.cancel(group_id, by=principal.name)
+        return await told(group_id, response)
+
+    @routes.post("/{group_id}/again")
+    async def again(group_id: str, principal: MaySubmit, response: Response, match: MayMatch = None) -> Group:
+        revision = None if match is None else revision_of(match)
+        await service.again(group_id, revision=revision, by=principal.name)
+        return await told(group_id, response)
+
+    return routes
+
+
+def revision_of(match: str) -> int:
+    """Return the revision in `If-Match`. Raises `Rejected`."""
+    digits = match.strip().removeprefix("W/").strip('"')
+    if not (digits.isascii() and digits.isdigit()):
+        raise Rejected("bad_if_match", 'If-Match: it is the revision of the group, such as "3"')
+    return int(digits)

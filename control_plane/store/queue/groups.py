@@ -1,0 +1,265 @@
+"""Queries on groups of runs, and on their members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError
+
+from control_plane.model.groups.members import Members, counted
+from control_plane.model.groups.status import ACTIVE, CLOSED, Action, GroupStatus
+from control_plane.store.database import Database, Document, answers
+from control_plane.store.pages import Order, Slice, Wanted, read_page
+from events.kinds.queues import RUNS
+from events.lifecycle import FINAL, Status
+from events.queue.journal import ServerTime, expression
+from events.runtime.errors import Transient
+
+TRIES_MAX: Final = 50
+RETRY_S: Final = 60.0  # so long a group that was closed waits for the retry that opened it
+JOURNAL_MAX: Final = 100  # decisions that a group keeps, the newest
+FAILURES_MAX: Final = 1_000  # looked at for their causes, the newest
+CAUSES_MAX: Final = 20
+BEST_MAX: Final = 5
+MEMBERS: Final = RUNS.collection
+
+_NEWEST: Final[Order] = (("createdAt", -1), ("_id", -1))
+_BY_SLOT: Final[Order] = (("_id", 1),)
+_LIVE: Final = sorted(status.value for status in Status if status not in FINAL)
+_ROW: Final = ("plan.rows", "plan.values", "journal", "rounds")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A decision about a group, as its journal keeps it."""
+
+    action: Action
+    to: GroupStatus
+    by: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Reads of groups, and their changes: decisions are compare-and-sets on `revision`."""
+
+    db: Database
+
+    @answers()
+    async def create(self, group_id: str, fields: Document) -> Document | None:
+        """Store a new group and return it; None where the name is taken."""
+        stamps = {"createdAt": True, "updatedAt": True, "since": True}
+        try:
+            return await self.db.groups.find_one_and_update(
+                {"_id": group_id, "revision": {"$exists": False}},
+                {"$setOnInsert": {**fields, "revision": 1}, "$currentDate": stamps},
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
+        except DuplicateKeyError:
+            return None
+
+    @answers()
+    async def find(self, group_id: str) -> Document | None:
+        """Return one group."""
+        return await self.db.groups.find_one({"_id": group_id})
+
+    async def page(self, after: Sequence[Any] | None, limit: int) -> Slice:
+        """Return a page of groups, newest first, without what is long."""
+        wanted = Wanted(collection="groups", order=_NEWEST, after=after, limit=limit, hidden=_ROW)
+        return await read_page(self.db, wanted)
+
+    @answers()
+    async def active(self, after: str, limit: int) -> list[Document]:
+        """Return groups that are not closed, in the order of their names after `after`."""
+        wanted = {"status": {"$in": sorted(ACTIVE)}, "_id": {"$gt": after}}
+        return await self.db.groups.find(wanted).sort("_id", 1).limit(limit).to_list()
+
+    @answers()
+    async def decide(
+        self, group: Document, entry: Entry, sets: Mapping[str, Any], guard: Mapping[str, Any] | None = None
+    ) -> Document | None:
+        """Make a decision about the group that was read, and return it; None where it changed since."""
+        revision = group["revision"] + 1
+        line = {
+            "n": revision,
+            "action": entry.action.value,
+            "by": {"$literal": entry.by},
+            "at": "$$NOW",
+            "from": "$status",
+            "to": entry.to.value,
+            "reason": {"$literal": entry.reason},
+        }
+        lines = {"$slice": [{"$concatArrays": ["$journal", [line]]}, -JOURNAL_MAX]}
+        fields = {name: expression(value) for name, value in sets.items()}
+        return await self.db.groups.find_one_and_update(
+            {"_id": group["_id"], "revision": group["revision"], **(guard or {})},
+            [
+                {
+                    "$set": {
+                        **fields,
+                        "status": entry.to.value,
+                        "revision": revision,
+                        "journal": lines,
+                        "updatedAt": "$$NOW",
+                    }
+                }
+            ],
+            return_document=ReturnDocument.AFTER,
+        )
+
+    async def reopen(self, group_id: str, slot: int, *, by: str) -> None:
+        """Let a closed group wait for the retry of a member of its round, which comes within `RETRY_S`."""
+        for _ in range(TRIES_MAX):
+            group = await self.find(group_id)
+            if group is None or group["status"] not in CLOSED or slot < group["first"]:
+                return
+            entry = Entry(Action.RETRY, GroupStatus.CLOSING, by, f"slot {slot} is retried")
+            if await self.decide(group, entry, {"holdUntil": ServerTime(RETRY_S)}) is not None:
+                return
+        raise Transient("contended", f"group {group_id} is changing concurrently; try again")
+
+    @answers()
+    async def close(self, group: Document, entry: Entry, members: Members) -> Document | None:
+        """Close the group that was read, unless a retry is on its way into it."""
+        arrived = {"$or": [{"holdUntil": None}, {"$expr": {"$lt": ["$holdUntil", "$$NOW"]}}]}
+        return await self.decide(group, entry, {"counts": members.counts(), "holdUntil": None}, arrived)
+
+    @answers()
+    async def reserve(self, group: Document, count: int, members: Members) -> Document | None:
+        """Decide that the next `count` slots are submitted, if the group is still as it was read."""
+        wanted = {
+            "_id": group["_id"],
+            "revision": group["revision"],
+            "status": GroupStatus.OPEN.value,
+            "next": group["next"],
+            "filled": group["next"],
+        }
+        sets = {"next": group["next"] + count, "counts": members.counts()}
+        return await self.db.groups.find_one_and_update(
+            wanted, {"$set": sets}, return_document=ReturnDocument.AFTER
+        )
+
+    @answers()
+    async def fill(self, group: Document, until: int) -> Document | None:
+        """Note that every slot before `until` has its run; None where another replica did."""
+        return await self.db.groups.find_one_and_update(
+            {"_id": group["_id"], "filled": group["filled"], "next": {"$gte": until}},
+            {"$set": {"filled": until}},
+            return_document=ReturnDocument.AFTER,
+        )
+
+    @answers()
+    async def abandon(self, group: Document) -> Document | None:
+        """Take back the decision about slots that have no runs; None where the group changed since."""
+        return await self.db.groups.find_one_and_update(
+            {"_id": group["_id"], "filled": group["filled"], "next": group["next"]},
+            {"$set": {"next": group["filled"]}},
+            return_document=ReturnDocument.AFTER,
+        )
+
+    @answers()
+    async def note(self, group: Document, members: Members) -> None:
+        """Store the counters of a group that has decided nothing since."""
+        if group["counts"] != members.counts():
+            await self.db.groups.update_one(
+                {"_id": group["_id"], "revision": group["revision"], "next": group["next"]},
+                {"$set": {"counts": members.counts()}},
+            )
+
+    @answers()
+    async def members(self, group_id: str, first: int) -> Members:
+        """Count the slots from `first` on by where the newest run of each stands, from the keys alone."""
+        pipeline: list[Document] = [
+            {"$match": {"groupId": group_id, "slot": {"$gte": first}}},
+            {"$sort": {"_id": -1}},
+            {"$group": {"_id": "$slot", "status": {"$first": "$status"}}},
+            {"$group": {"_id": "$status", "count": {"$sum": 1}}},
+        ]
+        cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
+        return counted({each["_id"]: each["count"] for each in await cursor.to_list()})
+
+    @answers()
+    async def live(self, group_id: str, first: int, limit: int) -> list[str]:
+        """Return members from this slot on that have not ended, and whose end nobody has asked for."""
+        waits = [status for status in _LIVE if status != Status.CANCELING]
+        wanted = {"groupId": group_id, "slot": {"$gte": first}, "status": {"$in": waits}}
+        found = self.db[MEMBERS].find(wanted, {"_id": 1}).sort("_id", -1).limit(limit)
+        return [each["_id"] for each in await found.to_list()]
+
+    async def page_of_members(self, group_id: str, after: Sequence[Any] | None, limit: int) -> Slice:
+        """Return a page of the members, in the order of rounds and slots, retries at their own time."""
+        wanted = Wanted(
+            collection=MEMBERS,
+            leading={"groupId": group_id},
+            order=_BY_SLOT,
+            after=after,
+            limit=limit,
+            hidden=("words", "labelList", "idempotency", "journal", "notes"),
+        )
+        return await read_page(self.db, wanted)
+
+    @answers()
+    async def specs(self, run_ids: Sequence[str]) -> dict[str, Document]:
+        """Return the specifications of these runs."""
+        found = await self.db.run_specs.find({"_id": {"$in": list(run_ids)}}, {"spec": 1}).to_list()
+        return {each["_id"]: each["spec"] for each in found}
+
+    @answers()
+    async def causes(self, group_id: str, first: int) -> list[Document]:
+        """Return why members failed: code, how many, and one of them each, the most frequent first."""
+        pipeline: list[Document] = [
+            {
+                "$match": {
+                    "groupId": group_id,
+                    "slot": {"$gte": first},
+                    "status": Status.FAILED.value,
+                }
+            },
+            {"$sort": {"_id": -1}},
+            {"$limit": FAILURES_MAX},
+            {
+                "$group": {
+                    "_id": "$error.code",
+                    "count": {"$sum": 1},
+                    "run": {"$first": "$_id"},
+                    "message": {"$first": "$error.message"},
+                }
+            },
+            {"$sort": {"count": -1}},
+            {"$limit": CAUSES_MAX},
+        ]
+        cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
+        return await cursor.to_list()
+
+    @answers()
+    async def summarized(self, group_id: str, first: int) -> Document | None:
+        """Return a member of the round that has headline numbers, the newest."""
+        wanted = {"groupId": group_id, "slot": {"$gte": first}, "summary": {"$type": "object"}}
+        found = self.db[MEMBERS].find(wanted, {"summary": 1}).sort("_id", -1).limit(1)
+        return next(iter(await found.to_list()), None)
+
+    @answers()
+    async def best(self, group_id: str, first: int, name: str, direction: int) -> list[Document]:
+        """Return the members with the best headline number of this name: 1 is lower, -1 is higher."""
+        field = f"summary.{name}"
+        pipeline: list[Document] = [
+            {"$match": {"groupId": group_id, "slot": {"$gte": first}, field: {"$type": "number"}}},
+            {
+                "$group": {
+                    "_id": None,
+                    "best": {
+                        "$topN": {
+                            "n": BEST_MAX,
+                            "sortBy": {field: direction, "_id": 1},
+                            "output": {"_id": "$_id", "slot": "$slot", "value": f"${field}"},
+                        }
+                    },
+                }
+            },
+        ]
+        cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
+        return [best for each in await cursor.to_list() for best in each["best"]]

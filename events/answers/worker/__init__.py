@@ -1,0 +1,1 @@
+"""What the control plane answers to workers."""

@@ -1,0 +1,123 @@
+"""`podfleet groups`: lists, shows and steers groups of runs."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Final
+
+import typer
+
+from events.answers.groups import Group, GroupCounts
+from podfleet.commands.runs import SHOWN, Limit
+from podfleet.connection import client
+from podfleet.nouns import noun
+from podfleet.output import (
+    AsJson,
+    Column,
+    IdsOnly,
+    ago,
+    field,
+    print_fields,
+    print_heading,
+    print_items,
+    print_json,
+    say,
+)
+
+app = noun("groups")
+
+DECISIONS_SHOWN: Final = 10
+
+Name = Annotated[str, typer.Argument(metavar="GROUP", help="Its name.")]
+
+
+def counts_shown(counts: GroupCounts) -> str:
+    """Return how many slots stand where, without what there is none of."""
+    found = ((name, getattr(counts, name)) for name in counts.__struct_fields__)
+    return ", ".join(f"{count} {name}" for name, count in found if count) or "none"
+
+
+COLUMNS: Final = (
+    Column("GROUP", field("id"), is_whole=True),
+    Column("STATUS", field("status"), is_whole=True),
+    Column("ROUND", field("round")),
+    Column("SLOTS", lambda group: counts_shown(group.counts)),
+    Column("CREATED", field("created_at"), ago, is_whole=True),
+    Column("BY", field("created_by"), is_spare=True),
+)
+DECISIONS: Final = (
+    Column("AT", field("at"), ago, is_whole=True),
+    Column("ACTION", field("action"), is_whole=True),
+    Column("TO", field("to"), is_whole=True),
+    Column("BY", field("by")),
+    Column("REASON", field("reason"), is_spare=True),
+)
+
+
+@app.command("list")
+def list_groups(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
+    """List groups, the newest first."""
+    found = list(islice(client().groups(limit=min(limit, 200)), limit))
+    print_items(found, COLUMNS, as_json=as_json, ids_only=ids_only, none="none yet: `podfleet sweep`")
+
+
+@app.command()
+def show(group: Name, as_json: AsJson = False) -> None:
+    """Show a group: its plan, where its slots stand, and what was decided."""
+    from podfleet.details import as_text
+
+    found = client().group(group)
+    if as_json:
+        print_json(found)
+        return
+    print_fields(
+        [
+            ("id", found.id),
+            ("status", found.status),
+            ("round", f"{found.round}, since {found.since}"),
+            ("slots", f"{found.next - found.first} of {found.slots} submitted"),
+            ("members", counts_shown(found.counts)),
+            ("runs", found.run.get("kind")),
+            ("spec", as_text(found.run.get("spec"))),
+            ("plan", as_text(found.plan)),
+            ("revision", str(found.revision)),
+        ]
+    )
+    if found.journal:
+        print_heading("decisions")
+        print_items(found.journal[-DECISIONS_SHOWN:], DECISIONS)
+
+
+@app.command()
+def pause(
+    group: Name,
+    note: Annotated[str, typer.Option("--note", "-m", help="Reason for the pause.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Submit no further slot until the group is resumed."""
+    _say(client().pause_group(group, note=note), as_json=as_json)
+
+
+@app.command()
+def resume(group: Name, as_json: AsJson = False) -> None:
+    """Go on with a paused group."""
+    _say(client().resume_group(group), as_json=as_json)
+
+
+@app.command()
+def cancel(group: Name, as_json: AsJson = False) -> None:
+    """Submit nothing more, and cancel the members that have not ended."""
+    _say(client().cancel_group(group), as_json=as_json)
+
+
+@app.command()
+def again(group: Name, as_json: AsJson = False) -> None:
+    """Begin a new round of a closed group; the rounds before it stay."""
+    _say(client().group_again(group), as_json=as_json)
+
+
+def _say(group: Group, *, as_json: bool) -> None:
+    if as_json:
+        print_json(group)
+    else:
+        say(f"{group.id} {group.status}")

@@ -1,0 +1,526 @@
+"""Groups on a real MongoDB: one run for each slot, whoever races, dies, or loses an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from control_plane.config import read_settings
+from control_plane.runs.groups.advancer import FILL_MAX, Advancer
+from control_plane.runs.groups.service import GroupService, WantedGroup
+from control_plane.runs.submission import Submitter
+from control_plane.server.app import create_app
+from control_plane.server.deps import Deps, wire
+from control_plane.store import database as store
+from control_plane.store import schema
+from control_plane.store.queue.groups import Groups
+from control_plane.store.queue.submissions import Submissions
+from control_plane.store.verify.queries import VerifyReads
+from control_plane.verify.verifier import Verifier
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import Conflict, Rejected
+
+RUN = {"kind": "probe", "spec": {"events": 1}, "labels": {"team": "vision"}}
+PLAN = {"kind": "matrix", "values": {"seconds": [1, 2, 3], "artifact_bytes": [1, 2]}, "parallel": 4}
+
+
+@pytest.fixture
+def database_url(emptied_url: str) -> str:
+    """A database that these tests share."""
+    return emptied_url
+
+
+class Replica:
+    """A control plane of its own on the shared database."""
+
+    def __init__(self, url: str) -> None:
+        self.client = store.connect(url)
+        self.db = store.database(self.client, url)
+        names = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
+        values = {"MONGODB_URL": url, **dict.fromkeys(names, "127.0.0.1:1")}
+        settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
+        self.deps: Deps = wire(settings, self.db, SystemClock(), SystemIds())
+
+    @property
+    def service(self) -> GroupService:
+        return self.deps.groups.service
+
+    async def add(self, name: str = "g", **overrides: Any) -> None:
+        await self.service.create(
+            WantedGroup(**{"id": name, "run": RUN, "plan": PLAN, "by": "test", **overrides})
+        )
+
+    async def group(self, name: str = "g") -> dict[str, Any]:
+        found = await self.db.groups.find_one({"_id": name})
+        assert found is not None
+        return found
+
+    async def runs(self, name: str = "g") -> list[dict[str, Any]]:
+        return await self.db.runs.find({"groupId": name}).sort([("slot", 1), ("_id", 1)]).to_list()
+
+    async def end(self, status: str, *run_ids: str) -> None:
+        """Let runs stand at their end, as if pods had brought them there."""
+        changed = await self.db.runs.update_many({"_id": {"$in": run_ids}}, {"$set": {"status": status}})
+        assert changed.matched_count == len(run_ids)
+
+    async def advance(self) -> int:
+        return await self.deps.groups.advancer.run_once()
+
+
+@asynccontextmanager
+async def replicas(url: str, count: int) -> AsyncIterator[list[Replica]]:
+    every = [Replica(url) for _ in range(count)]
+    await schema.migrate(every[0].db)
+    try:
+        yield every
+    finally:
+        for each in every:
+            await each.client.close()
+
+
+class Died(Exception):
+    """The process ended here."""
+
+
+class DiesAt:
+    """A port whose owner dies when a call of `name` has been answered, or before it is made."""
+
+    def __init__(self, port: Any, name: str, *, answered: bool) -> None:
+        self._port, self._name, self._answered = port, name, answered
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._port, name)
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            if name != self._name:
+                return await method(*arguments, **named)
+            if self._answered:
+                await method(*arguments, **named)
+            raise Died
+
+        return call
+
+
+def slots(runs: list[dict[str, Any]]) -> list[int]:
+    return [run["slot"] for run in runs]
+
+
+async def test_replicas_that_advance_a_group_at_once_submit_each_slot_once(database_url: str) -> None:
+    async with replicas(database_url, 6) as every:
+        plan = {"kind": "matrix", "values": {"events": list(range(250))}, "parallel": 230}
+        await every[0].add(plan=plan)
+        fresh = await asyncio.gather(*(each.advance() for each in every))
+        runs = await every[0].runs()
+        assert slots(runs) == list(range(230))
+        assert sum(fresh) == 230
+        assert [run["revision"] for run in runs] == [1] * 230
+        specs = await every[0].db.run_specs.find({}).to_list()
+        assert {each["spec"]["events"] for each in specs} == set(range(230))
+        assert len(specs) == 230
+        await every[0].end("COMPLETED", *(run["_id"] for run in runs[:20]))
+        await asyncio.gather(*(each.advance() for each in every))
+        assert slots(await every[0].runs()) == list(range(250))
+
+
+STEPS = [
+    ("groups", "members"), ("groups", "reserve"), ("groups", "fill"), ("queue", "put_specs"),
+    ("queue", "enqueue_all"), ("groups", "close"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize(("port", "step"), STEPS)
+async def test_a_replica_that_dies_at_any_step_leaves_each_slot_once_to_the_next(
+    database_url: str, port: str, step: str, answered: bool
+) -> None:
+    async with replicas(database_url, 2) as (first, second):
+        await first.add()
+        if step == "close":
+            await second.advance()
+            for _ in range(2):
+                await second.end("COMPLETED", *(run["_id"] for run in await second.runs()))
+                await second.advance() if len(await second.runs()) < 6 else None
+        groups: Any = Groups(first.db)
+        queue: Any = Submissions(first.db)
+        if port == "queue":
+            queue = DiesAt(queue, step, answered=answered)
+        else:
+            groups = DiesAt(groups, step, answered=answered)
+        known = first.deps.submitter
+        submitter = Submitter(known.runs, queue, known.ids, known.reads, known.groups)
+        with pytest.raises(Died):
+            await Advancer(groups, submitter, first.deps.decider).run_once()
+        await second.advance()
+        runs = await second.runs()
+        assert slots(runs) == list(range(6 if step == "close" else 4))
+        for run in runs:
+            assert await second.db.run_specs.count_documents({"_id": run["_id"]}) == 1
+        group = await second.group()
+        assert group["filled"] == group["next"] == len(runs)
+        assert group["status"] == ("COMPLETED" if step == "close" else "OPEN")
+
+
+async def test_a_slot_that_was_decided_before_the_pause_is_filled_after_it_and_no_other(
+    database_url: str,
+) -> None:
+    async with replicas(database_url, 2) as (first, second):
+        await first.add()
+        dying: Any = DiesAt(Submissions(first.db), "put_specs", answered=False)
+        known = first.deps.submitter
+        submitter = Submitter(known.runs, dying, known.ids, known.reads, known.groups)
+        with pytest.raises(Died):
+            await Advancer(Groups(first.db), submitter, first.deps.decider).run_once()
+        await second.service.pause("g", by="ada", note="no budget")
+        assert await second.advance() == 0
+        assert await second.runs() == []
+        await second.service.cancel("g", by="ada")
+        await second.advance()
+        await second.advance()
+        runs = await second.runs()
+        assert [(run["slot"], run["status"]) for run in runs] == [(slot, "CANCELED") for slot in range(4)]
+        group = await second.group()
+        assert (group["status"], group["counts"]["canceled"]) == ("CANCELED", 4)
+        assert [each["action"] for each in group["journal"]] == ["pause", "cancel", "close"]
+        assert group["journal"][0]["reason"] == "no budget"
+        assert await first.advance() == 0
+        assert len(await first.runs()) == 4
+
+
+async def test_a_member_fails_and_the_others_go_on_until_all_have_ended(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await only.add()
+        await only.advance()
+        members = [run["_id"] for run in await only.runs()]
+        await only.end("FAILED", members[0])
+        await only.deps.decider.cancel(members[1], by="user:ada")
+        await only.end("COMPLETED", *members[2:])
+        await only.advance()
+        last = [run["_id"] for run in await only.runs()][4:]
+        await only.end("HUMAN_REJECTED", *last)
+        await only.advance()
+        group = await only.group()
+        assert group["status"] == "COMPLETED"
+        assert group["counts"] == {
+            "waiting": 0, "running": 0, "reviewing": 0, "succeeded": 4, "failed": 1, "canceled": 1,
+        }  # fmt: skip
+
+
+async def test_a_group_stops_after_failures(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await only.add(plan={**PLAN, "parallel": 2, "stop_after_failures": 1})
+        await only.advance()
+        one, two = [run["_id"] for run in await only.runs()]
+        await only.end("FAILED", one)
+        await only.advance()
+        assert (await only.group())["status"] == "CLOSING"
+        await only.end("FAILED", two)
+        await only.advance()
+        group = await only.group()
+        assert (group["status"], group["next"]) == ("FAILED", 2)
+        assert "1 members failed" in group["journal"][0]["reason"]
+
+
+async def test_a_retry_keeps_its_slot_is_made_once_and_opens_a_closed_group_until_it_ends(
+    database_url: str,
+) -> None:
+    async with replicas(database_url, 2) as (one, two):
+        await one.add(plan={"kind": "matrix", "rows": [{"seconds": 1}], "parallel": 1})
+        await one.advance()
+        (member,) = await one.runs()
+        await one.end("FAILED", member["_id"])
+        await one.advance()
+        assert (await one.group())["status"] == "FAILED"
+        made = await asyncio.gather(
+            *(each.deps.submitter.retry(member["_id"], by="ada") for each in (one, two, one, two))
+        )
+        assert len({each.run_id for each in made}) == 1
+        assert sum(each.is_new for each in made) == 1
+        runs = await one.runs()
+        assert slots(runs) == [0, 0]
+        assert runs[1]["parentRunId"] == member["_id"]
+        assert (await one.group())["status"] == "CLOSING"
+        await one.advance()
+        assert (await one.group())["counts"]["waiting"] == 1
+        await one.end("COMPLETED", runs[1]["_id"])
+        await one.advance()
+        assert (await one.group())["status"] == "CLOSING"  # the retry might still be on its way
+        await one.db.groups.update_one({}, [{"$set": {"holdUntil": {"$dateSubtract": {
+            "startDate": "$$NOW", "unit": "second", "amount": 1}}}}])  # fmt: skip
+        await one.advance()
+        group = await one.group()
+        assert (group["status"], group["counts"]["succeeded"], group["counts"]["failed"]) == (
+            "COMPLETED",
+            1,
+            0,
+        )
+        assert await one.db.run_specs.count_documents({}) == 2
+
+
+async def test_a_new_round_has_slots_of_its_own_and_the_earlier_one_stays(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await only.add(plan={"kind": "matrix", "rows": [{"seconds": 1}, {"seconds": 2}], "parallel": 2})
+        await only.advance()
+        await only.end("COMPLETED", *(run["_id"] for run in await only.runs()))
+        await only.advance()
+        with pytest.raises(Conflict, match="at revision 2, not 1"):
+            await only.service.again("g", revision=1, by="ada")
+        await only.service.again("g", revision=2, by="ada")
+        with pytest.raises(Conflict, match="the group is OPEN"):
+            await only.service.again("g", revision=None, by="ada")
+        await only.advance()
+        assert slots(await only.runs()) == [0, 1, 2, 3]
+        group = await only.group()
+        assert (group["round"], group["first"], group["next"]) == (2, 2, 4)
+        assert group["rounds"][0]["status"] == "COMPLETED"
+        assert group["rounds"][0]["counts"]["succeeded"] == 2
+
+
+async def test_an_edit_is_for_the_revision_that_was_read_and_for_a_group_that_does_not_run(
+    database_url: str,
+) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await only.add()
+        with pytest.raises(Conflict, match="edit is for a group that is"):
+            await only.service.edit("g", revision=1, by="ada", plan={**PLAN, "parallel": 1})
+        await only.advance()
+        await only.service.pause("g", by="ada")
+        with pytest.raises(Conflict, match="only parallel, stop_after_failures can change"):
+            await only.service.edit("g", revision=2, by="ada", plan={**PLAN, "values": {"seconds": [9]}})
+        edits = [only.service.edit("g", revision=2, by=by, plan={**PLAN, "parallel": 6}) for by in "ab"]
+        refused = await asyncio.gather(*edits, return_exceptions=True)
+        assert Counter(type(each).__name__ for each in refused) == {"NoneType": 1, "Conflict": 1}
+        await only.service.resume("g", by="ada")
+        await only.advance()
+        assert slots(await only.runs()) == list(range(6))
+
+
+async def test_a_kind_that_takes_a_specification_no_more_pauses_the_group_with_the_reason(
+    database_url: str,
+) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await only.add()
+        await only.db.groups.update_one({}, {"$set": {"run.spec": {"gone": 1}}})
+        assert await only.advance() == 0
+        group = await only.group()
+        assert group["status"] == "PAUSED"
+        assert "gone" in group["journal"][-1]["reason"]
+        await only.service.cancel("g", by="ada")
+        await only.advance()
+        assert (await only.group())["status"] == "CANCELED"
+        assert await only.runs() == []
+
+
+async def test_a_row_that_its_kind_refuses_is_named_and_nothing_is_stored(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        plan = {"kind": "matrix", "values": {"seconds": [1, 2], "events": [1, -1]}, "parallel": 1}
+        with pytest.raises(Rejected, match=r"row 2 of 4 \(seconds=1, events=-1\): .*`\$\.events`"):
+            await only.add(plan=plan)
+        with pytest.raises(Rejected, match="bytes"):
+            await only.add(plan={"kind": "matrix", "rows": [{"end": "x" * (1 << 20)}], "parallel": 1})
+        assert await only.db.groups.count_documents({}) == 0
+
+
+async def test_a_large_matrix_is_filled_in_parts(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        count = 3 * FILL_MAX + 7
+        plan = {"kind": "matrix", "values": {"events": list(range(count))}, "parallel": count}
+        await only.add(plan=plan)
+        assert await only.advance() == count
+        group = await only.group()
+        assert (group["next"], group["filled"]) == (count, count)
+        assert group["counts"]["waiting"] == count
+
+
+SPOILED: list[tuple[dict[str, Any], str]] = [
+    ({"counts.succeeded": 5}, "group-counts"),
+    ({"status": "FAILED"}, "group-closed"),
+    ({"filled": 1}, "group-closed"),
+    ({"next": 1, "filled": 1}, "group-slots"),
+    ({"next": 3, "filled": 3}, "group-slots"),
+    ({"more": 1}, "field-without-writer"),
+    ({"status": "LOST"}, "unreadable"),
+    ({"first": "x"}, "unreadable"),
+]
+
+
+async def test_an_audit_compares_groups_with_their_members(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await only.add(plan={"kind": "matrix", "rows": [{"seconds": 1}, {"seconds": 2}], "parallel": 2})
+
+        async def found() -> set[str]:
+            auditor = Verifier(VerifyReads(only.db), second_look_s=0.0)
+            every = [each async for each in auditor.audit(rebuilds=True)]
+            return {each.invariant for each in every if each.run_id.startswith("group ")}
+
+        await only.advance()
+        assert await found() == set()
+        members = [run["_id"] for run in await only.runs()]
+        await only.end("COMPLETED", *members)
+        await only.advance()
+        assert await found() == set()
+        whole = await only.group()
+        for spoiled, invariant in SPOILED:
+            await only.db.groups.update_one({}, {"$set": spoiled})
+            assert invariant in await found(), spoiled
+            await only.db.groups.replace_one({}, whole)
+        await only.db.runs.drop_index("by_slot")
+        await only.db.runs.update_one({"_id": members[0]}, {"$set": {"slot": 1}})
+        assert await found() >= {"slot-shared", "group-slots"}
+        await only.db.groups.delete_one({})
+        assert await found() == {"group-missing"}
+        await only.db.runs.delete_many({})
+        await schema.migrate(only.db)
+
+
+@asynccontextmanager
+async def asking(replica: Replica) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_app(replica.deps))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+async def test_a_group_over_http_from_its_creation_to_its_end(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        body = {"id": "sweep", "run": RUN, "plan": PLAN}
+        made = await client.post("/api/groups", json=body, headers={"Idempotency-Key": "k"})
+        assert (made.status_code, made.headers["location"]) == (201, "/api/groups/sweep")
+        assert made.headers["etag"] == '"1"'
+        told = made.json()
+        assert (told["status"], told["slots"], told["plan"]["values"]) == ("OPEN", 6, PLAN["values"])
+        assert told["run"]["max_attempts"] == 3
+        same = await client.post("/api/groups", json=body, headers={"Idempotency-Key": "k"})
+        assert (same.status_code, same.json()["revision"]) == (200, 1)
+        other = await client.post("/api/groups", json=body, headers={"Idempotency-Key": "other"})
+        assert (other.status_code, other.json()["code"]) == (409, "group_exists")
+        await only.advance()
+        members = (await client.get("/api/runs", params={"group": "sweep", "status": "QUEUED"})).json()
+        assert sorted(each["slot"] for each in members["items"]) == [0, 1, 2, 3]
+        assert {each["groupId"] for each in members["items"]} == {"sweep"}
+        (row,) = (await client.get("/api/groups")).json()["items"]
+        assert (row["id"], row["next"], "values" in row["plan"]) == ("sweep", 4, False)
+        paused = await client.post("/api/groups/sweep/pause", json={"note": "wait"})
+        assert (paused.json()["status"], paused.json()["journal"][-1]["reason"]) == ("PAUSED", "wait")
+        assert (await client.post("/api/groups/sweep/pause")).status_code == 200
+        edit = {"plan": {**PLAN, "parallel": 6}}
+        lacking = await client.patch("/api/groups/sweep", json=edit)
+        assert lacking.status_code == 422
+        stale = await client.patch("/api/groups/sweep", json=edit, headers={"If-Match": '"1"'})
+        assert stale.status_code == 409
+        edited = await client.patch(
+            "/api/groups/sweep", json=edit, headers={"If-Match": paused.headers["etag"]}
+        )
+        assert (edited.status_code, edited.json()["plan"]["parallel"]) == (200, 6)
+        assert (await client.post("/api/groups/sweep/resume")).json()["status"] == "OPEN"
+        assert (await client.post("/api/groups/sweep/cancel")).json()["status"] == "CANCELING"
+        again = await client.post("/api/groups/sweep/again")
+        assert (again.status_code, again.json()["code"]) == (409, "illegal_action")
+        assert (await client.get("/api/groups/unknown")).status_code == 404
+
+
+async def test_the_pages_of_a_group_show_its_members_its_best_and_its_failures(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        assert "No groups yet" in (await client.get("/groups")).text
+        await only.add("sweep")
+        empty = await client.get("/groups/sweep")
+        assert "No member is submitted yet" in empty.text
+        await only.advance()
+        runs = await only.runs("sweep")
+        await only.end("COMPLETED", *(run["_id"] for run in runs[:3]))
+        for run, value in zip(runs, (0.5, 0.25, 0.75), strict=False):
+            summary = {"loss": value, "note": "text"}
+            await only.db.runs.update_one({"_id": run["_id"]}, {"$set": {"summary": summary}})
+        await only.end("FAILED", runs[3]["_id"])
+        error = {"code": "OUT_OF_<MEMORY>", "message": "it was too much"}
+        await only.db.runs.update_one({"_id": runs[3]["_id"]}, {"$set": {"error": error}})
+        await only.advance()
+        page = (await client.get("/groups/sweep")).text
+        for words in (
+            "Best so far",
+            "OUT_OF_&lt;MEMORY&gt;",
+            "<th>artifact_bytes</th>",
+            "6 of 6 slots submitted",
+        ):
+            assert words in page, words
+        lowest, highest = page.index("0.25"), page.index("0.75")
+        assert lowest < highest
+        other = (await client.get("/groups/sweep", params={"by": "max:loss"})).text
+        assert other.index("0.75") < other.index("0.25")
+        for by in ("max:a.b", "loss", "min:$where", "min:" + "x" * 70):
+            assert (await client.get("/groups/sweep", params={"by": by})).status_code == 422
+        part = (await client.get("/groups/sweep", params={"limit": 4})).text
+        assert "Further slots" in part
+        assert "sweep" in (await client.get("/groups")).text
+        assert "by_group" in await plan_of_members(only)
+        done = await client.post("/groups/sweep/pause", data={"note": "no <b>budget</b>"})
+        assert (done.status_code, done.headers["location"]) == (303, "/groups/sweep")
+        assert "no &lt;b&gt;budget&lt;/b&gt;" in (await client.get("/groups/sweep")).text
+        assert (await client.post("/groups/sweep/again", data={"revision": "2"})).status_code == 409
+        assert (await client.post("/groups/sweep/resume")).status_code == 303
+        assert (await client.post("/groups/sweep/cancel")).status_code == 303
+        await only.advance()
+        await only.advance()
+        group = await only.group("sweep")
+        assert group["status"] == "CANCELED"
+        again = await client.post("/groups/sweep/again", data={"revision": str(group["revision"])})
+        assert again.status_code == 303
+        assert "Earlier rounds" in (await client.get("/groups/sweep")).text
+
+
+async def plan_of_members(replica: Replica) -> str:
+    """Return how MongoDB counts the members of a group: which index, and that it looks at no document."""
+    match = {"$match": {"groupId": "sweep", "slot": {"$gte": 0}}}
+    stages = [match, {"$sort": {"_id": -1}}, {"$group": {"_id": "$slot", "status": {"$first": "$status"}}}]
+    told = await replica.db.command(
+        {"explain": {"aggregate": "runs", "pipeline": stages, "hint": "by_group", "cursor": {}},
+         "verbosity": "executionStats"}
+    )  # fmt: skip
+    text = str(told)
+    assert "FETCH" not in text
+    assert "'totalDocsExamined': 0" in text
+    return text
+
+
+WRONG: list[dict[str, Any]] = [
+    {"id": "Not A Slug"},
+    {"plan": {"kind": "race"}},
+    {"plan": {**PLAN, "rows": [{"seconds": 1}]}},
+    {"plan": {"kind": "matrix"}},
+    {"plan": {"kind": "matrix", "values": {}}},
+    {"plan": {"kind": "matrix", "values": {"seconds": []}}},
+    {"plan": {"kind": "matrix", "values": {"$where": [1]}}},
+    {"plan": {"kind": "matrix", "values": {".": [1]}}},
+    {"plan": {"kind": "matrix", "values": {"seconds": "1"}}},
+    {"plan": {"kind": "matrix", "values": {"seconds.deep": [1]}},
+     "run": {"kind": "probe", "spec": {"seconds": 1}}},
+    {"plan": {"kind": "matrix", "values": {f"p{n}": [1] for n in range(21)}}},
+    {"plan": {"kind": "matrix", "rows": [{"seconds": 1}] * 10_001}},
+    {"plan": {"kind": "matrix", "rows": [{}]}},
+    {"plan": {"kind": "matrix", "rows": [{"end": "\x00"}]}},
+    {"plan": {**PLAN, "parallel": 0}},
+    {"plan": {**PLAN, "parallel": 10_001}},
+    {"plan": {**PLAN, "stop_after_failures": True}},
+    {"plan": {**PLAN, "more": 1}},
+    {"run": {"kind": "nothing"}},
+    {"run": {"kind": "probe", "spec": {"unknown": 1}}},
+    {"run": {"kind": "probe", "priority": 1_000}},
+    {"run": {"kind": "probe", "requires": {"gpu_gib": "much"}}},
+]  # fmt: skip
+
+
+async def test_what_is_no_group_is_refused(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        for wrong in WRONG:
+            body = {"id": "g", "run": RUN, "plan": PLAN, **wrong}
+            answer = await client.post("/api/groups", json=body)
+            assert answer.status_code == 422, (wrong, answer.text)
+        for match in ("x", "-1", "1" * 31, '"²"'):
+            sent = {"If-Match": match.encode()}
+            answer = await client.patch("/api/groups/g", json={}, headers=sent)
+            assert answer.status_code == 422, (match, answer.text)
+        assert await only.db.groups.count_documents({}) == 0
