@@ -51,6 +51,7 @@ from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import compare, new_run, numbers, pods, read_only, sign_in, steering
 from control_plane.server.web.pages import schedules as schedule_pages
+from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
 
 NOUNS: Final = (
@@ -116,6 +117,7 @@ def create_app(deps: Deps) -> FastAPI:
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
     routers += [page.router(site) for page in (bulk_pages, compare, new_run, read_only, steering, live)]
+    routers.append(run_pages.router(site))
     routers += [page.router(site) for page in (schedule_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)
