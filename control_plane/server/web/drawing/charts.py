@@ -294,7 +294,7 @@ def _grid(chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterator[Markup]:
         yield _text(text, x, _n(base + 16), text_anchor="middle")
     yield _tag("path", class_="axis", d=f"M{_n(LEFT)} {_n(TOP)}V{_n(base)}H{right}")
     if chart.x_name:
-        yield _text(chart.x_name, right, _n(base - 4), text_anchor="end")
+        yield _text(chart.x_name, _n(LEFT - 8), _n(base + 16), text_anchor="end")
 
 
 def _line(line: Line, index: int, chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterator[Markup]:

@@ -10,12 +10,13 @@ from fastapi.responses import HTMLResponse
 
 from control_plane.model.presentation import plain
 from control_plane.runs.explainer import explanation
-from control_plane.server.web.drawing.figures import PAPER
+from control_plane.server.web.drawing.figures import papers as papers_of
 from control_plane.server.web.drawing.timeline import timeline
 from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.run_pages.frame import framed
 from control_plane.server.web.run_pages.headline import headline
 from control_plane.server.web.run_pages.tabs import OVERVIEW
+from events.answers.artifacts import Artifact
 from events.answers.runs import Reason, Run
 from events.kinds import RUN_KINDS, stages_of
 from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_status
@@ -74,15 +75,12 @@ async def _parent(site: Site, run: Run) -> Mapping[str, Any]:
     return found[0] if found else {}
 
 
-async def _papers(site: Site, run: Run) -> Sequence[Mapping[str, Any]]:
-    """Return the papers of a run by name, the latest attempt's of each."""
-    found = await site.deps.reading.run_reads.artifacts_of_types([run.id], [PAPER])
-    return list(
-        {each["name"]: {"id": each["_id"], "name": each["name"]} for each in reversed(found)}.values()
-    )
+async def _papers(site: Site, run: Run) -> Sequence[Artifact]:
+    """Return the papers of a run, the latest attempt's of each name."""
+    return papers_of((await site.deps.reading.visible_artifacts([run.id]))[run.id])
 
 
-async def _none() -> Sequence[Mapping[str, Any]]:
+async def _none() -> Sequence[Artifact]:
     return ()
 
 

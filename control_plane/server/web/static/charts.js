@@ -5,7 +5,7 @@ let shown = null;
 function leave() {
   if (!shown) return;
   shown.mark.remove();
-  shown.readout.textContent = "\u00a0";
+  shown.readout.textContent = "";
   shown = null;
 }
 
