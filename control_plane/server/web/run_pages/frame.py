@@ -9,7 +9,7 @@ from typing import Any
 from fastapi.responses import HTMLResponse
 
 from control_plane.server.web.page_renderer import Live, Site
-from control_plane.server.web.run_pages.tabs import Tab, tabs_of
+from control_plane.server.web.run_pages.tabs import OF_EVERY_RUN, Tab, tabs_of
 from control_plane.server.web.sections import Placed, RunPage, placed, sections
 from events.answers.kind_parts import in_json
 from events.answers.runs import Run
@@ -56,6 +56,6 @@ async def framed(site: Site, run_id: str, tab: str, *reads: str, topic: str = "r
     here = [each for each in known if each.tab == tab]
     run = await reading.run(run_id, {*reads, *(name for each in here for name in each.reads)})
     tabs = tabs_of(run, known)
-    if tab not in [each.name for each in tabs]:
+    if tab not in OF_EVERY_RUN and tab not in [each.name for each in tabs]:
         raise NotFound("unknown_tab", f"a run of the kind {kind!r} has no tab {tab!r}")
     return Frame(site, live, run, tab, here, tabs)
