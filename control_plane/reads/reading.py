@@ -241,15 +241,15 @@ class Reading:
             "isPartial": len(metrics) >= METRICS_MAX,
         }
 
-    async def run(self, run_id: str, only: Collection[str] | None = None) -> Run:
+    async def run(self, run_id: str, only: Callable[[str], Collection[str]] | None = None) -> Run:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`.
 
-        `only` names what is read of it: lists of `OF_EVERY_KIND`, parts of its kind, `usage`, `notes` (with
-        their answers), `measures`. The others are empty then.
+        `only` names, for a kind, what is read of its run: lists of `OF_EVERY_KIND`, parts of the kind,
+        `usage`, `notes` (with their answers), `measures`. The others are empty then.
         """
         async with self.large_reads:
             run, spec = await asyncio.gather(self.require(run_id), self.run_reads.spec(run_id))
-            return await self._whole(run, spec or {}, only)
+            return await self._whole(run, spec or {}, None if only is None else only(run["kind"]))
 
     async def submitted(self, submitted: Submitted) -> Run:
         """Return a new run from its submission, without a read: a pod may have claimed it by now.

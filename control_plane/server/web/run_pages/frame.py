@@ -51,11 +51,16 @@ async def framed(site: Site, run_id: str, tab: str, *reads: str, topic: str = "r
     Raises `NotFound` for a tab that runs of its kind do not have.
     """
     live, reading = site.live(f"{topic}/{run_id}"), site.deps.reading
-    kind = str((await reading.require(run_id))["kind"])
-    known = placed(kind, reading.parts.get(kind, ()))
-    here = [each for each in known if each.tab == tab]
-    run = await reading.run(run_id, {*reads, *(name for each in here for name in each.reads)})
+
+    def of_kind(kind: str) -> list[Placed]:
+        return placed(kind, reading.parts.get(kind, ()))
+
+    def wanted(kind: str) -> set[str]:
+        return {*reads, *(name for each in of_kind(kind) if each.tab == tab for name in each.reads)}
+
+    run = await reading.run(run_id, wanted)
+    known = of_kind(run.kind)
     tabs = tabs_of(run, known)
     if tab not in OF_EVERY_RUN and tab not in [each.name for each in tabs]:
-        raise NotFound("unknown_tab", f"a run of the kind {kind!r} has no tab {tab!r}")
-    return Frame(site, live, run, tab, here, tabs)
+        raise NotFound("unknown_tab", f"a run of the kind {run.kind!r} has no tab {tab!r}")
+    return Frame(site, live, run, tab, [each for each in known if each.tab == tab], tabs)
