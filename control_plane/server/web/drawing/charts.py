@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 from zlib import crc32
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 COLORS: Final = 6
 DASHES: Final = ("", "6 3", "2 3", "8 3 2 3")
@@ -330,12 +330,12 @@ def _text(text: str, x: str, y: str, **attributes: str) -> Markup:
 
 def _tag(name: str, content: str = "", **attributes: str) -> Markup:
     """Return an element; everything in it is escaped except markup."""
-    named = Markup("").join(
-        Markup(' {}="{}"').format(each.rstrip("_") if each == "class_" else each.replace("_", "-"), value)
+    named = "".join(
+        f' {each.rstrip("_") if each == "class_" else each.replace("_", "-")}="{escape(value)}"'
         for each, value in attributes.items()
         if value
     )
-    return Markup("<{0}{1}>{2}</{0}>").format(name, named, content)
+    return Markup(f"<{name}{named}>{escape(content)}</{name}>")  # noqa: S704 - each value of it is escaped
 
 
 def stretches(points: Sequence[Point], gap: float | None) -> list[list[tuple[float, float]]]:

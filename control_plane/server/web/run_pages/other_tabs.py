@@ -79,11 +79,10 @@ def _curves(numbers: list[dict[str, Any]], wanted: MetricsView) -> tuple[list[Ch
                 is_log=wanted.log == "on",
             )
         )
-        for each in found
-        if each.is_curve
+        for each in [each for each in found if each.is_curve][:CURVES_SHOWN]
     ]
     single = [(each.name, each.last[0]) for each in found if not each.is_curve]
-    return charts[:CURVES_SHOWN], single
+    return charts, single
 
 
 async def files_tab(site: Site, run_id: str, file: str | None) -> HTMLResponse:
