@@ -226,9 +226,8 @@ class Reading:
     async def measured(self, run_id: str, most: int = METRICS_MAX) -> list[Json]:
         """Return at most the latest `most` numbers that a run measured, in the order of the log."""
         found = await self.run_reads.metrics(run_id, most)
-        return [
-            {"data": plain(each["data"]), "at": plain(each.get("receivedAt"))} for each in reversed(found)
-        ]
+        told = ("data", "time", "receivedAt")
+        return [{name: plain(each.get(name)) for name in told} for each in reversed(found)]
 
     async def _compared(self, run: Json) -> Json:
         spec = await self.run_reads.spec(run["id"]) or {}

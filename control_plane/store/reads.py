@@ -159,7 +159,7 @@ class RunReads:
         query = {"runId": run_id, "type": type_of(StageMetric)}
         # what else stands there may be long
         wanted = dict.fromkeys(
-            ("data.stage", "data.name", "data.value", "data.step", "position", "receivedAt"), 1
+            ("data.stage", "data.name", "data.value", "data.step", "position", "time", "receivedAt"), 1
         )
         async with answers():
             cursor = self.db.events.find(query, wanted).sort("position", -1).limit(most)

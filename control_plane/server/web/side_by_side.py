@@ -70,7 +70,7 @@ def seed_groups(runs: Sequence[tuple[str, Json]]) -> list[list[int]]:
 def metrics(events: Sequence[Sequence[Json]], x: Literal["step", "time"] = "step") -> list[Metric]:
     """Return the metrics of runs, from the events of each in order; those that most runs have come first.
 
-    Their points are at steps, or at the moments (seconds since 1970) at which they were received.
+    Their points are at steps, or at the moments (seconds since 1970) at which they were measured.
 
     At most `METRICS_MAX`, since a pod may give each value a different name. A step that was measured again
     has the later value.
@@ -83,7 +83,7 @@ def metrics(events: Sequence[Sequence[Json]], x: Literal["step", "time"] = "step
             if not isinstance(value, int | float) or not math.isfinite(value):
                 continue
             points = found.setdefault(f"{data['stage']}: {data['name']}", {}).setdefault(index, {})
-            step = _second(each.get("at")) if x == "time" else data.get("step")
+            step = _second(each) if x == "time" else data.get("step")
             points[float(len(points) if step is None else step)] = float(value)
     names = sorted(found, key=lambda name: -len(found[name]))[:METRICS_MAX]
     return [
@@ -92,8 +92,14 @@ def metrics(events: Sequence[Sequence[Json]], x: Literal["step", "time"] = "step
     ]
 
 
-def _second(moment: str | None) -> float | None:
-    return None if moment is None else datetime.fromisoformat(moment).timestamp()
+def _second(event: Json) -> float | None:
+    """Return when something was measured, else when that was received: a leap second is no moment."""
+    for moment in (event.get("time"), event.get("receivedAt")):
+        try:
+            return datetime.fromisoformat(moment).timestamp()  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            continue
+    return None
 
 
 def mean(values: Sequence[float | None]) -> Mean | None:

@@ -12,7 +12,6 @@ from markupsafe import Markup
 from control_plane.server.web.drawing.charts import Chart, Line, label, line_chart, moment, swatch
 
 ROWS_MAX: Final = 200  # of the table: a run may measure a thousand times
-SECOND_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,12 @@ def chart_figure(chart: Chart, rows_max: int = ROWS_MAX) -> ChartFigure:
     tables = [{at: value for at, value in line.points if value is not None} for line in chart.lines]
     places = sorted({at for each in tables for at in each})
     kept = _evenly(places, rows_max)
+    span = places[-1] - places[0] if places else 0.0
     rows = [
         NumberRow(
-            at, _place(at, chart), [label(each[at], chart.unit) if at in each else "" for each in tables]
+            at,
+            _place(at, chart, span),
+            [label(each[at], chart.unit) if at in each else "" for each in tables],
         )
         for at in kept
     ]
@@ -68,9 +70,9 @@ def _evenly(places: Sequence[float], most: int) -> Sequence[float]:
     return [places[round(index * (len(places) - 1) / (most - 1))] for index in range(most)]
 
 
-def _place(at: float, chart: Chart) -> str:
+def _place(at: float, chart: Chart, span: float) -> str:
     """Return a place of the x axis as text; a moment that no calendar has as a number."""
     try:
-        return moment(at, SECOND_S) if chart.x == "time" else f"{at:g}"
+        return moment(at, span) if chart.x == "time" else f"{at:g}"
     except (ValueError, OverflowError, OSError):
         return f"{at:g}"

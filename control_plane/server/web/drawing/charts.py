@@ -29,6 +29,7 @@ LEAST_STEP: Final = 1e-9  # the same of steps and moments
 DECADES_WITH_PARTS: Final = 2
 TIME_STEPS_S: Final = (10, 30, 60, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400)
 CLOCK_BELOW_S: Final = 86_400
+SECONDS_BELOW_S: Final = 600
 
 Point = tuple[float, float | None]
 Band = tuple[float, float, float]  # where, from, to
@@ -367,7 +368,9 @@ def label(value: float, unit: str) -> str:
 def moment(value: float, span: float) -> str:
     """Return a moment (seconds since 1970) in UTC as an axis of this span shows it."""
     at = datetime.fromtimestamp(value, UTC)
-    return f"{at:%H:%M}" if span <= CLOCK_BELOW_S else f"{at.day} {at:%b %H:%M}"
+    if span > CLOCK_BELOW_S:
+        return f"{at.day} {at:%b %H:%M}"
+    return f"{at:%H:%M:%S}" if span <= SECONDS_BELOW_S else f"{at:%H:%M}"
 
 
 def _n(value: float) -> str:

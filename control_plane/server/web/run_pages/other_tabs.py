@@ -74,7 +74,7 @@ def _curves(numbers: list[dict[str, Any]], wanted: MetricsView) -> tuple[list[Ch
             Chart(
                 title=each.name,
                 lines=[Line(name=each.name, points=smoothed(each.points[0], wanted.smooth))],
-                x_name="step",
+                x_name="" if wanted.x == "time" else "step",
                 x="time" if wanted.x == "time" else "number",
                 is_log=wanted.log == "on",
             )

@@ -247,4 +247,4 @@ def test_a_figure_has_few_rows_of_many_numbers_and_the_last_one() -> None:
 def test_a_moment_that_no_calendar_has_is_a_number() -> None:
     points = [(1e300, 1.0), (0.0, 1.0)]
     found = chart_figure(Chart(title="T", lines=[Line(name="a", points=points)], x="time"))
-    assert [row.name for row in found.rows] == ["00:00", "1e+300"]
+    assert [row.name for row in found.rows] == ["1 Jan 00:00", "1e+300"]
