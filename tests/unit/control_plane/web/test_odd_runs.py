@@ -25,6 +25,7 @@ from control_plane.server.api.runs import LogFilters
 from control_plane.server.web import sections
 from control_plane.server.web.page_renderer import Pages, Site
 from control_plane.server.web.pages.compare import ComparePages, Wanted
+from control_plane.server.web.run_pages.headline import Headline
 from control_plane.server.web.run_pages.other_tabs import (
     MetricsView,
     files_tab,
@@ -457,3 +458,42 @@ def test_a_tab_reads_only_what_it_shows(show: Any, asked: set[str]) -> None:
 def test_a_tab_that_a_run_has_not_is_not_found(tab: str) -> None:
     with pytest.raises(NotFound, match="no tab"):
         asyncio.run(kind_tab(site_of(Store([])), RUN_ID, tab))
+
+
+def first_tab(store: Store) -> str:
+    return bytes(asyncio.run(overview(site_of(store), RUN_ID)).body).decode()
+
+
+def test_the_first_tab_of_a_failed_run_says_what_failed_where_and_what_can_be_done() -> None:
+    store = Store(lines(("ai.run.started", {})), status="FAILED")
+    error = {"code": "OUT_OF_MEMORY", "message": "no <room> left", "stage": "train", "attempt": 1}
+    store.run |= {"error": {**error, "fault": "pod"}, "claimedBy": "p/1"}
+    page = first_tab(store)
+    for words in ("OUT_OF_MEMORY", "no &lt;room&gt; left", "In stage <strong>train</strong>, attempt 1."):
+        assert words in page
+    assert formatting.FAULT_WORDS["pod"] in page
+    assert formatting.NEXT_STEPS["OUT_OF_MEMORY"] in page
+    assert '<a href="/pods/p/1">' in page
+    assert "<button>Run again</button>" in page
+    store.run["error"] = {**error, "fault": "run"}
+    assert "The run's own" in first_tab(store)
+
+
+def test_headline_numbers_stand_on_the_first_tab(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [Headline("<loss>", 0.5, 0.75, -0.25), Headline("name", "b", None)]
+    monkeypatch.setattr("control_plane.server.web.run_pages.overview.headline", lambda *_: rows)
+    store = Store([])
+    assert "Change" not in first_tab(store)
+    store.run |= {"parentRunId": RUN_ID[1:]}
+    page = re.sub(r"<[^>]+>", " ", first_tab(store))
+    assert re.search(r"&lt;loss&gt;\s+0\.5\s+0\.75\s+-0\.25", page)
+    assert re.search(r"name\s+b\s+–\s+–", page)
+
+
+def test_the_specification_stands_beside_that_of_the_run_before() -> None:
+    store = Store([])
+    store.run |= {"parentRunId": RUN_ID[1:]}
+    page = bytes(asyncio.run(spec_tab(site_of(store), RUN_ID)).body).decode()
+    (row,) = re.findall(r"<tbody>(.*)</tbody>", page)
+    assert re.findall(r">([^<]+)<", row) == ["seed", str(len(RUN_ID)), str(len(RUN_ID) - 1)]
+    assert "podfleet submit --kind experiment -p idea=x -p seed=" in page
