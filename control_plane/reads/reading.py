@@ -307,7 +307,9 @@ class Reading:
         run_id, reads = run["_id"], self.run_reads
 
         def wants(name: str) -> bool:
-            return only is None or name in only
+            # where a verdict was replicated, the record of the attempts tells
+            asked = {name, "validations"} if name == "attempts" else {name}
+            return only is None or not asked.isdisjoint(only)
 
         kept = {name: order for name, order in OF_EVERY_KIND.items() if wants(name)}
         parts = [each for each in of_kind if wants(each.name)]

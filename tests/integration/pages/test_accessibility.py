@@ -76,10 +76,10 @@ TREES = {
             - link "Spec"
           - region "Now":
             - button "Cancel"
-          - region "Numbers":
-            - term: Cost
           - group:
             - heading "Notes to the researcher" [level=2]
+          - region "Numbers":
+            - term: Cost
     """,
     "/runs/{run}/spec": """
         - main:

@@ -1,6 +1,11 @@
 // Tells the numbers of a chart under the pointer, from the table that stands below it.
 const LINE = "http://www.w3.org/2000/svg";
+const NAME_CHARS_MAX = 40;
 let shown = null;
+
+function brief(name) {
+  return name.length > NAME_CHARS_MAX ? `${name.slice(0, NAME_CHARS_MAX)}…` : name;
+}
 
 function leave() {
   if (!shown) return;
@@ -43,7 +48,7 @@ function tell(svg, clientX) {
   const names = [...figure.querySelectorAll("thead th")].map((each) => each.textContent);
   const values = [...row.cells].map((each) => each.textContent);
   const told = names.slice(1).map((name, index) => [name, values[index + 1]]).filter(([, value]) => value);
-  const text = told.map(([name, value]) => (told.length > 1 ? `${name}: ${value}` : value)).join(" · ");
+  const text = told.map(([name, value]) => (told.length > 1 ? `${brief(name)}: ${value}` : value)).join(" · ");
   shown.readout.textContent = `${names[0]} ${values[0]}: ${text}`;
 }
 

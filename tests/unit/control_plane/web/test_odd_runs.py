@@ -441,6 +441,10 @@ class Counted(Store):
         (lambda site: metrics_tab(site, RUN_ID, MetricsView()), {"metrics"}),
         (lambda site: files_tab(site, RUN_ID, None), {"artifacts"}),
         (lambda site: sections_tab(site, RUN_ID, "attempts"), {"attempts", "stages", "usage"}),
+        (
+            lambda site: sections_tab(site, RUN_ID, "validation"),
+            {"attempts", "validations", "data_uses", "says"},
+        ),
         (lambda site: kind_tab(site, RUN_ID, "tree"), {"nodes"}),
         (lambda site: spec_tab(site, RUN_ID), set()),
         (lambda site: log_tab(site, RUN_ID, LogFilters()), set()),
