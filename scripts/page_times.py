@@ -83,11 +83,9 @@ class Pages:
             yield self.take("/api/runs/{id}/explain", f"/api/runs/{run['id']}/explain")
         if long is not None:
             yield self.take("/runs/{long}", f"/runs/{long}")
-            yield self.take("/runs/{long}/events", f"/runs/{long}/events")
-            yield self.take("/runs/{long}/events?level=error", f"/runs/{long}/events?level=error")
-            yield self.take(
-                "/runs/{long}/events?text=no such word", f"/runs/{long}/events?text=nothinghasthis"
-            )
+            yield self.take("/runs/{long}/log", f"/runs/{long}/log")
+            yield self.take("/runs/{long}/log?level=error", f"/runs/{long}/log?level=error")
+            yield self.take("/runs/{long}/log?text=no such word", f"/runs/{long}/log?text=nothinghasthis")
 
     def filters(self) -> dict[str, str]:
         """Return a value for each filter, taken from a finished run that has all of them."""

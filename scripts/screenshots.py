@@ -119,7 +119,13 @@ def pages(url: str) -> dict[str, str]:
             "runs": "/runs",
             "run": f"/runs/{experiment}",
             "run-failed": f"/runs/{failed}",
-            "events": f"/runs/{experiment}/events",
+            "log": f"/runs/{experiment}/log",
+            **{
+                each: f"/runs/{experiment}/{each}"
+                for each in ("metrics", "validation", "files", "attempts", "spec")
+            },
+            "tree": f"/runs/{experiment}/kind/tree",
+            "paper": f"/runs/{experiment}/kind/paper",
             "hypotheses": "/hypotheses",
             "hypothesis": f"/hypotheses/{hypothesis}",
             "pods": "/pods",

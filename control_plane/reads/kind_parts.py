@@ -24,6 +24,7 @@ Json = dict[str, Any]
 # The names in the answer of a run of any kind.
 RUN_FIELDS: Final = frozenset(Run.__struct_encode_fields__)
 
+DETAILS: Final = "details"
 PART_MAX: Final = 400  # rows of what belongs to one kind
 ROWS_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 
@@ -38,8 +39,9 @@ def as_stored(documents: Sequence[Json]) -> Sequence[Json]:
 class KindPart:
     """A list of rows that belongs to a run.
 
-    `name` is its field in the run's answer. `rank` is its place on the page, the least first: stages have 50.
-    `columns` are shown where it has no template; `rows` makes rows of the documents that `read` finds.
+    `name` is its field in the run's answer. `tab` is the tab of the run's page that shows it, by its name in
+    the address, and `rank` its place there, the least first. `columns` are shown where it has no template;
+    `rows` makes rows of the documents that `read` finds.
     """
 
     name: str
@@ -48,6 +50,7 @@ class KindPart:
     columns: tuple[str, ...]
     read: Callable[[RunReads, str], Awaitable[Part]]
     rows: Callable[[Sequence[Json]], Sequence[Json]] = as_stored
+    tab: str = DETAILS
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,12 @@ def _is_part(part: object) -> bool:
     if not isinstance(part, KindPart):
         return False
     texts = isinstance(part.columns, list | tuple) and all(isinstance(each, str) for each in part.columns)
-    return texts and (type(part.name), type(part.title), type(part.rank)) == (str, str, int)
+    return texts and [type(each) for each in (part.name, part.title, part.tab, part.rank)] == [
+        str,
+        str,
+        str,
+        int,
+    ]
 
 
 def names_of(parts: Parts) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, plain, shown
@@ -37,7 +37,7 @@ from control_plane.reads.measures import measures_of
 from control_plane.reads.pod_rules import PodRules
 from control_plane.store.access.audit_log import AuditLog
 from control_plane.store.access.keys import Keys
-from control_plane.store.pages import Slice
+from control_plane.store.pages import Order, Slice
 from control_plane.store.pods import HOURS_MAX, Pods
 from control_plane.store.queue.run_counts import COUNT_MAX, Tallies, Waiting
 from control_plane.store.queue.submissions import Submitted
@@ -70,9 +70,14 @@ Item = TypeVar("Item")
 
 SILENT_AFTER: Final = timedelta(seconds=6 * REPORT_EVERY_S)
 FORGOTTEN_AFTER: Final = timedelta(days=1)
-FAILURES_SHOWN: Final = 10
 SEARCH_CHARS_MAX: Final = 200
-OF_EVERY_KIND: Final = ("attempts", "stages", "validations", "artifacts")
+# The lists that belong to runs of every kind, and their order.
+OF_EVERY_KIND: Final[Mapping[str, Order]] = {
+    "attempts": (("attempt", 1),),
+    "stages": (("attempt", 1), ("order", 1)),
+    "validations": (("_id", 1),),
+    "artifacts": (("attempt", -1), ("name", 1)),
+}
 WAITING_SHOWN: Final = 100
 LARGE_READS_MAX: Final = 4
 # Two spellings of one level come in; whoever asks for one means both.
@@ -141,7 +146,6 @@ class Overview:
     queue: Sequence[QueuedClass]
     pods: Mapping[str, int]
     held_back: Mapping[str, int]
-    recent_failures: Sequence[RunRow]
     awaiting_human: int
     count_max: int = COUNT_MAX
 
@@ -184,9 +188,8 @@ class Reading:
 
     async def overview(self) -> Overview:
         """Return what the fleet does now."""
-        tally, failures, pods, rules = await asyncio.gather(
+        tally, pods, rules = await asyncio.gather(
             self.tallies.look(),
-            self.run_reads.newest(Status.FAILED, FAILURES_SHOWN),
             self._pod_counts(),
             self.pod_rules.in_force(),
         )
@@ -195,7 +198,6 @@ class Reading:
             queue=[_waiting(each, self.clock.now()) for each in tally.waiting],
             pods=pods,
             held_back={by: len(names) for by, names in rules.held_back().items()},
-            recent_failures=[run_row(run) for run in failures],
             awaiting_human=tally.statuses[Status.AWAITING_HUMAN],
         )
 
@@ -226,7 +228,8 @@ class Reading:
     async def measured(self, run_id: str, most: int = METRICS_MAX) -> list[Json]:
         """Return at most the latest `most` numbers that a run measured, in the order of the log."""
         found = await self.run_reads.metrics(run_id, most)
-        return [{"data": plain(each["data"])} for each in reversed(found)]
+        told = ("data", "time", "receivedAt")
+        return [{name: plain(each.get(name)) for name in told} for each in reversed(found)]
 
     async def _compared(self, run: Json) -> Json:
         spec = await self.run_reads.spec(run["id"]) or {}
@@ -240,11 +243,15 @@ class Reading:
             "isPartial": len(metrics) >= METRICS_MAX,
         }
 
-    async def run(self, run_id: str) -> Run:
-        """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
+    async def run(self, run_id: str, only: Callable[[str], Collection[str]] | None = None) -> Run:
+        """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`.
+
+        `only` names, for a kind, what is read of its run: lists of `OF_EVERY_KIND`, parts of the kind,
+        `usage`, `notes` (with their answers), `measures`. The others are empty then.
+        """
         async with self.large_reads:
             run, spec = await asyncio.gather(self.require(run_id), self.run_reads.spec(run_id))
-            return await self._whole(run, spec or {})
+            return await self._whole(run, spec or {}, None if only is None else only(run["kind"]))
 
     async def submitted(self, submitted: Submitted) -> Run:
         """Return a new run from its submission, without a read: a pod may have claimed it by now.
@@ -255,12 +262,16 @@ class Reading:
             return await self.run(submitted.run_id)
         return await self._whole(submitted.run, submitted.spec)
 
-    async def _whole(self, run: Mapping[str, Any], spec: Mapping[str, Any]) -> Run:
+    async def _whole(
+        self, run: Mapping[str, Any], spec: Mapping[str, Any], only: Collection[str] | None = None
+    ) -> Run:
         # nothing belongs to a run that no pod has taken yet
         parts = self.parts.get(run["kind"], ())
-        own = await self._own(run, parts) if run["attempt"] else _Own()
+        own = await self._own(run, parts, only) if run["attempt"] else _Own()
         attempts = [borne_out(each, own.attempts) for each in own.attempts]
-        measured = await beside_loop(run["kind"], partial(measures_of, run["kind"], spec.get("spec")))
+        measured: str | UnsetType | None = UNSET
+        if only is None or "measures" in only:
+            measured = await beside_loop(run["kind"], partial(measures_of, run["kind"], spec.get("spec")))
         return from_document(
             Run,
             # a run without a verdict has no seal, one from before there were pauses lacks them
@@ -292,23 +303,30 @@ class Reading:
             truncated=sorted(own.cut),
         )
 
-    async def _own(self, run: Mapping[str, Any], of_kind: Sequence[KindPart]) -> _Own:
-        """Read all documents of a run concurrently, so that its page waits for one round trip."""
-        run_id = run["_id"]
-        beside = partial(self.run_reads.beside, run_ids=[run_id])
-        parts = asyncio.gather(
-            beside("attempts", order=(("attempt", 1),)),
-            beside("stages", order=(("attempt", 1), ("order", 1))),
-            beside("validations", order=(("_id", 1),)),
-            beside("artifacts", order=(("attempt", -1), ("name", 1))),
+    async def _own(
+        self, run: Mapping[str, Any], of_kind: Sequence[KindPart], only: Collection[str] | None
+    ) -> _Own:
+        """Read the documents of a run concurrently, so that its page waits for one round trip."""
+        run_id, reads = run["_id"], self.run_reads
+
+        def wants(name: str) -> bool:
+            # where a verdict was replicated, the record of the attempts tells
+            asked = {name, "validations"} if name == "attempts" else {name}
+            return only is None or not asked.isdisjoint(only)
+
+        kept = {name: order for name, order in OF_EVERY_KIND.items() if wants(name)}
+        parts = [each for each in of_kind if wants(each.name)]
+        loop = self.kind_loops.of(run["kind"]) if parts else None
+        lists, rows, usages, said = await asyncio.gather(
+            asyncio.gather(*(reads.beside(name, [run_id], order) for name, order in kept.items())),
+            asyncio.gather(*(rows_of(run["kind"], each, reads, run_id, loop) for each in parts)),
+            reads.usage([run_id]) if wants("usage") else _nothing(),
+            reads.note_answers(run_id) if wants("notes") else _no_part(),
         )
-        loop = self.kind_loops.of(run["kind"]) if of_kind else None
-        rows = asyncio.gather(*(rows_of(run["kind"], each, self.run_reads, run_id, loop) for each in of_kind))
-        answers = self.run_reads.note_answers(run_id)
-        usages, kept, said, made = await asyncio.gather(self.run_reads.usage([run_id]), parts, answers, rows)
-        named = {part.name: each for part, each in zip(of_kind, made, strict=True)}
+        named = {part.name: each for part, each in zip(parts, rows, strict=True)}
         # beside the event loop: what a pod said decides how long it takes
-        own = await asyncio.to_thread(_kept, kept, usages, named)
+        found = dict(zip(kept, lists, strict=True))
+        own = await asyncio.to_thread(_kept, found, usages, named)
         return replace(own, answers=said.documents)
 
     async def pace(self, run: Run) -> Pace | None:
@@ -549,11 +567,19 @@ def listing(name: str, found: Slice, view: Callable[[Mapping[str, Any]], Item]) 
     return Listing(items=[view(document) for document in found.documents], next=stop)
 
 
-def _kept(parts: Sequence[Part], usages: Sequence[Json], of_kind: Mapping[str, PartRows]) -> _Own:
+async def _nothing() -> list[Json]:
+    return []
+
+
+async def _no_part() -> Part:
+    return Part((), False)
+
+
+def _kept(parts: Mapping[str, Part], usages: Sequence[Json], of_kind: Mapping[str, PartRows]) -> _Own:
     """Return what belongs to a run, cut to the size of an answer before it is converted."""
     own: dict[str, Sequence[Json]] = {}
     cut = [name for name, each in of_kind.items() if not each.is_whole]
-    for name, part in zip(OF_EVERY_KIND, parts, strict=True):
+    for name, part in parts.items():
         own[name] = brief_list(part.documents, ROWS_BYTES_MAX)
         if part.is_cut or len(own[name]) < len(part.documents):
             cut.append(name)

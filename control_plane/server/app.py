@@ -64,9 +64,9 @@ from control_plane.server.web.pages import (
     steering,
 )
 from control_plane.server.web.pages import groups as group_pages
-from control_plane.server.web.pages import results as result_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.server.web.pages import secrets as secret_pages
+from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
 
 NOUNS: Final = (
@@ -135,7 +135,8 @@ def create_app(deps: Deps) -> FastAPI:
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
     routers += [page.router(site) for page in (bulk_pages, compare, new_run, read_only, steering, live)]
-    routers += [page.router(site) for page in (change_run, result_pages, group_pages, schedule_pages)]
+    routers.append(run_pages.router(site))
+    routers += [page.router(site) for page in (change_run, group_pages, schedule_pages)]
     routers += [page.router(site) for page in (secret_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)

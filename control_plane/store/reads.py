@@ -36,6 +36,9 @@ CHECKPOINTS_MAX: Final = 2_000
 
 _SPOKEN: Final = ("data.message", "data.activity", "data.stage", "data.node", "data.name", "data.code")
 _STEP: Final = dict.fromkeys(("receivedAt", "attempt", "data.stage", "data.progress"), 1)
+_WHY_FAILED: Final = dict.fromkeys(
+    ("title", "finishedAt", "error.code", "error.stage", "error.fault", "error.message"), 1
+)
 _KEPT: Final = dict.fromkeys(("runId", "attempt", "name", "key", "size", "sha256"), 1)
 _SIEVES: Final = ("classKey",)  # no index gives them in the order of the list
 _INDEXED_ONLY: Final = ("words", "labelList", "idempotency")
@@ -155,7 +158,9 @@ class RunReads:
         """Return the latest numbers that a run measured, at most `most`, the latest first."""
         query = {"runId": run_id, "type": type_of(StageMetric)}
         # what else stands there may be long
-        wanted = dict.fromkeys(("data.stage", "data.name", "data.value", "data.step", "position"), 1)
+        wanted = dict.fromkeys(
+            ("data.stage", "data.name", "data.value", "data.step", "position", "time", "receivedAt"), 1
+        )
         async with answers():
             cursor = self.db.events.find(query, wanted).sort("position", -1).limit(most)
             return await cursor.to_list()
@@ -263,10 +268,11 @@ class RunReads:
         async with answers():
             return await self.db.artifacts.find_one({"_id": artifact_id})
 
-    async def newest(self, status: Status, limit: int) -> list[Document]:
-        """Return the newest runs of `status`."""
+    async def failed(self, limit: int) -> list[Document]:
+        """Return the newest failed runs, with what says why."""
+        query = {"status": Status.FAILED.value}
         async with answers():
-            cursor = self.db.runs.find({"status": status.value}).sort(list(NEWEST)).limit(limit)
+            cursor = self.db.runs.find(query, _WHY_FAILED).sort(list(NEWEST)).limit(limit)
             return await cursor.to_list()
 
 

@@ -95,12 +95,19 @@ def run_id(fleet: Fleet, by_hand: Callable[[str, str], Any]) -> str:
     return str(hand.claim.run_id)
 
 
+TABS = ("", "/metrics", "/kind/tree", "/kind/paper", "/validation", "/log", "/files", "/attempts", "/spec")
+
+
+def tabs_of(run_id: str) -> list[str]:
+    return [f"/runs/{run_id}{each}" for each in TABS]
+
+
 def test_every_answer_with_what_a_pod_said_is_bounded_and_pages_leave_nothing_out(
     fleet: Fleet, run_id: str
 ) -> None:
     sizes: dict[str, int] = {}
     for path in (
-        "/", "/runs", f"/runs/{run_id}", f"/runs/{run_id}/events", "/reviews", "/numbers",
+        "/", "/runs", *tabs_of(run_id), "/reviews", "/numbers",
         "/pods", "/hypotheses",
         f"/runs/compare?ids={run_id}&ids={run_id}x", "/metrics", "/api/overview", "/api/runs",
         f"/api/runs/{run_id}", f"/api/runs/{run_id}/events?limit=200", f"/api/runs/{run_id}/nodes",
@@ -117,9 +124,8 @@ def test_every_answer_with_what_a_pod_said_is_bounded_and_pages_leave_nothing_ou
     assert "more characters" in whole["nodes"][0]["plan"]
     assert len(whole["usage"]["models"]) == 50
     assert whole["usage"]["calls"] == 60
-    page = fleet.client.get(f"/runs/{run_id}").text
-    assert "there are more" in page
-    assert "This run has more stages than are shown here" in page
+    assert "there are more" in fleet.client.get(f"/runs/{run_id}/kind/tree").text
+    assert "This run has more stages than are shown here" in fleet.client.get(f"/runs/{run_id}/attempts").text
 
     for path in ("events", "nodes"):
         seen: list[str] = []
@@ -170,7 +176,7 @@ def test_whatever_a_pod_says_every_page_is_one(fleet: Fleet, by_hand: Callable[[
         assert (answer.status_code, answer.json()["rejected"]) == (202, [])
     run_id = runs[0]
     for path in (
-        "/", "/runs", f"/runs/{run_id}", f"/runs/{run_id}/events", f"/runs/compare?ids={','.join(runs)}",
+        "/", "/runs", *tabs_of(run_id), f"/runs/compare?ids={','.join(runs)}",
         f"/runs/compare?ids={','.join(runs)}&log=on&seeds=each&smooth=0.9", "/reviews",
         "/numbers", "/metrics", "/api/queue", "/api/runs", f"/api/runs/{run_id}",
         f"/api/runs/{run_id}/events?limit=200",

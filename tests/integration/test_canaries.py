@@ -65,7 +65,9 @@ ADDRESSES: Final = {
     "PODFLEET_LITERATURE_URL": "http://me:canary-of-the-index@127.0.0.1:1/graph",
 }
 PAGES: Final = (
-    "/", "/runs", "/runs/{id}", "/runs/{id}/events", "/pods", "/numbers", "/metrics", "/openapi.json",
+    "/", "/runs", "/runs/{id}", "/runs/{id}/metrics", "/runs/{id}/kind/tree", "/runs/{id}/kind/paper",
+    "/runs/{id}/validation", "/runs/{id}/log", "/runs/{id}/files", "/runs/{id}/attempts", "/runs/{id}/spec",
+    "/pods", "/numbers", "/metrics", "/openapi.json",
     "/api/runs/{id}", "/api/runs/{id}/events?limit=200&order=oldest", "/api/runs/{id}/explain",
     "/api/runs/{id}/artifacts", "/api/pods", "/api/audit", "/api/queue", "/api/keys",
     "/secrets", "/api/secrets",

@@ -102,7 +102,7 @@ def test_it_is_shown_by_the_api_the_page_and_the_command_line(fleet: Fleet, hand
     assert [each["runId"] for each in own] == [first]
     (row,) = fleet.run(first)["dataUses"]
     assert (row["name"], row["part"], row["says"]) == ("iris", "test", USE.says)
-    assert USE.says in fleet.client.get(f"/runs/{first}").text
+    assert USE.says in fleet.client.get(f"/runs/{first}/validation").text
     assert USE.says in within(fleet.url, "runs", "show", first).stdout
 
 

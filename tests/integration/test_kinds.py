@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -78,10 +79,10 @@ def test_a_kind_of_another_package_runs_and_is_shown_without_a_change_of_the_pro
     assert [each["text"] for each in run["greetings"]] == ["Hello, Lovelace!"] * 3
     assert run["sections"] == [{"name": "greetings", "title": "Greetings", "columns": ["to", "text"]}]
     assert [each["name"] for each in run["artifacts"]] == ["greeting.txt"]
-    page = fleet.client.get(f"/runs/{run_id}").text
+    page = fleet.client.get(f"/runs/{run_id}/kind/details").text
     assert page.count("<td>Hello, Lovelace!</td>") == 3
     assert "Search tree" not in page
-    assert "to Lovelace: Hello, Lovelace!" in fleet.client.get(f"/runs/{run_id}/events").text
+    assert "to Lovelace: Hello, Lovelace!" in fleet.client.get(f"/runs/{run_id}/log").text
     failed = fleet.wait_for(lost, "FAILED")
     assert failed["error"]["code"] == "NOBODY_THERE"
     assert "Name somebody who is there." in fleet.client.get(f"/runs/{lost}").text
@@ -127,9 +128,13 @@ def test_the_page_of_a_run_of_each_kind_is_made_in_each_state(name: str, fleet: 
         run_id = fleet.client.post("/api/hypotheses", json=body).json()["ideation_request_id"]
 
     def shows(*texts: str) -> None:
-        page = fleet.client.get(f"/runs/{run_id}")
-        assert page.status_code == 200
-        assert [text for text in texts if text not in page.text] == []
+        first = fleet.client.get(f"/runs/{run_id}").text
+        others = set(re.findall(rf'href="(/runs/{run_id}/[a-z/]+)"', first))
+        assert len(others) >= 5, "its tabs"
+        pages = [fleet.client.get(each) for each in sorted(others)]
+        assert {page.status_code for page in pages} == {200}
+        shown = "".join([first, *(page.text for page in pages)])
+        assert [text for text in texts if text not in shown] == []
         assert fleet.run(run_id)["kind"] == name
 
     shows("Waits for a pod", "Not claimed yet")

@@ -33,8 +33,9 @@ UNASKED = {
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound
 BRANCHES = 10  # of a cursor, each of which may look one too far
 COMMANDS = {
-    "/": 12, "/api/queue": 7, "/metrics": 18, "/numbers": 14, "/reviews": 4, "/hypotheses": 4, "/pods": 2,
-    "/runs all": 2, "/api/runs all": 1, "/runs/ long": 14, "/api/runs/ long": 11,
+    "/": 14, "/api/queue": 6, "/metrics": 17, "/numbers": 13, "/reviews": 4, "/hypotheses": 4, "/pods": 2,
+    "/runs all": 2, "/api/runs all": 1, "/runs/ long": 8, "/api/runs/ long": 11,
+    "/runs/ long/metrics": 4, "/runs/ long/files": 4, "/runs/ long/attempts": 6, "/runs/ long/spec": 3,
 }  # fmt: skip
 EXTRA = {
     "/api/schedules/": "/api/schedules/nightly",

@@ -121,7 +121,7 @@ def test_where_a_claim_was_replicated_is_told_by_the_record_of_attempts_and_not_
     run_id = replicated_by(hand, pod, asks=asks)
     found = fleet.run(run_id)
     assert found["validations"][-1]["replication"] == found["validation"]["replication"] == place
-    for page in (f"/runs/{run_id}", "/reviews"):
+    for page in (f"/runs/{run_id}/validation", "/reviews"):
         text = fleet.client.get(page).text
         assert f"replicated {place}" in text, page
         assert text.count("replicated on ") == 1, page
@@ -168,10 +168,10 @@ def test_who_made_the_attempts_until_a_checkpoint_is_known_of_those_too_that_sai
 def test_a_run_that_waits_for_its_replication_says_so_and_can_be_canceled(fleet: Fleet, hand: Hand) -> None:
     run_id = fleet.submit("experiment", spec={"idea": "Dropout helps"})
     asks_for_replication(hand, run_id)
-    assert "replication asked for" in fleet.client.get(f"/runs/{run_id}").text
+    assert "replication asked for" in fleet.client.get(f"/runs/{run_id}/validation").text
     assert fleet.client.post(f"/api/runs/{run_id}/cancel").status_code == 200
     assert (fleet.run(run_id)["status"], hand.queue.waiting(["runs"])) == ("CANCELED", [])
-    assert "replication asked for" in fleet.client.get(f"/runs/{run_id}").text
+    assert "replication asked for" in fleet.client.get(f"/runs/{run_id}/validation").text
 
 
 @pytest.mark.long(
@@ -200,7 +200,7 @@ def test_a_claim_that_is_too_good_is_replicated_by_another_pod_and_passes(fleet:
     assert not set(asked["scores"]["seeds"]) & set(replicated["scores"]["seeds"])
     assert f"replicated on another pod, {second}," in found["validation"]["summary"]
     assert "it was replicated on another pod" in " ".join(run.pdf().split())
-    page = fleet.client.get(f"/runs/{run}").text
+    page = fleet.client.get(f"/runs/{run}/validation").text
     assert "replication asked for" in page
     assert "replicated on another pod" in page
     assert json.loads(run.content("paper/results.json"))["validation"]["verdict"] == "pass"

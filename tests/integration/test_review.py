@@ -93,7 +93,7 @@ def test_nothing_is_shown_under_a_verdict_that_came_after_it(fleet: Any, by_hand
     assert (answer.status_code, answer.json()["status"]) == (200, "HUMAN_VALIDATED")
     assert seal(answer.json()) == (1, 2, False)
     assert answer.json()["logIncomplete"] == {"from": 3, "to": 4}
-    assert "an incomplete record" in fleet.client.get(f"/runs/{run_id}").text
+    assert "an incomplete record" in fleet.client.get(f"/runs/{run_id}/validation").text
 
     assert refusals(fleet, pod, 3, paper(run_id, "b")) == ["sealed"]
     assert refusals(fleet, pod, 4, c.RunLog(message="late")) == ["sealed"]
@@ -116,7 +116,7 @@ def test_a_verdict_on_a_record_without_an_end_names_nothing_as_missing(fleet: An
     assert "nothing says which event" in approve(fleet, run_id).json()["detail"]
     run = approve(fleet, run_id, incomplete=True).json()
     assert (seal(run), run["logIncomplete"]) == ((1, 1, False), None)
-    assert "an incomplete record" in fleet.client.get(f"/runs/{run_id}").text
+    assert "an incomplete record" in fleet.client.get(f"/runs/{run_id}/validation").text
     must_agree_with_its_log(fleet)
 
 
@@ -181,7 +181,7 @@ def test_lines_that_were_changed_after_a_verdict_no_longer_fit_its_root(
     for line in stored:
         root = hashlib.sha256(f"{root}{line['hash']}".encode()).hexdigest()
     assert run["sealed"]["root"] == root
-    assert root in fleet.client.get(f"/runs/{run_id}").text
+    assert root in fleet.client.get(f"/runs/{run_id}/validation").text
     must_agree_with_its_log(fleet)
 
     # Whoever has the database makes the digest fit as well.

@@ -130,6 +130,7 @@ TREE: Final = KindPart(
     columns=("stage", "id", "parent", "status", "metric", "metricName", "arm", "bestOf", "seconds"),
     read=node_events,
     rows=without_texts,
+    tab="tree",
 )
 PARTS: Final = (
     TREE,
@@ -140,6 +141,7 @@ PARTS: Final = (
         columns=("name", "part", "earlier", "says"),
         read=data_uses,
         rows=uses_of_latest,
+        tab="validation",
     ),
     KindPart(
         name="dataWarnings",
@@ -148,5 +150,6 @@ PARTS: Final = (
         columns=("says",),
         read=warning_events,
         rows=of_latest_attempt,
+        tab="validation",
     ),
 )

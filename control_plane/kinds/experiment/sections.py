@@ -12,7 +12,7 @@ from control_plane.kinds.experiment.picture import tree_picture
 from control_plane.kinds.experiment.tree import TEXTS
 from control_plane.reads.reading import Json, Reading
 from control_plane.server.web.drawing.figures import figures
-from control_plane.server.web.sections import RunPage, Section
+from control_plane.server.web.sections import PAPER, RunPage, Section
 from events.formatting import TEXT_SHOWN_CHARS
 
 TEXTS_SHOWN_CHARS: Final = 1024 * 1024  # codes and logs together, as a page writes them
@@ -27,7 +27,7 @@ async def _search_tree(page: RunPage) -> Mapping[str, Any] | None:
     return {
         "picture": tree_picture(nodes),
         "tree": by_stage(whole),
-        "figures": figures(page.visible, nodes),
+        "figures": figures(await page.visible(), nodes),
     }
 
 
@@ -57,4 +57,8 @@ def by_stage(nodes: Sequence[Json]) -> Mapping[str, Sequence[Json]]:
     return stages
 
 
-SECTIONS: Final = (Section(TREE.rank, "experiment/search_tree.html", _search_tree),)
+OF_NODES: Final = ("n-", "p-", "c-", "l-", "s-", "g-", "f-")
+SECTIONS: Final = (
+    Section(TREE.rank, "experiment/search_tree.html", _search_tree, anchors=OF_NODES),
+    *PAPER,
+)

@@ -32,5 +32,6 @@ PARTS: Final = (
         columns=("number", "name", "claim"),
         read=documents_of(IDEAS),
         rows=of_latest,
+        tab="ideas",
     ),
 )

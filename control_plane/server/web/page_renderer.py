@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,8 +29,7 @@ from control_plane.access.keys import Scope
 from control_plane.model import kind_packages
 from control_plane.reads.kind_errors import words_for
 from control_plane.runs.decisions import NOTE_CHARS_MAX
-from control_plane.runs.explainer import class_reasons
-from control_plane.server.api.runs import Filters, LogFilters, RunsView
+from control_plane.server.api.runs import RunsView
 from control_plane.server.deps import Deps
 from control_plane.server.web.drawing.figures import figures, papers
 from control_plane.server.web.forms import columns
@@ -43,16 +41,12 @@ from events import formatting
 from events.answers.answer import Answer
 from events.answers.conclusions import conclusion
 from events.answers.runs import HumanVerdict, Run, RunRow
-from events.catalog import TYPES
 from events.kinds import NOUNS, RUN_KINDS
 from events.lifecycle import FINAL, Status
-from events.runtime.clock import timestamp
 from events.runtime.errors import NotFound
 from events.runtime.measured_clock import THE_STORES, ahead_words
 
 HERE: Final = Path(__file__).resolve().parent
-HOUR: Final = timedelta(hours=1)
-FAILED_LATELY: Final = timedelta(days=1)
 REVIEWS_LIMIT: Final = 10
 RUNS_FOLLOWED: Final = 30  # each by itself
 RENDERED_MAX: Final = 4  # pages at once
@@ -210,28 +204,6 @@ class Site:
         """Return the live topics of a page; called before the data of the page is read."""
         return Live(topics, self.deps.feed.token or "")
 
-    async def home(self) -> HTMLResponse:
-        """Show the activity of the fleet, and the runs that need a person."""
-        live = self.live("runs", "pods")
-        recent = await self.deps.reading.runs(Filters().filters(), 10)
-        overview = await self.deps.reading.overview()
-        why = await class_reasons(self.deps.reading, [each.class_key for each in overview.queue])
-        since = timestamp(self.deps.reading.clock.now() - FAILED_LATELY)
-        today = await self.deps.accounts.today()
-        hours = (self.deps.reading.clock.now() - today.start) / HOUR
-        failures = [each for each in overview.recent_failures if (each.finished_at or "") >= since]
-        return await self.show(
-            "home.html",
-            live=live,
-            overview=overview,
-            today=today,
-            # of the first hour nothing can be told yet
-            an_hour=today.finished / hours if hours >= 1 else None,
-            failures=failures,
-            runs=recent.items,
-            why=why,
-        )
-
     async def runs(self, wanted: RunsView) -> HTMLResponse:
         """Show the runs that match, the newest first."""
         live = self.live("runs")
@@ -252,37 +224,12 @@ class Site:
             wanted=wanted,
         )
 
-    async def events(self, run_id: str, wanted: LogFilters) -> HTMLResponse:
-        """Show a part of a log in order: its end, the part before a cursor, or the part after a position."""
-        is_live = wanted.after is None and wanted.at is None
-        live = self.live(f"log/{run_id}") if is_live else NOT_LIVE
-        reading = self.deps.reading
-        if wanted.at is not None:
-            stretch = await reading.events_from(run_id, wanted.at)
-            items, newer = stretch.items, stretch.later
-            older: str | None = stretch.earlier
-        else:
-            page = await reading.events(run_id, **wanted.model_dump(exclude={"at", "order"}))
-            items, older, newer = page.items[::-1], page.next, None
-        sieve = {"type": wanted.type, "level": wanted.level, "q": wanted.text}
-        return await self.show(
-            "events.html",
-            live=live,
-            is_live=is_live,
-            run_id=run_id,
-            items=items,
-            older=older,
-            newer=newer,
-            chosen=wanted.model_dump(
-                include={"type", "level", "text", "limit"}, exclude_none=True, exclude_defaults=True
-            ),
-            sieve={name: value for name, value in sieve.items() if value is not None},
-            wanted=wanted,
-            types=sorted(TYPES),
-        )
-
     async def artifact(self, artifact_id: str) -> HTMLResponse:
         """Show a file; one that a browser would execute is shown as text, or only named."""
+        return await self.show("artifact.html", **await self.file(artifact_id))
+
+    async def file(self, artifact_id: str) -> Mapping[str, Any]:
+        """Return a file and its view, for a template. Raises `NotFound`, and what refuses its content."""
         found = await self.deps.reading.artifact(artifact_id)
         content: bytes | None = b""
         if kind_of(found.name, found.content_type) in ("table", "text"):
@@ -292,7 +239,7 @@ class Site:
             raise NotFound("unknown_artifact", f"the object of {found.name!r} is no longer in the storage")
         # beside the event loop: what a pod wrote decides how long it takes
         shown = await asyncio.to_thread(view, found.name, found.content_type, content, found.size)
-        return await self.show("artifact.html", artifact=found, view=shown)
+        return {"artifact": found, "view": shown}
 
     async def reviews(self, after: str | None = None, done: str | None = None) -> HTMLResponse:
         """Show the runs that wait for a review, papers beside scores; `done` is the run just reviewed."""

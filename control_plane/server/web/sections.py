@@ -1,4 +1,4 @@
-"""The sections of a run's page: those of every run, and those of its kind."""
+"""The sections of a run's tabs: those of every run, and those of its kind."""
 
 from __future__ import annotations
 
@@ -10,43 +10,60 @@ from typing import Any, Final
 from control_plane.model.kind_packages import rows
 from control_plane.reads.kind_errors import made
 from control_plane.reads.kind_loops import KindLoop
-from control_plane.reads.kind_parts import KindPart
-from control_plane.reads.reading import Json
+from control_plane.reads.kind_parts import DETAILS, KindPart
 from control_plane.server.deps import Deps
-from control_plane.server.web.drawing.charts import line_chart
 from control_plane.server.web.drawing.figures import figures, papers
-from control_plane.server.web.drawing.timeline import timeline
-from control_plane.server.web.side_by_side import curve, metrics
 from control_plane.store.database import Database
 from events.answers.artifacts import Artifact
 from events.answers.runs import Run
-from events.files.checkpoints import PREFIX
 from events.runtime.errors import ConfigError
 
-CURVES_SHOWN: Final = 12
 ROWS_SHOWN: Final = 100  # of a part without a template of its own
 
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """The data for sections: the run as `Reading.run` returns it, its pictures and numbers."""
+    """The data for sections: the run as `Reading.run` returns it, with what they say that they read."""
 
     deps: Deps
     run: Run
-    visible: Sequence[Artifact]
-    numbers: Sequence[Json]
+
+    async def visible(self) -> Sequence[Artifact]:
+        """Return the files of the run that a browser shows in place."""
+        return (await self.deps.reading.visible_artifacts([self.run.id]))[self.run.id]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page: its order, the lowest first, and the template for the result of `load`.
+    """A part of a tab: its order, the lowest first, and the template for the result of `load`.
 
-    If `load` returns None, the page does not have the section.
+    If `load` returns None, the tab does not have the section. `tab` is its name in the address; a section of
+    a kind without one stands where the part does that it replaces. `reads` names what `Reading.run` has to
+    read for it, `anchors` the ids that it makes, or how they begin where they end with a dash: links from
+    before there were tabs lead to them.
     """
 
     rank: int
     template: str
     load: Callable[[RunPage], Awaitable[Mapping[str, Any] | None]]
+    tab: str = ""
+    reads: Sequence[str] = ()
+    anchors: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A section in its tab, with the part of a run that it shows, where it is one of a kind's."""
+
+    section: Section
+    tab: str
+    part: KindPart | None = None
+    is_of_kind: bool = True
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """Return the names of what it needs of its run."""
+        return [*self.section.reads, *([self.part.name] if self.part else ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +75,35 @@ class Shown:
     title: str | None = None
 
 
-async def sections(page: RunPage) -> list[Shown]:
-    """Return the sections of a run's page in their order, each with its data. Raises `Transient`."""
-    kind = page.run.kind
+def placed(kind: str, parts: Sequence[KindPart]) -> list[Placed]:
+    """Return the sections of a run of this kind, in their order; `parts` are those of the kind."""
     own = of_kinds().get(kind, ())
     ranks = {each.rank for each in own}
-    parts = page.deps.reading.parts.get(kind, ())
     by_rank = {part.rank: part for part in parts}
-    wanted: list[tuple[Section, KindPart | None]] = [(each, None) for each in OF_EVERY_KIND]
-    wanted += [(each, by_rank.get(each.rank)) for each in own]
-    wanted += [(_of(part), part) for part in parts if part.rank not in ranks]
+    found = [Placed(each, each.tab, is_of_kind=False) for each in OF_EVERY_KIND]
+    for each in own:
+        part = by_rank.get(each.rank)
+        found.append(Placed(each, each.tab or (part.tab if part else DETAILS), part))
+    found += [Placed(_of(part), part.tab, part) for part in parts if part.rank not in ranks]
+    return sorted(found, key=lambda each: each.section.rank)
+
+
+async def sections(page: RunPage, wanted: Sequence[Placed]) -> list[Shown]:
+    """Return these sections of a run's page, each with its data. Raises `Transient`."""
+    own = of_kinds().get(page.run.kind, ())
     problems = {each.name: each.problem for each in page.run.sections if each.problem}
     found: list[Shown | None] = []
-    for each, part in sorted(wanted, key=lambda pair: pair[0].rank):
-        if each in OF_EVERY_KIND:
-            view = await each.load(page)
-            found.append(None if view is None else Shown(each.template, view))
+    for each in wanted:
+        section, part = each.section, each.part
+        if not each.is_of_kind:
+            view = await section.load(page)
+            found.append(None if view is None else Shown(section.template, view))
         elif part is not None and part.name in problems:
             found.append(failed(part.title, problems[part.name]))
         else:
-            loop = page.deps.reading.kind_loops.of(kind) if each in own else None
-            found.append(await _of_kind(each, each.template if part is None else part.title, page, loop))
+            loop = page.deps.reading.kind_loops.of(page.run.kind) if section in own else None
+            title = section.template if part is None else part.title
+            found.append(await _of_kind(section, title, page, loop))
     return [each for each in found if each is not None]
 
 
@@ -119,13 +144,17 @@ async def _validation(page: RunPage) -> Mapping[str, Any] | None:
 
 
 async def _papers(page: RunPage) -> Mapping[str, Any] | None:
-    found = papers(page.visible)
+    found = papers(await page.visible())
     return {"papers": found} if found else None
 
 
 async def _figures(page: RunPage) -> Mapping[str, Any] | None:
-    whole = figures(page.visible, page.run.rows.get("nodes", [])).whole
+    whole = figures(await page.visible(), page.run.rows.get("nodes", [])).whole
     return {"figures": whole} if whole else None
+
+
+async def _attempts(page: RunPage) -> Mapping[str, Any] | None:
+    return {}
 
 
 async def _usage(page: RunPage) -> Mapping[str, Any] | None:
@@ -133,48 +162,19 @@ async def _usage(page: RunPage) -> Mapping[str, Any] | None:
     return {} if usage.calls or usage.gpu_seconds or usage.cost_usd else None
 
 
-async def _stages(page: RunPage) -> Mapping[str, Any] | None:
-    now = page.deps.reading.clock.now()
-    return {"timeline": timeline(page.run.stages, page.run.attempts, now)}
-
-
-async def _metrics(page: RunPage) -> Mapping[str, Any] | None:
-    drawn = [each for each in metrics([page.numbers]) if each.is_curve][:CURVES_SHOWN]
-    curves = [(each.name, line_chart(curve(each))) for each in drawn]
-    return {"curves": curves} if curves else None
-
-
-async def _notes(page: RunPage) -> Mapping[str, Any] | None:
-    return {"notes": page.run.notes}
-
-
-async def _attempts(page: RunPage) -> Mapping[str, Any] | None:
-    return {}
-
-
-async def _artifacts(page: RunPage) -> Mapping[str, Any] | None:
-    found = page.run.artifacts
-    return {
-        "results": [each for each in found if not each.name.startswith(PREFIX)],
-        "checkpoints": [each for each in found if each.name.startswith(PREFIX)],
-    }
-
-
-async def _specification(page: RunPage) -> Mapping[str, Any] | None:
-    return {}
-
-
 OF_EVERY_KIND: Final = (
-    Section(10, "sections/validation.html", _validation),
-    Section(20, "sections/papers.html", _papers),
-    Section(30, "sections/figures.html", _figures),
-    Section(40, "sections/usage.html", _usage),
-    Section(50, "sections/stages.html", _stages),
-    Section(70, "sections/metrics.html", _metrics),
-    Section(80, "sections/notes.html", _notes),
-    Section(90, "sections/attempts.html", _attempts),
-    Section(100, "sections/artifacts.html", _artifacts),
-    Section(110, "sections/specification.html", _specification),
+    Section(
+        10, "sections/validation.html", _validation, "validation", ("validations",),
+        ("v-", "t-", "j-", "revise"),
+    ),
+    Section(40, "sections/attempts.html", _attempts, "attempts", ("attempts",), ("traceback-",)),
+    Section(50, "sections/stages.html", _attempts, "attempts", ("stages",)),
+    Section(60, "sections/usage.html", _usage, "attempts", ("usage",)),
+)  # fmt: skip
+# For kinds whose runs write papers and draw figures.
+PAPER: Final = (
+    Section(20, "sections/papers.html", _papers, "paper", (), ("paper",)),
+    Section(30, "sections/figures.html", _figures, "paper", ("nodes",)),
 )
 
 
@@ -186,7 +186,8 @@ def of_kinds() -> Mapping[str, Sequence[Section]]:
         f"kind {kind!r}: {each!r} is no section of a page; uninstall its package or fix it"
         for kind, sections in found.items()
         for each in sections
-        if not isinstance(each, Section) or (type(each.rank), type(each.template)) != (int, str)
+        if not isinstance(each, Section)
+        or (type(each.rank), type(each.template), type(each.tab)) != (int, str, str)
     ]
     if problems:
         raise ConfigError(problems)

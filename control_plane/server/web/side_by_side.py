@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, Literal
 
 from control_plane.reads.comparison import flat
-from control_plane.server.web.drawing.charts import Band, Chart, Line, Point, smoothed
+from control_plane.server.web.drawing.charts import Band, Line, Point, smoothed
 
 SEED: Final = "seed"
 STEP_MAX: Final = 1e6  # seeds, by which repetitions are told apart, lie further from each other
@@ -66,8 +67,10 @@ def seed_groups(runs: Sequence[tuple[str, Json]]) -> list[list[int]]:
     ]
 
 
-def metrics(events: Sequence[Sequence[Json]]) -> list[Metric]:
+def metrics(events: Sequence[Sequence[Json]], x: Literal["step", "time"] = "step") -> list[Metric]:
     """Return the metrics of runs, from the events of each in order; those that most runs have come first.
+
+    Their points are at steps, or at the moments (seconds since 1970) at which they were measured.
 
     At most `METRICS_MAX`, since a pod may give each value a different name. A step that was measured again
     has the later value.
@@ -80,7 +83,7 @@ def metrics(events: Sequence[Sequence[Json]]) -> list[Metric]:
             if not isinstance(value, int | float) or not math.isfinite(value):
                 continue
             points = found.setdefault(f"{data['stage']}: {data['name']}", {}).setdefault(index, {})
-            step = data.get("step")
+            step = _second(each) if x == "time" else data.get("step")
             points[float(len(points) if step is None else step)] = float(value)
     names = sorted(found, key=lambda name: -len(found[name]))[:METRICS_MAX]
     return [
@@ -89,10 +92,14 @@ def metrics(events: Sequence[Sequence[Json]]) -> list[Metric]:
     ]
 
 
-def curve(metric: Metric) -> Chart:
-    """Return the chart of one run's metric."""
-    (points,) = metric.points
-    return Chart(title=metric.name, lines=[Line(name=metric.name, points=points)], x_name="step")
+def _second(event: Json) -> float | None:
+    """Return when something was measured, else when that was received: a leap second is no moment."""
+    for moment in (event.get("time"), event.get("receivedAt")):
+        try:
+            return datetime.fromisoformat(moment).timestamp()  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            continue
+    return None
 
 
 def mean(values: Sequence[float | None]) -> Mean | None:

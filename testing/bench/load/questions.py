@@ -18,6 +18,7 @@ Db = Database[dict[str, Any]]
 NOBODY: Final = "nobody"
 STATES: Final = (Status.QUEUED, Status.DELAYED, Status.RUNNING, Status.AWAITING_HUMAN, Status.FAILED)
 COMPARED: Final = 8
+TABS: Final = ("/results", "/metrics", "/validation", "/files", "/attempts", "/spec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,10 @@ def _runs(of: Known) -> Iterator[tuple[str, str]]:
         for below in ("", "/explain", "/nodes", "/artifacts", "/results", "/results/export"):
             yield f"/api/runs/ {name}{below}", f"/api/runs/{run_id}{below}"
         yield f"/runs/ {name}", f"/runs/{run_id}"
-        yield f"/runs/ {name}/results", f"/runs/{run_id}/results"
+        for tab in TABS:
+            yield f"/runs/ {name}{tab}", f"/runs/{run_id}{tab}"
+    for tab in ("/kind/tree", "/kind/paper"):
+        yield f"/runs/ experiment{tab}", f"/runs/{of.runs['experiment']}{tab}"
     yield "/runs/compare", _address("/runs/compare", [("ids", each) for each in of.compared])
     yield (
         "/runs/bulk",
@@ -145,15 +149,16 @@ def _log(of: Known) -> Iterator[tuple[str, str]]:
         {"type": "ai.run.log", "text": NOBODY},
         {"level": "warn", "text": NOBODY},
     )
-    path = f"/runs/{of.runs['long']}/events"
+    path, tab = f"/runs/{of.runs['long']}/events", f"/runs/{of.runs['long']}/log"
     for each in filters:
         name = " ".join(f"{key}={value}" for key, value in each.items()) or "all"
-        yield f"{{run}}/events {name}", _address(path, each)
+        yield f"{{run}}/log {name}", _address(tab, each)
         for order, cursor in (("newest", "events, newest first"), ("oldest", "events")):
             asked = each | {"order": order}
             deep = {"after": encode(cursor, of.middle_position)}
             yield f"/api{{run}}/events {name}, {order}", _address(f"/api{path}", asked)
             yield f"/api{{run}}/events {name}, {order}, deep", _address(f"/api{path}", asked | deep)
+    yield "{run}/log at", _address(tab, {"at": of.middle_position})
     yield "{run}/events at", _address(path, {"at": of.middle_position})
 
 

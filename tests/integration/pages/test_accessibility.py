@@ -18,12 +18,14 @@ TREES = {
             - link "Runs"
         - main:
           - heading "Fleet" [level=1]
-          - heading "Today" [level=2]
-          - heading "Pods" [level=2]
+          - heading "Needs a person" [level=2]
+          - heading "Running" [level=2]
           - heading "Queue" [level=2]
           - table:
             - rowgroup:
               - row "Class Waiting Oldest wait Why it waits"
+          - heading "Pods" [level=2]
+          - heading "Today" [level=2]
           - heading "Latest runs" [level=2]
           - table
     """,
@@ -62,17 +64,36 @@ TREES = {
     "/runs/{run}": """
         - main:
           - heading "Dropout improves accuracy on iris" [level=1]
+          - navigation "Run":
+            - link "Overview"
+            - link "Metrics"
+            - link "Paper"
+            - link "Tree"
+            - link "Validation"
+            - link "Log"
+            - link "Files"
+            - link "Attempts"
+            - link "Spec"
           - region "Now":
             - button "Cancel"
-          - heading "Stages" [level=2]
-          - heading "Notes to the researcher" [level=2]
-          - textbox "Note"
-          - heading "Attempts" [level=2]
-          - heading "Artifacts" [level=2]
+          - group:
+            - heading "Notes to the researcher" [level=2]
+          - region "Numbers":
+            - term: Cost
     """,
-    "/runs/{run}/events": """
+    "/runs/{run}/spec": """
         - main:
-          - heading /Events of/ [level=1]
+          - heading "Specification" [level=2]
+          - button "Copy"
+          - heading "Submit one like it" [level=2]
+          - heading "With podfleet" [level=3]
+          - button "Copy"
+          - heading "With curl" [level=3]
+          - button "Copy"
+    """,
+    "/runs/{run}/log": """
+        - main:
+          - heading "Events" [level=2]
           - combobox "Type"
           - combobox "Level"
           - searchbox "Text"

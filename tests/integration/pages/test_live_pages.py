@@ -57,7 +57,7 @@ def test_a_log_is_followed_only_from_its_bottom(
     hand.say(RunLog(level="info", message="line 99"), time="2016-12-31T23:59:60Z")  # no browser reads that
     page = scripted
     page.set_viewport_size({"width": 1000, "height": 600})
-    page.goto(f"/runs/{run_id}/events?type=ai.run.log")
+    page.goto(f"/runs/{run_id}/log?type=ai.run.log")
     is_live(page)
     hand.say(RunLog(level="info", message="line 100"))
     page.locator("tbody tr", has_text="line 100").wait_for(timeout=SOON_MS)
@@ -72,7 +72,7 @@ def test_a_log_is_followed_only_from_its_bottom(
     other = page.context.new_page()
     other.goto(str(link.get_attribute("href")))
     expect(other.locator("tbody tr:target")).to_contain_text("line 101")
-    page.goto(f"/runs/{run_id}/events?text=LINE+7&level=info")
+    page.goto(f"/runs/{run_id}/log?text=LINE+7&level=info")
     assert [each.split()[1] for each in lines_of(page)] == ["7", *(str(n) for n in range(70, 80))]
     other.close()
 
@@ -127,7 +127,7 @@ def test_a_restart_of_the_control_plane_loses_and_repeats_no_event(
     process, url = start_control_plane(home, fleet.database_url, s3)
     try:
         page = browser.new_page(base_url=url)
-        page.goto(f"/runs/{run_id}/events")
+        page.goto(f"/runs/{run_id}/log")
         is_live(page)
         hand.say(RunStarted(), *(RunLog(level="info", message=f"line {n}") for n in range(10)))
         until(lambda: len(lines_of(page)) == 10)

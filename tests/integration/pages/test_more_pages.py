@@ -21,6 +21,7 @@ from tests.integration.conftest import Fleet, HandDriven
 
 pytestmark = pytest.mark.xdist_group("pages")
 
+TABS = ("", "/metrics?x=time", "/kind/tree", "/log", "/files", "/attempts", "/spec")
 POD = "<img src=x onerror=alert(1)>&'"
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe" + "W" * 200
 
@@ -423,6 +424,12 @@ def test_runs_are_compared_side_by_side(page: Page, fleet: Any, sweep: list[str]
     values = page.locator("tr", has_text="<b>accuracy")
     expect(values).to_contain_text("0.55 ± 0.05")
     linear = chart.locator("path.line").first.get_attribute("d")
+    figure = page.locator("figure", has=chart)
+    expect(figure.locator("tr[data-x]")).to_have_count(5)
+    expect(figure.locator("tr[data-x] td").last).to_have_text("2", use_inner_text=False)
+    if page.locator("button.theme").is_visible():  # scripts run
+        chart.hover(position={"x": 60, "y": 40})
+        expect(figure.locator(".readout")).to_contain_text("step 0: mean of 2 seeds: 1.5 · <img src=x")
 
     page.get_by_label("Logarithmic axis").check()
     page.get_by_label("Smoothing").fill("0.5")
@@ -526,6 +533,7 @@ def test_every_page_here_takes_hostile_text_in_both_themes_at_phone_width(
         f"/schedules/{name}",
         "/pods",
         f"/runs/compare?ids={','.join(sweep)}",
+        *(f"/runs/{sweep[0]}{tab}" for tab in TABS),
         "/runs/bulk?" + urlencode({"action": "retry", "all": "on", "q": HOSTILE[:150]}),
         "/runs/bulk?" + urlencode({"action": "retry", "ids": [*sweep, HOSTILE[:150]]}, doseq=True),
     )

@@ -46,12 +46,16 @@ def hand(fleet: Any, by_hand: Callable[[str, str], Any], name: str) -> Any:
 
 
 def test_stages_and_nodes_are_pictures_and_a_node_leads_to_its_row(page: Page, hand: Any) -> None:
-    page.goto(f"/runs/{hand.claim.run_id}")
+    page.goto(f"/runs/{hand.claim.run_id}#n-Stage_1/2")
+    if page_runs(page):  # a link from before there were tabs
+        page.wait_for_url("**/kind/tree#n-Stage_1/2")
+        page.goto(f"/runs/{hand.claim.run_id}")
     assert (
         "no step of this stage is finished yet"
         in page.locator("section[aria-label=Now]").inner_text().lower()
     )
     expect(page.locator("svg .bar.b-RUNNING")).to_have_count(1)
+    page.get_by_role("navigation", name="Run").get_by_role("link", name="Tree").click()
     expect(page.locator("svg .node")).to_have_count(2)
     assert (
         page.locator("svg .node.best title").text_content() == "Stage_1/1, best, good, metric 0.9: the first"
@@ -72,20 +76,22 @@ def test_files_are_shown_in_place_and_what_could_run_does_not(page: Page, hand: 
         "image/svg+xml",
     )
     keep(hand, "paper.pdf", PDF, "application/pdf")
-    run_path = f"/runs/{hand.claim.run_id}"
+    run_path = f"/runs/{hand.claim.run_id}/files"
     page.goto(run_path)
     page.get_by_role("link", name="data.csv").click()
+    expect(page.locator(".file a[aria-current]")).to_have_text("data.csv")
     expect(page.locator("table.cells th")).to_have_text(["name", "score"], use_inner_text=True)
     expect(page.locator("table.cells td")).to_have_text(["<i>x</i>", "0.5"], use_inner_text=True)
     page.goto(run_path)
     page.get_by_role("link", name="page.html").click()
     expect(page.locator("pre")).to_contain_text("document.title = 'ran'")
+    page.get_by_role("link", name="Full page").click()
     expect(page).to_have_title("page.html · podfleet")
+    expect(page.locator("pre")).to_contain_text("document.title = 'ran'")
     page.goto(run_path)
     page.get_by_role("link", name="drawing.svg").click()
     expect(page.get_by_text("have no preview")).to_be_visible()
-    page.goto(run_path)
-    page.locator("#paper summary").click()
+    page.goto(f"/runs/{hand.claim.run_id}/kind/paper")
     assert re.fullmatch(r"/api/artifacts/.+", page.locator("iframe.paper").get_attribute("src") or "")
     answers = [hand.client.get(f"/api/runs/{hand.claim.run_id}/artifacts").json()["items"]]
     for each in answers[0]:
@@ -108,6 +114,11 @@ def test_a_page_in_the_place_of_a_paper_does_not_run(reading: Page, hand: Any, u
         assert reading.evaluate("heard") == []
 
 
+def page_runs(page: Page) -> bool:
+    """Say whether scripts run in this page."""
+    return page.locator("nav .theme").is_visible()
+
+
 def is_read_as_pdf(page: Page) -> bool:
     return any(each.url.startswith("chrome-extension:") for each in page.frames)
 
@@ -126,7 +137,7 @@ def test_a_stored_key_that_leads_elsewhere_is_told_in_words(
             answer = hand.client.get(path, follow_redirects=False)
             assert answer.status_code == 422, path
             assert "a key that no storage holds" in answer.text, path
-    scripted.goto(f"/runs/{run_id}")
+    scripted.goto(f"/runs/{run_id}/files")
     expect(scripted.get_by_role("link", name="secret.txt")).to_be_visible()
     hand.settle(End("preempted"))
     resumed = by_hand("runs", f"experiment/cpu/{name}").claim
@@ -140,9 +151,9 @@ def test_a_stored_key_that_leads_elsewhere_is_told_in_words(
 
 def test_whoever_reads_a_paper_keeps_the_place_when_the_page_changes(scripted: Page, hand: Any) -> None:
     keep(hand, "paper.pdf", PDF, "application/pdf")
-    scripted.goto(f"/runs/{hand.claim.run_id}")
+    scripted.goto(f"/runs/{hand.claim.run_id}/kind/paper")
     paper = scripted.locator("iframe.paper")
     paper.evaluate("frame => { frame.isTheSame = true; frame.closest('details').open = true; }")
-    keep(hand, "later.txt", b"more", "text/plain")
-    scripted.get_by_role("link", name="later.txt").wait_for()
+    keep(hand, "zoology.pdf", PDF, "application/pdf")
+    scripted.get_by_role("link", name="zoology.pdf").wait_for()
     assert paper.evaluate("frame => frame.isTheSame && frame.closest('details').open")

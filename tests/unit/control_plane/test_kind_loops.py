@@ -191,5 +191,5 @@ async def test_a_section_of_a_kind_is_loaded_on_its_loop_with_what_is_connected_
     reading = SimpleNamespace(parts={}, kind_loops=loops)
     run: Any = SimpleNamespace(kind="hello", sections=())
     deps: Any = SimpleNamespace(reading=reading, on=lambda db: db)
-    (shown,) = await sections.sections(RunPage(deps, run, (), ()))
+    (shown,) = await sections.sections(RunPage(deps, run), sections.placed("hello", ()))
     assert shown.view == {"thread": "kind hello", "is_own": True}

@@ -1,4 +1,4 @@
-"""Line charts as SVG text, pure.
+"""Charts of lines and of dots as SVG text, pure.
 
 Law: no style attribute and no script; colour is a class, so that both themes can choose theirs, and
 each line has its letter and its dashes beside its colour. Every name is escaped.
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 from zlib import crc32
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 COLORS: Final = 6
 DASHES: Final = ("", "6 3", "2 3", "8 3 2 3")
@@ -29,6 +29,7 @@ LEAST_STEP: Final = 1e-9  # the same of steps and moments
 DECADES_WITH_PARTS: Final = 2
 TIME_STEPS_S: Final = (10, 30, 60, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400)
 CLOCK_BELOW_S: Final = 86_400
+SECONDS_BELOW_S: Final = 600
 
 Point = tuple[float, float | None]
 Band = tuple[float, float, float]  # where, from, to
@@ -46,7 +47,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The content of a chart; its axis always includes `low` and `high`."""
+    """The content of a chart; its axis always includes `low` and `high`.
+
+    Without `joined` each point is a dot, as where two numbers of many runs are set against each other.
+    """
 
     title: str
     lines: Sequence[Line]
@@ -59,6 +63,8 @@ class Chart:
     high: float | None = None
     gap: float | None = None
     is_log: bool = False
+    is_log_x: bool = False
+    joined: bool = True
     width: float = 400.0
     height: float = 170.0
 
@@ -103,6 +109,9 @@ def line_chart(chart: Chart) -> Markup:
     return _tag(
         "svg", Markup("").join(parts), class_="chart", role="img", preserveAspectRatio="xMinYMin meet",
         viewBox=f"0 0 {_n(chart.width)} {_n(chart.height)}", aria_labelledby=f"{identity}-t {identity}-d",
+        data_low=repr(x_axis.low), data_high=repr(x_axis.high), data_log="x" if x_axis.is_log else "",
+        data_start=_n(x_axis.start), data_end=_n(x_axis.end),
+        data_top=_n(y_axis.end), data_base=_n(y_axis.start),
     )  # fmt: skip
 
 
@@ -114,7 +123,7 @@ def described(chart: Chart) -> str:
         if not values:
             words.append(f"{line.name}: nothing")
             continue
-        shown = [_label(value, chart.unit) for value in (values[-1], min(values), max(values))]
+        shown = [label(value, chart.unit) for value in (values[-1], min(values), max(values))]
         words.append(f"{line.name}: {shown[0]} last, {shown[1]} to {shown[2]}")
     return f"{'; '.join(words)}{', on a logarithmic axis' if chart.is_log else ''}."
 
@@ -214,7 +223,8 @@ def _drawable(line: Line, chart: Chart) -> Line:
 
 def _along(at: float, chart: Chart) -> float | None:
     """Return a step or moment as a value of the x axis; None if it cannot be drawn."""
-    return _drawn(at, MOMENT_MAX_S if chart.x == "time" else HUGE)
+    drawn = _drawn(at, MOMENT_MAX_S if chart.x == "time" else HUGE)
+    return None if chart.is_log_x and drawn is not None and drawn <= 0 else drawn
 
 
 def _height(value: float, chart: Chart) -> float | None:
@@ -245,11 +255,14 @@ def _axes(chart: Chart, lines: Sequence[Line]) -> tuple[Axis, Axis]:
         first = given
     if chart.last is not None and (given := _along(chart.last, chart)) is not None:
         last = given
-    if not _is_apart(first, last, LEAST_STEP):
+    if chart.is_log_x and not _is_apart(first, last, LEAST_STEP):
+        first, last = min(first, last) / 2, max(first, last) * 2
+    elif not _is_apart(first, last, LEAST_STEP):
         room = max(1.0, LEAST_STEP * max(abs(first), abs(last)))
         first, last = min(first, last) - room, max(first, last) + room
     letters = max((len(line.letter) for line in chart.lines), default=1)
-    x_axis = Axis(first, last, LEFT, chart.width - RIGHT - LETTER * max(0, letters - 1))
+    end = chart.width - RIGHT - LETTER * max(0, letters - 1)
+    x_axis = Axis(first, last, LEFT, end, chart.is_log_x)
     return x_axis, Axis(wide_low, wide_high, chart.height - BOTTOM, TOP, chart.is_log)
 
 
@@ -273,16 +286,16 @@ def _grid(chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterator[Markup]:
     for value in y_axis.ticks():
         y = _n(y_axis.place(value))
         yield _tag("path", class_="grid", d=f"M{_n(LEFT)} {y}H{right}")
-        yield _text(_label(value, chart.unit), _n(LEFT - 6), y, dy="4", text_anchor="end")
+        yield _text(label(value, chart.unit), _n(LEFT - 6), y, dy="4", text_anchor="end")
     is_time = chart.x == "time"
     for value in time_ticks(x_axis.low, x_axis.high) if is_time else x_axis.ticks():
         x = _n(x_axis.place(value))
-        text = _moment(value, x_axis.high - x_axis.low) if is_time else f"{value:g}"
+        text = moment(value, x_axis.high - x_axis.low) if is_time else f"{value:g}"
         yield _tag("path", class_="grid", d=f"M{x} {_n(base)}v4")
         yield _text(text, x, _n(base + 16), text_anchor="middle")
     yield _tag("path", class_="axis", d=f"M{_n(LEFT)} {_n(TOP)}V{_n(base)}H{right}")
     if chart.x_name:
-        yield _text(chart.x_name, right, _n(base - 4), text_anchor="end")
+        yield _text(chart.x_name, _n(LEFT - 8), _n(base + 16), text_anchor="end")
 
 
 def _line(line: Line, index: int, chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterator[Markup]:
@@ -296,7 +309,12 @@ def _line(line: Line, index: int, chart: Chart, x_axis: Axis, y_axis: Axis) -> I
         lower = [place(at, low) for at, low, _ in reversed(line.band)]
         yield _tag("path", class_=f"band {color}", d=f"M{'L'.join([*upper, *lower])}Z")
     x = y = ""
-    for stretch in stretches(line.points, chart.gap):
+    if not chart.joined:
+        for each in line.points:
+            if each[1] is not None:
+                x, _, y = place(each[0], each[1]).partition(" ")
+                yield _tag("circle", class_=f"dot {color}", cx=x, cy=y, r="3")
+    for stretch in stretches(line.points, chart.gap) if chart.joined else ():
         places = [place(at, value) for at, value in stretch]
         x, _, y = places[-1].partition(" ")
         if len(places) == 1:
@@ -313,12 +331,12 @@ def _text(text: str, x: str, y: str, **attributes: str) -> Markup:
 
 def _tag(name: str, content: str = "", **attributes: str) -> Markup:
     """Return an element; everything in it is escaped except markup."""
-    named = Markup("").join(
-        Markup(' {}="{}"').format(each.rstrip("_") if each == "class_" else each.replace("_", "-"), value)
+    named = "".join(
+        f' {each.rstrip("_") if each == "class_" else each.replace("_", "-")}="{escape(value)}"'
         for each, value in attributes.items()
         if value
     )
-    return Markup("<{0}{1}>{2}</{0}>").format(name, named, content)
+    return Markup(f"<{name}{named}>{escape(content)}</{name}>")  # noqa: S704 - each value of it is escaped
 
 
 def stretches(points: Sequence[Point], gap: float | None) -> list[list[tuple[float, float]]]:
@@ -336,7 +354,8 @@ def stretches(points: Sequence[Point], gap: float | None) -> list[list[tuple[flo
     return found
 
 
-def _label(value: float, unit: str) -> str:
+def label(value: float, unit: str) -> str:
+    """Return a value with its unit."""
     match unit:
         case "%":
             return f"{value * 100:.3g} %"
@@ -346,9 +365,12 @@ def _label(value: float, unit: str) -> str:
             return f"{value:.3g} {unit}"
 
 
-def _moment(value: float, span: float) -> str:
+def moment(value: float, span: float) -> str:
+    """Return a moment (seconds since 1970) in UTC as an axis of this span shows it."""
     at = datetime.fromtimestamp(value, UTC)
-    return f"{at:%H:%M}" if span <= CLOCK_BELOW_S else f"{at.day} {at:%b %H:%M}"
+    if span > CLOCK_BELOW_S:
+        return f"{at.day} {at:%b %H:%M}"
+    return f"{at:%H:%M:%S}" if span <= SECONDS_BELOW_S else f"{at:%H:%M}"
 
 
 def _n(value: float) -> str:

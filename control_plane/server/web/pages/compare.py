@@ -14,13 +14,15 @@ from pydantic import BaseModel, Field
 from control_plane.reads.comparison import SPEC, chosen, compared
 from control_plane.reads.reading import Json
 from control_plane.server.api.runs import MayRead
-from control_plane.server.web.drawing.charts import Chart, Line, letter, line_chart, swatch
+from control_plane.server.web.drawing.chart_figure import chart_figure
+from control_plane.server.web.drawing.charts import Chart, Line, letter
 from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.side_by_side import Metric, lines, mean, metrics, seed_groups, written
 from events.runtime.errors import Rejected
 
 CHARTS_MAX: Final = 24
 VALUES_MAX: Final = 200
+ROWS_SHOWN: Final = 60  # of the numbers of each chart: there are many of them
 WIDTH: Final = 480.0
 HEIGHT: Final = 220.0
 
@@ -72,8 +74,7 @@ def _view(runs: Sequence[Json], run_ids: Sequence[str], wanted: Wanted) -> dict[
         "written": written,
         "groups": [[letters[index] for index in group] for group in groups],
         "charts": [
-            (each.name, _chart(each, found := lines(each, names, letters, drawn, wanted.smooth), wanted),
-             [(swatch(index), line) for index, line in enumerate(found) if line.points])
+            chart_figure(_chart(each, lines(each, names, letters, drawn, wanted.smooth), wanted), ROWS_SHOWN)
             for each in curves[:CHARTS_MAX]
         ],
         "more_charts": max(0, len(curves) - CHARTS_MAX),
@@ -84,16 +85,14 @@ def _view(runs: Sequence[Json], run_ids: Sequence[str], wanted: Wanted) -> dict[
     }  # fmt: skip
 
 
-def _chart(metric: Metric, found: list[Line], wanted: Wanted) -> str:
-    return line_chart(
-        Chart(
-            title=metric.name,
-            lines=found,
-            is_log=wanted.log == "on",
-            x_name="step",
-            width=WIDTH,
-            height=HEIGHT,
-        )
+def _chart(metric: Metric, found: list[Line], wanted: Wanted) -> Chart:
+    return Chart(
+        title=metric.name,
+        lines=found,
+        is_log=wanted.log == "on",
+        x_name="step",
+        width=WIDTH,
+        height=HEIGHT,
     )
 
 

@@ -14,7 +14,8 @@ from fastapi.responses import HTMLResponse, Response
 from control_plane.runs.pod_steering import REASON_CHARS_MAX
 from control_plane.server.api.fleet import MaySteer, PodFilters
 from control_plane.server.api.runs import MayRead
-from control_plane.server.web.drawing.charts import Chart, Line, Point, line_chart, thinned
+from control_plane.server.web.drawing.chart_figure import chart_figure
+from control_plane.server.web.drawing.charts import Chart, Line, Point, thinned
 from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.pages.form_actions import carried_out, see
 from control_plane.store.pods import HOURS_MAX
@@ -59,7 +60,7 @@ class PodPages:
             live=live,
             pod=pod,
             run=await self._run(pod),
-            charts=[(chart.title, line_chart(chart)) for chart in charts],
+            charts=[chart_figure(chart) for chart in charts],
             hours=hours,
             stretches=STRETCHES,
             reason_chars_max=REASON_CHARS_MAX,

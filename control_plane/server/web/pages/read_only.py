@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from control_plane.concurrency.singleflight import Singleflight
-from control_plane.server.api.runs import LogFilters, MayRead, Page, RunsView
+from control_plane.server.api.runs import MayRead, Page, RunsView
 from control_plane.server.web.forms.addresses import shorter
 from control_plane.server.web.page_renderer import Site
-from control_plane.server.web.run_page import run_page
+from control_plane.server.web.pages.home import home
 from control_plane.server.web.sections import of_kinds
 
 SEE_OTHER: Final = 303
@@ -25,30 +25,18 @@ def router(site: Site) -> APIRouter:
     of_kinds()
     routes = APIRouter(include_in_schema=False)
 
-    # Two hundred people may watch the same run: each change would be read two hundred times.
+    # Two hundred people may watch the fleet: each change would be read two hundred times.
     joined: Singleflight[HTMLResponse] = Singleflight()
 
     @routes.get("/")
-    async def home(principal: MayRead) -> HTMLResponse:
-        return await joined.read(("/", principal), site.home)
+    async def first(principal: MayRead) -> HTMLResponse:
+        return await joined.read(("/", principal), partial(home, site))
 
     @routes.get("/runs")
     async def runs(_: MayRead, request: Request, wanted: Annotated[RunsView, Query()]) -> Response:
         if short := _shorter(request):
             return short
         return await site.runs(_given(wanted))
-
-    @routes.get("/runs/{run_id}")
-    async def run(run_id: str, principal: MayRead) -> HTMLResponse:
-        return await joined.read((run_id, principal), partial(run_page, site, run_id))
-
-    @routes.get("/runs/{run_id}/events")
-    async def events(
-        run_id: str, _: MayRead, request: Request, wanted: Annotated[LogFilters, Query()]
-    ) -> Response:
-        if short := _shorter(request):
-            return short
-        return await site.events(run_id, _given(wanted))
 
     @routes.get("/artifacts/{artifact_id:path}")
     async def artifact(artifact_id: str, _: MayRead) -> HTMLResponse:

@@ -12,6 +12,7 @@ let asked = 0;
 let restUntil = 0;
 let source = null;
 let joined = "";
+let isStale = false;
 
 async function look() {
   asked = 0;
@@ -26,7 +27,12 @@ async function look() {
   else if (main.dataset.topics !== joined) join(); // as when a hypothesis has one more run
 }
 
+// A tab that nobody sees asks for nothing, and looks once when it is seen again.
 function lookSoon() {
+  if (document.hidden) {
+    isStale = true;
+    return;
+  }
   asked ||= setTimeout(look, Math.max(0, restUntil - performance.now()));
 }
 
@@ -104,6 +110,11 @@ function turn() {
   setTimeout(turn, seconds * 1000);
 }
 
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden || !isStale) return;
+  isStale = false;
+  lookSoon();
+});
 tellTimes(document);
 setInterval(() => tellTimes(document), 10000);
 setTimeout(turn, Number(main.dataset.refresh) * 1000);

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.server.web.drawing.chart_figure import chart_figure
 from control_plane.server.web.drawing.charts import (
     Axis,
     Band,
@@ -210,3 +211,40 @@ def test_many_points_become_the_means_of_even_parts() -> None:
     assert thinned(points, 0, 100, 200) == points
     assert thinned(points, 0, 100, 4) == [(12.0, 12.0), (37.0, 37.0), (62.0, 62.0), (87.0, 87.0)]
     assert len(thinned([*points, (99.5, None)], 0, 1000, 10)) == 1, "where nothing is, nothing"
+
+
+def test_a_chart_of_dots_joins_nothing_and_a_logarithmic_x_axis_leaves_out_what_has_no_logarithm() -> None:
+    points = [(-1.0, 1.0), (0.0, 1.0), (1.0, 2.0), (10.0, 3.0), (100.0, 2.0)]
+    chart = Chart(title="C", lines=[Line(name="c", points=points)], joined=False, is_log_x=True)
+    root = drawn(chart)
+    assert paths(root, "line") == []
+    dots = [float(each.attrib["cx"]) for each in root.iter("circle")]
+    assert len(dots) == 3
+    assert dots[1] - dots[0] == pytest.approx(dots[2] - dots[1], abs=0.2)
+    assert (root.attrib["data-log"], root.attrib["data-low"], root.attrib["data-high"]) == (
+        "x",
+        "1.0",
+        "100.0",
+    )
+    single = Chart(title="C", lines=[Line(name="c", points=[(5.0, 1.0)])], is_log_x=True)
+    assert [each.attrib["cx"] for each in drawn(single).iter("circle")]
+
+
+def test_a_figure_has_the_numbers_of_all_lines_at_each_place() -> None:
+    first, second = Line(name="a", points=[(0, 1.0), (1, None), (2, 3.0)]), Line(name="b", points=[(2, 0.5)])
+    found = chart_figure(Chart(title="T", lines=[first, second], x_name="step"))
+    assert [(row.name, list(row.values)) for row in found.rows] == [("0", ["1", ""]), ("2", ["3", "0.5"])]
+    assert (found.names, found.x_name, found.left_out) == (["a", "b"], "step", 0)
+    assert [each.name for _, each in found.legend] == ["a", "b"]
+
+
+def test_a_figure_has_few_rows_of_many_numbers_and_the_last_one() -> None:
+    found = chart_figure(Chart(title="T", lines=[line(*range(1_000))]), 100)
+    assert (len(found.rows), found.left_out) == (100, 900)
+    assert (found.rows[0].at, found.rows[-1].at) == (0, 999)
+
+
+def test_a_moment_that_no_calendar_has_is_a_number() -> None:
+    points = [(1e300, 1.0), (0.0, 1.0)]
+    found = chart_figure(Chart(title="T", lines=[Line(name="a", points=points)], x="time"))
+    assert [row.name for row in found.rows] == ["1 Jan 00:00", "1e+300"]

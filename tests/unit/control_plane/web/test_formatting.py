@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from control_plane.model.views.document_mapping import from_document
-from control_plane.server.api.runs import LogFilters
 from control_plane.server.web.live import TOPICS_MAX
 from control_plane.server.web.page_renderer import Pages, topics_of
 from events import formatting
@@ -91,11 +90,3 @@ def test_a_count_that_reached_its_limit_says_that_there_may_be_more() -> None:
 )
 def test_no_minute_has_a_sixtieth_second(value: float, said: str) -> None:
     assert formatting.seconds(value) == said
-
-
-def test_a_search_that_ended_early_does_not_say_that_nothing_fits() -> None:
-    values: dict[str, Any] = {"items": [], "types": [], "chosen": {}, "sieve": {}}
-    values |= {"run_id": "R", "newer": None, "wanted": LogFilters(), "is_live": True}
-    pages = Pages("http://storage")
-    assert b"No event matches" in pages.page("events.html", **values, older=None).body
-    assert b"searches further back" in pages.page("events.html", **values, older="cursor").body

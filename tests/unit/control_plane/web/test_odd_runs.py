@@ -22,9 +22,21 @@ from control_plane.model.projection import AttemptView, attempt_id, fold
 from control_plane.reads.kind_loops import KindLoops
 from control_plane.reads.reading import Reading
 from control_plane.server.api.runs import LogFilters
+from control_plane.server.web import sections
 from control_plane.server.web.page_renderer import Pages, Site
 from control_plane.server.web.pages.compare import ComparePages, Wanted
-from control_plane.server.web.run_page import run_page
+from control_plane.server.web.run_pages.headline import Headline
+from control_plane.server.web.run_pages.other_tabs import (
+    MetricsView,
+    files_tab,
+    kind_tab,
+    log_tab,
+    metrics_tab,
+    sections_tab,
+    spec_tab,
+)
+from control_plane.server.web.run_pages.overview import overview
+from control_plane.server.web.run_pages.tabs import OF_EVERY_RUN
 from control_plane.store.log.documents import view_fields
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.pages import Slice
@@ -34,6 +46,7 @@ from events.catalog import RESERVED, TYPES, NoteAnswered, StageMetric, StageProg
 from events.codec import decode_structured
 from events.envelope import Event, Head, encode
 from events.kinds.fact import Fact
+from events.runtime.errors import NotFound
 from events.testing import EPOCH, RUN_ID, SOURCE, ManualClock, SeededIds
 from events.text.attempt_id import AttemptId
 
@@ -143,27 +156,42 @@ async def nothing(*_: object) -> int:
     return 0
 
 
-def pages_of(store: Store) -> list[str]:
-    """Return every page and answer of the run."""
+def site_of(store: Store) -> Site:
     deps: Any = SimpleNamespace(
         reading=reading_of(store),
         feed=SimpleNamespace(token=""),
         ids=SeededIds(),
         authenticator=SimpleNamespace(is_open=nothing),
     )
-    site = Site(deps, PAGES)
+    return Site(deps, PAGES)
+
+
+def pages_of(store: Store) -> list[str]:
+    """Return every page and answer of the run; its tabs beside the log are the first, in one text."""
+    site = site_of(store)
 
     async def read() -> list[str]:
+        reading = site.deps.reading
+        parts = reading.parts.get("experiment", ())
+        own = {each.tab for each in sections.placed("experiment", parts)}
+        tabs = [
+            await overview(site, RUN_ID),
+            *[await sections_tab(site, RUN_ID, each) for each in ("validation", "attempts")],
+            *[await kind_tab(site, RUN_ID, each) for each in sorted(own - OF_EVERY_RUN)],
+            await metrics_tab(site, RUN_ID, MetricsView()),
+            await files_tab(site, RUN_ID, None),
+            await spec_tab(site, RUN_ID),
+        ]  # fmt: skip
         drawn = [Wanted(ids=[RUN_ID, RUN_ID[1:]], log=log, seeds=seeds, smooth=0.9)
                  for log in ("", "on") for seeds in ("mean", "each")]  # fmt: skip
         html = [
-            await run_page(site, RUN_ID),
-            await site.events(RUN_ID, LogFilters()),
+            await log_tab(site, RUN_ID, LogFilters()),
             *[await ComparePages(site).one(each) for each in drawn],
         ]
-        answer = [await deps.reading.run(RUN_ID), await deps.reading.events(RUN_ID),
-                await page_of_nodes(deps.reading, RUN_ID)]  # fmt: skip
-        return [bytes(each.body).decode() for each in html] + [
+        answer = [await reading.run(RUN_ID), await reading.events(RUN_ID),
+                await page_of_nodes(reading, RUN_ID)]  # fmt: skip
+        first = "".join(bytes(each.body).decode() for each in tabs)
+        return [first, *[bytes(each.body).decode() for each in html]] + [
             json.dumps(msgspec.to_builtins(each), allow_nan=False) for each in answer
         ]
 
@@ -361,3 +389,115 @@ def test_a_page_says_what_was_concluded_and_asks_whether_a_person_confirms_it(
     page, *_ = pages_of(Store(lines(("ai.validation.auto_completed", said_of)), status="AWAITING_HUMAN"))
     assert "Do you confirm this verdict?" in page
     assert badge in page
+
+
+class Sparse(Store):
+    """A store in which a search of the log ended early, or found nothing at all."""
+
+    stopped_at: Sequence[Any] | None = None
+
+    async def events(self, run_id: str, **_: Any) -> Slice:
+        return Slice([], self.stopped_at)
+
+
+def test_a_search_that_ended_early_does_not_say_that_nothing_fits() -> None:
+    store = Sparse([])
+    for stopped_at, words in ((None, b"No event matches"), (("cursor",), b"searches further back")):
+        store.stopped_at = stopped_at
+        page = asyncio.run(log_tab(site_of(store), RUN_ID, LogFilters()))
+        assert words in page.body
+
+
+class Counted(Store):
+    """A store that remembers which lists were asked for."""
+
+    def __init__(self, log: Sequence[Event], *, status: str = "RUNNING") -> None:
+        super().__init__(log, status=status)
+        self.asked: set[str] = set()
+
+    async def beside(self, collection: str, run_ids: Sequence[str], order: object) -> Part:
+        self.asked.add(collection)
+        return await super().beside(collection, run_ids, order)
+
+    async def part(self, collection: str, query: dict[str, Any], *_: object) -> Part:
+        self.asked.add(
+            "nodes" if "data.node" in query or "ai.node.created" in query["type"]["$in"] else "says"
+        )
+        return await super().part(collection, query)
+
+    async def usage(self, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+        self.asked.add("usage")
+        return await super().usage(run_ids)
+
+    async def metrics(self, run_id: str, most: int) -> list[dict[str, Any]]:
+        self.asked.add("metrics")
+        return await super().metrics(run_id, most)
+
+
+@pytest.mark.parametrize(
+    ("show", "asked"),
+    [
+        (lambda site: overview(site, RUN_ID), {"attempts", "stages", "usage"}),
+        (lambda site: metrics_tab(site, RUN_ID, MetricsView()), {"metrics"}),
+        (lambda site: files_tab(site, RUN_ID, None), {"artifacts"}),
+        (lambda site: sections_tab(site, RUN_ID, "attempts"), {"attempts", "stages", "usage"}),
+        (
+            lambda site: sections_tab(site, RUN_ID, "validation"),
+            {"attempts", "validations", "data_uses", "says"},
+        ),
+        (lambda site: kind_tab(site, RUN_ID, "tree"), {"nodes"}),
+        (lambda site: spec_tab(site, RUN_ID), set()),
+        (lambda site: log_tab(site, RUN_ID, LogFilters()), set()),
+    ],
+)
+def test_a_tab_reads_only_what_it_shows(show: Any, asked: set[str]) -> None:
+    store = Counted(
+        lines(("ai.run.started", {}), ("ai.run.stage_metric", {"stage": "S", "name": "m", "value": 1.0}))
+    )
+    assert asyncio.run(show(site_of(store))).status_code == 200
+    assert store.asked == asked
+
+
+@pytest.mark.parametrize("tab", ["files", "overview", "spec", "nothing", "", "<b>"])
+def test_a_tab_that_a_run_has_not_is_not_found(tab: str) -> None:
+    with pytest.raises(NotFound, match="no tab"):
+        asyncio.run(kind_tab(site_of(Store([])), RUN_ID, tab))
+
+
+def first_tab(store: Store) -> str:
+    return bytes(asyncio.run(overview(site_of(store), RUN_ID)).body).decode()
+
+
+def test_the_first_tab_of_a_failed_run_says_what_failed_where_and_what_can_be_done() -> None:
+    store = Store(lines(("ai.run.started", {})), status="FAILED")
+    error = {"code": "OUT_OF_MEMORY", "message": "no <room> left", "stage": "train", "attempt": 1}
+    store.run |= {"error": {**error, "fault": "pod"}, "claimedBy": "p/1"}
+    page = first_tab(store)
+    for words in ("OUT_OF_MEMORY", "no &lt;room&gt; left", "In stage <strong>train</strong>, attempt 1."):
+        assert words in page
+    assert formatting.FAULT_WORDS["pod"] in page
+    assert formatting.NEXT_STEPS["OUT_OF_MEMORY"] in page
+    assert '<a href="/pods/p/1">' in page
+    assert "<button>Run again</button>" in page
+    store.run["error"] = {**error, "fault": "run"}
+    assert "The run's own" in first_tab(store)
+
+
+def test_headline_numbers_stand_on_the_first_tab(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [Headline("<loss>", 0.5, 0.75, -0.25), Headline("name", "b", None)]
+    monkeypatch.setattr("control_plane.server.web.run_pages.overview.headline", lambda *_: rows)
+    store = Store([])
+    assert "Change" not in first_tab(store)
+    store.run |= {"parentRunId": RUN_ID[1:]}
+    page = re.sub(r"<[^>]+>", " ", first_tab(store))
+    assert re.search(r"&lt;loss&gt;\s+0\.5\s+0\.75\s+-0\.25", page)
+    assert re.search(r"name\s+b\s+–\s+–", page)
+
+
+def test_the_specification_stands_beside_that_of_the_run_before() -> None:
+    store = Store([])
+    store.run |= {"parentRunId": RUN_ID[1:]}
+    page = bytes(asyncio.run(spec_tab(site_of(store), RUN_ID)).body).decode()
+    (row,) = re.findall(r"<tbody>(.*)</tbody>", page)
+    assert re.findall(r">([^<]+)<", row) == ["seed", str(len(RUN_ID)), str(len(RUN_ID) - 1)]
+    assert "podfleet submit --kind experiment -p idea=x -p seed=" in page

@@ -101,3 +101,15 @@ def test_numbers_of_single_seeds_are_no_curve() -> None:
 
     assert [each.is_curve for each in metrics([said(911_245_001, 20_117, 1_734_000_111)])] == [False]
     assert [each.is_curve for each in metrics([said(0, 50_000, 100_000)])] == [True]
+
+
+def test_along_time_a_point_stands_where_it_was_measured_and_else_where_it_was_received() -> None:
+    received = "2026-01-01T00:00:05Z"
+    times = ("2026-01-01T00:00:00Z", "2016-12-31T23:59:60Z", None, 5)
+    events = [{"data": {"stage": "S", "name": "loss", "value": float(number), "step": 1}, "time": each,
+               "receivedAt": received} for number, each in enumerate(times)]  # fmt: skip
+    (loss,) = metrics([events], "time")
+    (first, _), (later, value) = loss.points[0]
+    assert (later - first, value) == (5, 3), "a leap second is no moment; the last of one moment stays"
+    (along_steps,) = metrics([events])
+    assert along_steps.points == [[(1.0, 3.0)]]

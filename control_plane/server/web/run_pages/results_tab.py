@@ -1,11 +1,10 @@
-"""The page of a run's results: the table of a set with its order, its filters, its pages and its exports."""
+"""The tab of a run's results: the table of a set with its order, its filters, its pages and its exports."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from control_plane.model.projection import artifact_id
@@ -13,27 +12,18 @@ from control_plane.reads.result_export import MEDIA_TYPES
 from control_plane.reads.result_filters import FILTERS_MAX
 from control_plane.reads.results import UNKNOWN_SET
 from control_plane.server.api.results import RowsPage
-from control_plane.server.api.runs import MayRead
 from control_plane.server.web.page_renderer import NOT_LIVE, Site
+from control_plane.server.web.run_pages.frame import framed
+from control_plane.server.web.run_pages.tabs import RESULTS
 from events.answers.kinds.results import ResultPage, ResultRow
 from events.runtime.errors import Rejected
 
-
-def router(site: Site) -> APIRouter:
-    """Return the route of the page."""
-    routes = APIRouter(include_in_schema=False)
-
-    @routes.get("/runs/{run_id}/results")
-    async def results(run_id: str, _: MayRead, wanted: Annotated[RowsPage, Query()]) -> HTMLResponse:
-        return await results_page(site, run_id, wanted)
-
-    return routes
+TEMPLATE: Final = "run/results.html"
 
 
-async def results_page(site: Site, run_id: str, wanted: RowsPage) -> HTMLResponse:
+async def results_tab(site: Site, run_id: str, wanted: RowsPage) -> HTMLResponse:
     """Show a page of a result set. Raises `NotFound`, and `Rejected` for an unknown set or column."""
-    live = NOT_LIVE if wanted.after else site.live(f"run/{run_id}")
-    run = await site.deps.reading.require(run_id)
+    frame = await framed(site, run_id, RESULTS)
     try:
         found = await site.deps.results.page(
             run_id, wanted.query(), limit=wanted.limit, after=wanted.after or None
@@ -41,13 +31,11 @@ async def results_page(site: Site, run_id: str, wanted: RowsPage) -> HTMLRespons
     except Rejected as error:
         if error.code != UNKNOWN_SET or wanted.set:
             raise
-        return await site.show("results.html", live=live, run_id=run_id, title=run.get("title"), page=None)
+        return await frame.show(TEMPLATE, page=None)
     filters = [each for each in wanted.filter if each.strip()]
-    return await site.show(
-        "results.html",
-        live=live,
-        run_id=run_id,
-        title=run.get("title"),
+    return await frame.show(
+        TEMPLATE,
+        live=NOT_LIVE if wanted.after else frame.live,
         page=found,
         wanted=wanted,
         filters=filters,
