@@ -168,10 +168,15 @@ def test_only_the_attempt_that_holds_the_run_gets_the_values(fleet: Fleet) -> No
         assert lease is not None
         over = lease["lease"]["until"] - timedelta(days=1)
         runs.update_one({"_id": run_id}, {"$set": {"lease.until": over}})
-        assert codes(fetched(fleet, run_id, token)) == (409, "lease_lost")
+        assert codes(fetched(fleet, run_id, token)) == (503, "lease_over")
+    headers = {**bearer(key), "Podfleet-Run-Token": token}
+    assert fleet.client.post(f"/api/claims/{run_id}/release", json={}, headers=headers).status_code == 200
+    assert codes(fetched(fleet, run_id, token)) == (409, "lease_lost")
+    assert claimed(fleet, key)["runId"] == run_id
+    assert codes(fetched(fleet, run_id, token)) == (409, "lease_lost"), "a later attempt has the run"
     told = fleet.client.get("/api/audit", params={"object": f"run/{run_id}", "limit": 200}).json()["items"]
     fetches = [each for each in told if each["action"] == "POST /api/runs/{run_id}/secrets"]
-    assert [each["status"] for each in fetches] == [409, 403, 403, 403, 200, 200]
+    assert [each["status"] for each in fetches] == [409, 409, 503, 403, 403, 403, 200, 200]
     assert fetches[-1]["by"] == f"{run_id}/a1"
     assert MARKER not in str(told)
 
