@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import psutil
 import pytest
 from minio import Minio
 from pymongo import MongoClient
@@ -258,10 +259,14 @@ def test_the_command_takes_a_value_from_a_pipe_or_a_file_and_prints_none(
     assert run("remove", "API_KEY")[0] == 1
 
 
-def commands() -> bytes:
-    """Return the command line, and what is shown of the environment, of every process of this machine."""
+def commands(worker: int) -> bytes:
+    """Return all command lines, and what is shown of the environments of a worker's processes."""
+    processes = [psutil.Process(worker), *psutil.Process(worker).children(recursive=True)]
     found = []
-    for each in (*Path("/proc").glob("[0-9]*/cmdline"), *Path("/proc").glob("[0-9]*/environ")):
+    for each in (
+        *Path("/proc").glob("[0-9]*/cmdline"),
+        *(Path(f"/proc/{process.pid}/environ") for process in processes),
+    ):
         with suppress(OSError):  # it has ended
             found.append(each.read_bytes())
     return b"\n".join(found)
@@ -275,9 +280,9 @@ def test_a_value_is_found_nowhere_but_encrypted(
     names = {"secrets": ["API_KEY"], "spec": {"seconds": 1}}
     run_id = fleet.submit("probe", **names)
     key = {"PODFLEET_API_KEY": key_of(fleet, "pod")}
-    fleet.start_worker("--max-runs", "2", name="pod", **key, **way)
+    worker = fleet.start_worker("--max-runs", "2", name="pod", **key, **way)
     fleet.wait_for(run_id, "RUNNING")
-    assert MARKER.encode() not in commands()
+    assert MARKER.encode() not in commands(worker.pid)
     assert fleet.wait_for(run_id, "COMPLETED")["error"] is None
     fetches = fleet.client.get("/api/audit", params={"object": f"run/{run_id}"}).json()["items"]
     assert [each["status"] for each in fetches] == [200]
