@@ -132,6 +132,7 @@ def pages(url: str) -> dict[str, str]:
             "pod": f"/pods/{pod}",
             "reviews": "/reviews",
             "schedules": "/schedules",
+            "secrets": "/secrets",
             "numbers": "/numbers",
         }
     return found

@@ -186,10 +186,9 @@ class Run:
         """Return the token that an attempt was claimed with; None long after its end."""
         return next((each for each in self.tokens if each.attempt == attempt), None)
 
-    def is_leased_to(self, attempt: int, now: datetime) -> bool:
-        """Say whether `attempt` holds the run, and its lease is not over, at `now`."""
-        until = None if self.lease is None else self.lease.until
-        return self.is_held and attempt == self.attempt and until is not None and now < until
+    def leased_until(self, attempt: int) -> datetime | None:
+        """Return until when `attempt` holds the run, None where it does not; what is over may go on."""
+        return self.lease.until if self.lease and self.is_held and attempt == self.attempt else None
 
     def is_of(self, attempt: int) -> bool:
         """Say whether `attempt` holds the run, or has settled and its log is not complete yet."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import psutil
 import pytest
 from minio import Minio
 from pymongo import MongoClient
@@ -168,10 +169,15 @@ def test_only_the_attempt_that_holds_the_run_gets_the_values(fleet: Fleet) -> No
         assert lease is not None
         over = lease["lease"]["until"] - timedelta(days=1)
         runs.update_one({"_id": run_id}, {"$set": {"lease.until": over}})
-        assert codes(fetched(fleet, run_id, token)) == (409, "lease_lost")
+        assert codes(fetched(fleet, run_id, token)) == (503, "lease_over")
+    headers = {**bearer(key), "Podfleet-Run-Token": token}
+    assert fleet.client.post(f"/api/claims/{run_id}/release", json={}, headers=headers).status_code == 200
+    assert codes(fetched(fleet, run_id, token)) == (409, "lease_lost")
+    assert claimed(fleet, key)["runId"] == run_id
+    assert codes(fetched(fleet, run_id, token)) == (409, "lease_lost"), "a later attempt has the run"
     told = fleet.client.get("/api/audit", params={"object": f"run/{run_id}", "limit": 200}).json()["items"]
     fetches = [each for each in told if each["action"] == "POST /api/runs/{run_id}/secrets"]
-    assert [each["status"] for each in fetches] == [409, 403, 403, 403, 200, 200]
+    assert [each["status"] for each in fetches] == [409, 409, 503, 403, 403, 403, 200, 200]
     assert fetches[-1]["by"] == f"{run_id}/a1"
     assert MARKER not in str(told)
 
@@ -253,10 +259,14 @@ def test_the_command_takes_a_value_from_a_pipe_or_a_file_and_prints_none(
     assert run("remove", "API_KEY")[0] == 1
 
 
-def commands() -> bytes:
-    """Return the command line, and what is shown of the environment, of every process of this machine."""
+def commands(worker: int) -> bytes:
+    """Return all command lines, and what is shown of the environments of a worker's processes."""
+    processes = [psutil.Process(worker), *psutil.Process(worker).children(recursive=True)]
     found = []
-    for each in (*Path("/proc").glob("[0-9]*/cmdline"), *Path("/proc").glob("[0-9]*/environ")):
+    for each in (
+        *Path("/proc").glob("[0-9]*/cmdline"),
+        *(Path(f"/proc/{process.pid}/environ") for process in processes),
+    ):
         with suppress(OSError):  # it has ended
             found.append(each.read_bytes())
     return b"\n".join(found)
@@ -270,9 +280,9 @@ def test_a_value_is_found_nowhere_but_encrypted(
     names = {"secrets": ["API_KEY"], "spec": {"seconds": 1}}
     run_id = fleet.submit("probe", **names)
     key = {"PODFLEET_API_KEY": key_of(fleet, "pod")}
-    fleet.start_worker("--max-runs", "2", name="pod", **key, **way)
+    worker = fleet.start_worker("--max-runs", "2", name="pod", **key, **way)
     fleet.wait_for(run_id, "RUNNING")
-    assert MARKER.encode() not in commands()
+    assert MARKER.encode() not in commands(worker.pid)
     assert fleet.wait_for(run_id, "COMPLETED")["error"] is None
     fetches = fleet.client.get("/api/audit", params={"object": f"run/{run_id}"}).json()["items"]
     assert [each["status"] for each in fetches] == [200]

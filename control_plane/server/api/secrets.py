@@ -22,7 +22,7 @@ from control_plane.server.api.runs import THE_SAME, MayRead, Page
 from control_plane.server.deps import Deps
 from events.answers.access.secrets import RotatedSecrets, Secret, SecretValues
 from events.answers.answer import Listing
-from events.runtime.errors import Conflict
+from events.runtime.errors import Conflict, Transient
 from events.text.secret_names import VALUE_BYTES_MAX, fault_of_value
 
 LIST_MAX: Final = 100
@@ -85,8 +85,11 @@ def router(deps: Deps) -> APIRouter:
         if attempt is None or attempt.run_id != run_id:
             raise Forbidden("foreign_run", f"send the run token that the claim of run {run_id} gave")
         found = await deps.runs.find(run_id)
-        if found is None or not found.run.is_leased_to(attempt.attempt, deps.clock.now()):
+        until = None if found is None else found.run.leased_until(attempt.attempt)
+        if found is None or until is None:
             raise Conflict("lease_lost", f"attempt {attempt.attempt} of run {run_id} does not hold the run")
+        if until <= deps.clock.now():
+            raise Transient("lease_over", "the lease is over: renew it, and ask again")
         handed = await vault.hand(found.run.secrets, found.run.kind)
         return SecretValues(values=dict(handed.values), missing=list(handed.missing))
 

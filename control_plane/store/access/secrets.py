@@ -81,4 +81,4 @@ class Secrets:
         """Return runs that wait and name one of these secrets."""
         wanted = {"secrets": {"$in": list(names)}, "status": {"$in": _WAITING}}
         cursor = self.db.runs.find(wanted, {"secrets": 1, "title": 1, "status": 1})
-        return await cursor.limit(limit).to_list()
+        return await cursor.hint("by_secret").limit(limit).to_list()

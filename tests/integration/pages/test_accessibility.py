@@ -118,6 +118,15 @@ TREES = {
           - textbox /When/
           - button "Preview"
     """,
+    "/secrets": """
+        - main:
+          - heading "Secrets" [level=1]
+          - table
+          - heading "Set a secret" [level=2]
+          - textbox /Name/
+          - textbox /Value/
+          - button "Set"
+    """,
     "/numbers": """
         - main:
           - heading "Numbers" [level=1]

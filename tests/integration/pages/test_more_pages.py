@@ -527,8 +527,11 @@ def test_every_page_here_takes_hostile_text_in_both_themes_at_phone_width(
 ) -> None:
     schedule(fleet, name, run={"kind": "experiment", "spec": {"idea": HOSTILE, "researcher": "model"}})
     fleet.client.patch(f"/api/schedules/{name}", json={"paused": True, "note": HOSTILE})
+    secret = {"value": "a value", "keys": [HOSTILE[:100]], "kinds": [HOSTILE[:200]]}
+    assert fleet.client.put(f"/api/secrets/{'A' * 100}", json=secret).status_code in (200, 201)
     paths = (
         "/runs",
+        "/secrets",
         "/schedules",
         f"/schedules/{name}",
         "/pods",
