@@ -11,6 +11,8 @@ import pytest
 
 from control_plane.live.notifier import Waiter
 from control_plane.runs import claiming
+from control_plane.runs.options import OptionChanges
+from control_plane.runs.submission import Submission
 from control_plane.store import database as store
 from control_plane.store.changes import Change, Changes, HistoryLost
 from events.delivery.control_plane_client import ControlPlane
@@ -70,6 +72,13 @@ async def test_a_pod_that_waits_is_notified_up_for_a_new_run_and_for_one_that_co
         again = await asyncio.wait_for(second, 50)
         assert again is not None
         assert (again.run_id, again.attempt) == (run_id, 2)
+        third = await asking()
+        far = Submission(kind="probe", spec={}, by="me", requires={"region": "far"})
+        other = (await deps.submitter.submit(far)).run_id
+        await deps.decider.change(other, OptionChanges(requires={}), by="me")
+        changed = await asyncio.wait_for(third, 50)
+        assert changed is not None
+        assert changed.run_id == other, "it waits in another class now"
         watching.cancel()
 
 

@@ -224,3 +224,32 @@ async def test_the_forms_of_schedules_have_the_options_of_their_runs(asking: htt
     run = (await asking.get("/api/schedules/nightly")).json()["run"]
     assert run["requires"] == {"gpu_gib": 40, "region": "eu"}
     must_have_the_options({**run, "requires": OPTIONS["requires"]})
+
+
+async def test_many_waiting_runs_are_changed_from_the_list(asking: httpx.AsyncClient) -> None:
+    first, second = await made(asking), await made(asking)
+    assert 'value="change">Change' in (await asking.get("/runs")).text
+    page = await asking.get("/runs/bulk", params={"action": "change", "ids": [first["id"], second["id"]]})
+    assert (page.status_code, 'name="requires.region"' in page.text) == (200, True)
+    order = {"action": "change", "ids": [first["id"], second["id"]], "name": "n", "asked_at": ""}
+
+    async def acted(**typed: str) -> httpx.Response:
+        body = urlencode({**order, **typed}, doseq=True)
+        return await asking.post("/runs/bulk", content=body, headers=FORM)
+
+    for wrong in ({}, {"requires.gpu_gib": "lots"}, {"labels": "x"}):
+        refused = await acted(**wrong)
+        assert (refused.status_code, 'aria-invalid="true"' in refused.text) == (422, True)
+    answer = await acted(**{"requires.region": "us", "labels": "new=1"})
+    assert (answer.status_code, "2 changed" in answer.text) == (200, True)
+    for each in (first, second):
+        run = (await asking.get(f"/api/runs/{each['id']}")).json()
+        assert (run["classKey"], run["priority"], run["labels"]["new"]) == ("probe/cpu/us", 7, "1")
+        await asking.post(f"/api/runs/{each['id']}/cancel")
+    again = await asking.post(
+        "/runs/bulk",
+        content=urlencode({**order, "action": "retry", "priority": "9"}, doseq=True),
+        headers=FORM,
+    )
+    twins = re.findall(r'queued again as <a href="/runs/([^"]+)"', again.text)
+    assert [(await asking.get(f"/api/runs/{each}")).json()["priority"] for each in twins] == [9, 9]

@@ -120,6 +120,12 @@ def test_a_waiting_run_is_changed_by_a_decision_and_a_claim_finds_it_in_its_clas
         return [each["data"].get("cause") for each in log].count("change") == 2
 
     until(is_logged)
+    audited = fleet.client.get("/api/audit", params={"object": f"run/{run_id}"}).json()["items"]
+    assert {each["status"] for each in audited if each["action"] == "PATCH /api/runs/{run_id}"} >= {
+        200,
+        409,
+        412,
+    }
     must_agree_with_its_log(fleet)
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from control_plane.access.auth import Principal, require
@@ -24,13 +24,22 @@ from events.answers.runs import CheckedRun, Comparison, Explanation, Run, RunRow
 from events.lifecycle import Status
 
 Json = dict[str, Any]
+REVISION_CHARS_MAX: Final = 15
 MayRead = Annotated[Principal, Depends(require("read"))]
 MaySubmit = Annotated[Principal, Depends(require("submit"))]
 MayReview = Annotated[Principal, Depends(require("review"))]
+
+
+def _revision(text: str) -> str:
+    """Return the digits of a revision, in quotes or not."""
+    digits = text.removeprefix('"').removesuffix('"')
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= REVISION_CHARS_MAX):
+        raise ValueError('the `revision` of a run is wanted, such as "3"')
+    return digits
+
+
 # the `revision` of the run that somebody looked at
-Seen = Annotated[
-    str | SkipJsonSchema[None], Header(alias="If-Match", pattern=r'^([0-9]{1,15}|"[0-9]{1,15}")$')
-]
+Seen = Annotated[str | SkipJsonSchema[None], Header(alias="If-Match"), AfterValidator(_revision)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
@@ -145,7 +154,7 @@ def _add_steering(routes: APIRouter, deps: Deps) -> None:
 
     @routes.patch("/{run_id}", responses={409: {}, 412: {}})
     async def change(run_id: str, body: ChangesBody, principal: MaySubmit, seen: Seen = None) -> Run:
-        revision = None if seen is None else int(seen.strip('"'))
+        revision = None if seen is None else int(seen)
         await deps.decider.change(run_id, body.changes(), by=f"user:{principal.name}", revision=revision)
         return await reading.run(run_id)
 

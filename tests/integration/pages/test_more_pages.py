@@ -101,6 +101,31 @@ def test_a_run_is_filled_in_checked_and_submitted_from_its_page(page: Page, flee
     assert stored == spec
 
 
+def test_what_is_typed_is_judged_at_once_and_a_waiting_run_is_changed(scripted: Page, fleet: Any) -> None:
+    scripted.goto("/")
+    scripted.get_by_role("link", name="New", exact=True).click()
+    scripted.get_by_role("link", name="probe").click()
+    seconds = scripted.get_by_role("textbox", name="seconds", exact=True)
+    seconds.fill("soon")
+    expect(seconds).to_have_accessible_description(re.compile("a number$"))
+    expect(scripted.locator("#commands")).to_be_hidden()
+    seconds.fill("2.5")
+    scripted.get_by_text("The same by command line or curl").click()
+    expect(scripted.locator("#commands-cli")).to_have_text("podfleet submit --kind probe -p seconds=2.5")
+    expect(seconds).to_have_attribute("aria-invalid", "false")
+    scripted.get_by_text("What a pod must have").click()
+    scripted.get_by_label("region").fill("mars")
+    expect(scripted.locator("#outlook-where")).not_to_be_empty()
+    scripted.get_by_role("button", name="Submit").click()
+    scripted.wait_for_url(re.compile("/runs/[0-9A-Z]{26}$"))
+    scripted.get_by_role("link", name="Change").click()
+    scripted.get_by_label("region").fill("moon")
+    scripted.get_by_role("button", name="Save").click()
+    scripted.wait_for_url(re.compile("/runs/[0-9A-Z]{26}$"))
+    assert fleet.run(scripted.url[-26:])["classKey"] == "probe/cpu/moon"
+    fleet.client.post(f"/api/runs/{scripted.url[-26:]}/cancel")
+
+
 def schedule(fleet: Any, name: str, **body: object) -> dict[str, Any]:
     """Store a schedule of probes, and return it."""
     wanted = {"id": name, "cron": "0 2 * * 1-5", "run": {"kind": "probe"}, **body}

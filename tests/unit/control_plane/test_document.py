@@ -19,7 +19,7 @@ from control_plane.server.deps import wire
 from control_plane.store import database
 from events.runtime.clock import SystemIds
 from events.testing import EPOCH, ManualClock
-from podfleet.client import endpoints
+from podfleet.client import endpoints, options
 from podfleet.client.call import Call, Redirect
 
 JSON = "application/json"
@@ -133,11 +133,20 @@ def made() -> dict[str, Call[Any]]:
         words = {
             each: _something(str(parameter.annotation))
             for each, parameter in inspect.signature(function).parameters.items()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                taken = getattr(options, str(parameter.annotation).removeprefix("Unpack[").removesuffix("]"))
+                words |= {each: OPTIONS[each] for each in taken.__annotations__}
         found[name] = function(**words)
     return found
 
 
+OPTIONS = {
+    "priority": 5, "labels": {"a": "b"}, "requires": {"region": "eu"}, "max_attempts": 5, "queue_limit_s": 5,
+    "not_before": EPOCH,
+}  # fmt: skip
 SOMETHING = {
     "int": 5, "float": 5.0, "bool": True, "Json": {"a": 1}, "Plan": {"kind": "matrix"}, "datetime": EPOCH,
     "Mapping[str, str]": {"a": "b"}, "Sequence[str]": ["read"],

@@ -170,6 +170,17 @@ def options_in(typed: Mapping[str, str], without: Sequence[str] = ()) -> StartOp
     return body_of(option_parts(without), typed, {"requires": {}}, StartOptionsBody, of_requirements)
 
 
+def options_given(typed: Mapping[str, str]) -> dict[str, Any]:
+    """Return the typed options that shall be others, by name; what is empty stays. Raises `Unfit`."""
+    given = options_in(typed).model_dump(exclude_unset=True)
+    return {name: value for name, value in given.items() if name != "requires" or value}
+
+
+def option_names() -> set[str]:
+    """Return the names of the fields of the options."""
+    return {name for part in option_parts() for name, _ in part.named()}
+
+
 def of_requirements(wanted: dict[str, Any], _: bool) -> Iterator[tuple[Path, str]]:
     """Yield the path and the problem of each requirement that would be refused."""
     found = complaints(Requirements, wanted["requires"])

@@ -49,14 +49,9 @@ def value_of(field: Field, text: str) -> Any:
 
 
 def text_of(field: Field, value: Any) -> str:
-    """Return the text that says `value` in `field`; empty where none does."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if field.shape == "json":
-        text = json.dumps(value, ensure_ascii=False)
-    try:
-        return text if text and value_of(field, text) == value else json.dumps(value, ensure_ascii=False)
-    except ValueError:
-        return text
+    """Return the text that says `value` in `field`."""
+    is_text = isinstance(value, str) and field.shape != "json"
+    return value if is_text else json.dumps(value, ensure_ascii=False)
 
 
 def read_json(text: str) -> Any:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Form, Query
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from control_plane.runs.bulk import PART_MAX, Part, counted
 from control_plane.server.api.bulk import BulkBody, FilterBody, part_of
 from control_plane.server.api.runs import MayRead, MaySubmit
-from control_plane.server.web.forms.fields import Unfit, read_body
+from control_plane.server.web.forms.fields import Unfit, read_body, typed_texts
+from control_plane.server.web.forms.parts import option_names, option_parts, options_given, shown
 from control_plane.server.web.page_renderer import Site
 
 SHOWN_MAX: Final = 100
-STEPS: Final = {"cancel": "Cancel", "retry": "Retry"}
+STEPS: Final = {"cancel": "Cancel", "retry": "Retry", "change": "Change"}
+NOTHING_GIVEN: Final = "fill in at least one option"
+DONE: Final = {"cancel": "cancelled", "retry": "retried", "change": "changed"}
 
 
 class BulkForm(BaseModel):
@@ -46,9 +50,18 @@ class BulkForm(BaseModel):
         """Return the address of the list that the form was sent from."""
         return f"/runs?{urlencode(self.filters())}" if self.filters() else "/runs"
 
-    def body(self) -> BulkBody:
-        """Return the request body of the API. Raises `Unfit`."""
+    def body(self, typed: Mapping[str, str] | None) -> BulkBody:
+        """Return the request body of the API, with the typed options. Raises `Unfit`.
+
+        Without `typed` it is that of a question, before any option is asked for.
+        """
         wanted: dict[str, Any] = {"action": self.action}
+        if typed is None and self.action == "change":
+            wanted["options"] = {"priority": 0}
+        elif typed is not None and self.action != "cancel":
+            wanted["options"] = options_given(typed)
+            if self.action == "change" and not wanted["options"]:
+                raise Unfit([NOTHING_GIVEN], {"priority": NOTHING_GIVEN})
         if self.all:
             wanted["filters"] = read_body(FilterBody, self.filters())
         elif self.ids:
@@ -67,17 +80,25 @@ class BulkPages:
 
     site: Site
 
-    async def ask(self, form: BulkForm) -> HTMLResponse:
+    async def ask(
+        self, form: BulkForm, typed: Mapping[str, str] | None = None, unfit: Unfit | None = None
+    ) -> HTMLResponse:
+        """Show what would be done, with the options that are asked for, or the typed ones with problems."""
         deps = self.site.deps
         try:
-            body = form.body()
-        except Unfit as unfit:
-            return await self.site.problem(422, str(unfit), back=form.back())
+            body = form.body(None)
+        except Unfit as found:
+            return await self.site.problem(422, str(found), back=form.back())
         asked_at = deps.reading.clock.now()
         part = await part_of(deps.bulk, body, asked_at, body.after)
+        has_options = body.action != "cancel"
+        problems = unfit.fields if unfit else {}
         return await self.site.show(
             "bulk.html",
+            422 if unfit else 200,
             form=form,
+            parts=shown(option_parts(), typed or {}, problems) if has_options else (),
+            problems=problems,
             filters=form.filters(),
             runs=[{**run, "id": run["_id"]} for run in part.runs[:SHOWN_MAX]],
             total=len(part.runs),
@@ -89,16 +110,20 @@ class BulkPages:
             results=None,
         )
 
-    async def act(self, form: BulkForm, by: str) -> HTMLResponse:
+    async def act(self, form: BulkForm, typed: Mapping[str, str], by: str) -> HTMLResponse:
         deps = self.site.deps
         try:
-            body = form.body()
+            body = form.body(typed)
         except Unfit as unfit:
+            if unfit.fields.keys() & option_names():
+                return await self.ask(form, typed, unfit)
             return await self.site.problem(422, str(unfit), back=form.back())
         name = body.name or deps.submitter.ids.ulid()
         asked_at = body.asked_at or deps.reading.clock.now()
         part = await part_of(deps.bulk, body, asked_at, body.after)
-        results = await deps.bulk.act(body.action, part, by=by, name=name, named_by=by)
+        results = await deps.bulk.act(
+            body.action, part, by=by, name=name, changes=body.changes(), named_by=by
+        )
         left = Part([], None)
         if body.filters is not None and part.next is not None:
             left = await part_of(deps.bulk, body, asked_at, part.next)
@@ -106,6 +131,8 @@ class BulkPages:
             "bulk.html",
             form=form,
             filters=form.filters(),
+            texts={name: text for name, text in typed.items() if name in option_names()},
+            done=DONE[body.action],
             results=[each for each in results if each.outcome != "done" or each.run_id][:SHOWN_MAX],
             counts=counted(results),
             left=len(left.runs),
@@ -128,7 +155,7 @@ def router(site: Site) -> APIRouter:
         return await pages.ask(form)
 
     @routes.post("/runs/bulk")
-    async def act(principal: MaySubmit, form: Annotated[BulkForm, Form()]) -> HTMLResponse:
-        return await pages.act(form, principal.name)
+    async def act(principal: MaySubmit, form: Annotated[BulkForm, Form()], request: Request) -> HTMLResponse:
+        return await pages.act(form, await typed_texts(request), principal.name)
 
     return routes

@@ -21,7 +21,7 @@ function tell(target, found) {
     place = document.createElement("p");
     place.id = id;
     place.className = "bad";
-    place.setAttribute("role", "status");
+    place.setAttribute("aria-live", "polite");
     target.closest(".field").append(place);
   }
   if (place) place.textContent = found.problem;
