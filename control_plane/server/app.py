@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Final
@@ -69,6 +69,8 @@ from control_plane.server.web.pages import secrets as secret_pages
 from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
 
+Loop = tuple[float, str, Callable[[], Awaitable[object]]]
+
 NOUNS: Final = (
     *(bulk, runs, results, artifacts, uploads),
     *(claims, fleet, kinds, schedules, groups, keys, secrets, audit_log, stream),
@@ -85,27 +87,7 @@ def create_app(deps: Deps) -> FastAPI:
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        loops = [
-            asyncio.create_task(run_every(timekeeper.TICK_S, "clock", deps.timekeeper.run_once)),
-            asyncio.create_task(
-                run_every(timekeeper.TICK_S, "storage_clock", deps.timekeeper.measure_storage)
-            ),
-            asyncio.create_task(run_every(sweeper.TICK_S, "sweeper", deps.sweeper.run_once)),
-            asyncio.create_task(run_every(catch_up.TICK_S, "catch_up", deps.catch_up.run_once)),
-            asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
-            asyncio.create_task(run_every(quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once)),
-            asyncio.create_task(run_every(scheduler.TICK_S, "scheduler", deps.scheduler.run_once)),
-            asyncio.create_task(run_every(advancer.TICK_S, "advancer", deps.groups.advancer.run_once)),
-            asyncio.create_task(run_every(spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once)),
-            asyncio.create_task(
-                run_every(upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once)
-            ),
-            asyncio.create_task(run_every(byte_budgets.TICK_S, "budgets", deps.budgets.run_once)),
-            asyncio.create_task(run_every(watcher.TICK_S, "watcher", deps.watcher.run_once)),
-            asyncio.create_task(run_every(dependencies.TICK_S, "dependencies", deps.dependencies.run_once)),
-            asyncio.create_task(run_every(dependencies.WATCH_S, "mongodb", deps.dependencies.watch)),
-            asyncio.create_task(run_every(watcher.TICK_S, "log_watcher", deps.log_watcher.run_once)),
-        ]
+        loops = [asyncio.create_task(run_every(*each)) for each in _loops(deps)]
         try:
             with watchdog.watching():
                 yield
@@ -148,6 +130,27 @@ def create_app(deps: Deps) -> FastAPI:
 
     answers = set().union(*map(answers_of, [*routers, *include_kinds(app, site)]))
     return app
+
+
+def _loops(deps: Deps) -> list[Loop]:
+    """Return the background loops: their periods in seconds, their names, and one round of each."""
+    return [
+        (timekeeper.TICK_S, "clock", deps.timekeeper.run_once),
+        (timekeeper.TICK_S, "storage_clock", deps.timekeeper.measure_storage),
+        (sweeper.TICK_S, "sweeper", deps.sweeper.run_once),
+        (catch_up.TICK_S, "catch_up", deps.catch_up.run_once),
+        (rescuer.TICK_S, "rescuer", deps.rescuer.run_once),
+        (quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once),
+        (scheduler.TICK_S, "scheduler", deps.scheduler.run_once),
+        (advancer.TICK_S, "advancer", deps.groups.advancer.run_once),
+        (spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once),
+        (upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once),
+        (byte_budgets.TICK_S, "budgets", deps.budgets.run_once),
+        (watcher.TICK_S, "watcher", deps.watcher.run_once),
+        (watcher.TICK_S, "log_watcher", deps.log_watcher.run_once),
+        (dependencies.TICK_S, "dependencies", deps.dependencies.run_once),
+        (dependencies.WATCH_S, "mongodb", deps.dependencies.watch),
+    ]
 
 
 def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:

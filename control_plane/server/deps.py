@@ -159,7 +159,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database; all of it goes by the store's clock."""
     clock = MeasuredClock(machine)
     runs, events, documents = Runs(db), Events(db), Documents(db)
-    submissions, schedules, counts = Submissions(db), Schedules(db), ByteCounts(db)
+    submissions, schedules = Submissions(db), Schedules(db)
     submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
@@ -185,11 +185,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         db=db,
         runs=runs,
         blobs=blobs,
-        dependencies=Dependencies(
-            lambda: database.database(database.connect(url, patience_s=dependencies.LIMIT_S), url),
-            open_blobs(settings.storage, blobs.clock, is_quick=True),
-            clock,
-        ),
+        dependencies=_dependencies(settings, blobs, clock),
         multipart=multipart,
         inspector=inspector,
         upload_budget=UploadBudget(counts, clock, settings.artifact_bytes_max),
@@ -226,6 +222,15 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         pod_steering=PodSteering(Pods(db), pod_rules, reading),
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
+    )
+
+
+def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencies:
+    url = settings.mongodb_url
+    return Dependencies(
+        lambda: database.database(database.connect(url, patience_s=dependencies.LIMIT_S), url),
+        open_blobs(settings.storage, blobs.clock, is_quick=True),
+        clock,
     )
 
 
