@@ -93,7 +93,9 @@ async def files_tab(site: Site, run_id: str, file: str | None) -> HTMLResponse:
         raise NotFound("unknown_artifact", f"the run has no file {file!r}")
     # beside the event loop: a pod decides how many there are
     root = await asyncio.to_thread(file_tree, frame.run.artifacts, file)
-    return await frame.show("run/files.html", root=root, chosen=file, shown=shown)
+    # a file that somebody reads stays where it is
+    live = frame.live if shown is None else NOT_LIVE
+    return await frame.show("run/files.html", live=live, root=root, chosen=file, shown=shown)
 
 
 async def spec_tab(site: Site, run_id: str) -> HTMLResponse:
