@@ -44,8 +44,6 @@ async def sections_tab(site: Site, run_id: str, tab: str) -> HTMLResponse:
         SECTIONS_ONLY,
         can_revise=can_revise(frame.run),
         is_keyless=await site.deps.authenticator.is_open(),
-        # what a section of a kind shows beside its own data
-        is_held=False,
     )
 
 
