@@ -135,6 +135,7 @@ def test_a_pod_with_a_wrong_key_claims_what_needs_none_and_says_why_it_leaves_th
     page = fleet.client.get(f"/pods/{pod['id']}").text
     assert "It claims no experiment, no ideation: its model key is refused" in page
     assert "fails" in fleet.client.get("/pods").text
+    assert "1 with a failing check of" in fleet.client.get("/").text
     takers = {each["name"]: each["livePods"] for each in fleet.client.get("/api/kinds").json()["items"]}
     assert (takers["probe"], takers["experiment"]) == (1, 0)
     for text in (page, listed, json.dumps(pod), (fleet.home / "mistyped.log").read_text()):

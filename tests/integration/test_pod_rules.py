@@ -85,6 +85,7 @@ def test_a_cordoned_pod_gets_nothing_over_http_and_others_hear_of_what_it_does_n
     assert fleet.client.post("/api/claims", json=asked("good/1")).json()["claim"]["runId"] == run_id
     orders = fleet.client.post("/api/pods", json=line("bad/2")).json()
     assert (orders["drain"], orders["cordon"]["reason"], orders["quarantine"]) == (False, "it burns", None)
+    assert "Pods: 1 cordoned" in fleet.client.get("/").text
     assert fleet.client.post("/pods/bad/1/uncordon", follow_redirects=False).status_code == 303
     again = fleet.submit()
     assert fleet.client.post("/api/claims", json=asked("bad/2")).json()["claim"]["runId"] == again

@@ -44,8 +44,6 @@ async def sections_tab(site: Site, run_id: str, tab: str) -> HTMLResponse:
         SECTIONS_ONLY,
         can_revise=can_revise(frame.run),
         is_keyless=await site.deps.authenticator.is_open(),
-        # what a section of a kind shows beside its own data
-        is_held=False,
     )
 
 
@@ -93,7 +91,9 @@ async def files_tab(site: Site, run_id: str, file: str | None) -> HTMLResponse:
         raise NotFound("unknown_artifact", f"the run has no file {file!r}")
     # beside the event loop: a pod decides how many there are
     root = await asyncio.to_thread(file_tree, frame.run.artifacts, file)
-    return await frame.show("run/files.html", root=root, chosen=file, shown=shown)
+    # a file that somebody reads stays where it is
+    live = frame.live if shown is None else NOT_LIVE
+    return await frame.show("run/files.html", live=live, root=root, chosen=file, shown=shown)
 
 
 async def spec_tab(site: Site, run_id: str) -> HTMLResponse:

@@ -501,3 +501,27 @@ def test_the_specification_stands_beside_that_of_the_run_before() -> None:
     (row,) = re.findall(r"<tbody>(.*)</tbody>", page)
     assert re.findall(r">([^<]+)<", row) == ["seed", str(len(RUN_ID)), str(len(RUN_ID) - 1)]
     assert "podfleet submit --kind experiment -p idea=x -p seed=" in page
+
+
+def test_a_file_that_somebody_reads_is_not_fetched_again_when_the_run_goes_on() -> None:
+    key = f"runs/{RUN_ID}/a1/plots/x.png"
+    file = {"key": key, "name": "plots/x.png", "size": 1, "sha256": "0" * 64, "content_type": "image/png"}
+    store = Store(lines(("ai.artifact.registered", file)))
+    found = [each for name, each in store.stored if name == "artifacts"]
+    site = site_of(store)
+
+    async def named(artifact_id: str) -> dict[str, Any] | None:
+        return next((each for each in found if each["_id"] == artifact_id), None)
+
+    store.artifact = named  # type: ignore[attr-defined]
+    tree = bytes(asyncio.run(files_tab(site, RUN_ID, None)).body).decode()
+    assert f'data-topics="run/{RUN_ID}"' in tree
+    assert re.findall(r'<a href="([^"]*)#preview">([^<]*)</a>', tree)[0][1] == "x.png"
+    shown = bytes(asyncio.run(files_tab(site, RUN_ID, found[0]["_id"])).body).decode()
+    assert 'data-topics="" data-since="" data-refresh="0"' in shown
+    assert '<figure class="alone"><img' in shown
+    with pytest.raises(NotFound):
+        asyncio.run(files_tab(site, RUN_ID, "another"))
+    found[0]["runId"] = "of another run"
+    with pytest.raises(NotFound, match="the run has no file"):
+        asyncio.run(files_tab(site, RUN_ID, found[0]["_id"]))
