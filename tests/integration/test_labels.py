@@ -58,6 +58,10 @@ def test_a_worker_says_what_it_is_and_takes_what_asks_for_it(fleet: Fleet, until
     assert pod["capabilities"]["diskMib"] > 0
     for path in ("/pods", f"/pods/{pod['id']}"):
         assert "rack=a4" in fleet.client.get(path).text
+    # a retry asks for the same pod
+    retried = fleet.client.post(f"/api/runs/{pinned}/retry").json()["id"]
+    assert fleet.run(retried)["classKey"] == fleet.run(pinned)["classKey"]
+    fleet.wait_for(retried, "COMPLETED")
     # the pin outlives the start of its pod, and waits where the name does not come back
     worker.terminate()
     worker.wait()
