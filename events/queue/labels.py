@@ -9,6 +9,8 @@ from typing import Final
 NAME: Final = "^[a-z][a-z0-9_-]{0,31}$"
 VALUE: Final = "^[A-Za-z0-9._-]{1,64}$"
 ASKED: Final = r"^(>=[0-9]{1,9}(\.[0-9]{1,9}){0,3}|[A-Za-z0-9._-]{1,64})$"
+NAME_WORDS: Final = "it has a lower-case letter, then at most 31 of a-z, 0-9, _ and -"
+VALUE_WORDS: Final = "a value has 1 to 64 of A-Z, a-z, 0-9, ., _ and -"
 OPERATORS_MAX: Final = 16
 OWN: Final = ("gpu", "gpus", "cpu", "memory", "disk", "driver", "region")
 # What a pod says by other fields, and a label of the name would seem to say.
@@ -96,16 +98,11 @@ def read_labels(pairs: Iterable[str], source: str) -> tuple[dict[str, str], list
         if not equals:
             problems.append(f"{source}: {pair[:100]!r} is not name=value, such as rack=a4")
         elif not _fits(NAME, name):
-            problems.append(
-                f"{source}: {name[:100]!r} is no name of a label: a lower-case letter, then at most 31 of "
-                "a-z, 0-9, _ and -"
-            )
+            problems.append(f"{source}: {name[:100]!r} is no name of a label; {NAME_WORDS}")
         elif name in RESERVED:
             problems.append(f"{source}: {name!r} is said by the pod itself, and cannot be set")
         elif not _fits(VALUE, value):
-            problems.append(
-                f"{source}: {name} is {value[:100]!r}; a value has 1 to 64 of A-Z, a-z, 0-9, ., _ and -"
-            )
+            problems.append(f"{source}: {name} is {value[:100]!r}; {VALUE_WORDS}")
         elif found.setdefault(name, value) != value:
             problems.append(f"{source}: {name} is given twice, as {found[name]} and as {value}")
     return found, problems
@@ -128,6 +125,18 @@ def _fits(pattern: str, text: str) -> bool:
 def missing(asked: Iterable[tuple[str, str]], said: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the labels of those asked for that a pod lacks."""
     return [(name, value) for name, value in asked if not has(value, said.get(name))]
+
+
+def problem_with(labels: object) -> str | None:
+    """Return in words which of the labels that a run asks for cannot be meant; None where that is not all."""
+    for name, value in labels.items() if isinstance(labels, Mapping) else ():
+        if not (isinstance(name, str) and _fits(NAME, name)):
+            return f"labels: {str(name)[:100]!r} is no name of a label; {NAME_WORDS}"
+        if not isinstance(value, str):
+            return f"labels: {name} is {str(value)[:100]}, which is no text; write it in quotes"
+        if not _fits(ASKED, value):
+            return f"labels: {name} is {value[:100]!r}; {VALUE_WORDS}, or >= and a number, such as >=4"
+    return None
 
 
 def words_of(name: str, asked: str) -> str:

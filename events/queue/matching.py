@@ -69,8 +69,18 @@ def classes(pod: Abilities) -> list[str]:
 def candidates(waiting: Sequence[WaitingClass], seeker: Seeker) -> list[WaitingClass]:
     """Return the classes to try: preferred queue first, then the highest priority of the head.
 
+    Of the same priority those come first that ask for most, since the fewest other pods could take them.
     `waiting` may name queues that the seeker's mode does not serve, since wake-ups name all of them.
     """
     order = collections(seeker.mode)
     served = [each for each in waiting if seeker.serves(each.collection, each.class_key)]
-    return sorted(served, key=lambda each: (order.index(each.collection), -each.priority))
+    return sorted(
+        served,
+        key=lambda each: (order.index(each.collection), -each.priority, *_breadth(each.class_key)),
+    )
+
+
+def _breadth(class_key: str) -> tuple[bool, int]:
+    """Return how many pods could serve a class, as far as its pin and its labels tell: least first."""
+    wanted = read_class(class_key)
+    return wanted.pod is None, -len(wanted.labels)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from events.kinds import known_fields
-from events.queue.labels import ASKED, NAME
+from events.queue.labels import ASKED, NAME, problem_with
 from events.runtime.errors import Rejected
 
 GPU_TIERS: Final = ("cpu", "8", "16", "24", "40", "80")  # GiB of GPU memory, smallest first
@@ -63,7 +63,8 @@ def read_requirements(raw: Mapping[str, Any]) -> Requirements:
     try:
         found = msgspec.convert(dict(raw), Requirements)
     except msgspec.ValidationError as error:
-        raise _invalid(f"{error}{known_fields(error, Requirements)}") from error
+        why = problem_with(raw.get("labels")) or f"{error}{known_fields(error, Requirements)}"
+        raise _invalid(why) from error
     # A pattern's end is also before a last line break.
     texts = (found.region, found.pod or "", *found.labels, *found.labels.values())
     if any("\n" in each for each in texts):

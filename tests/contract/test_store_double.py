@@ -20,6 +20,7 @@ from control_plane.store import database as store
 from control_plane.store import schema
 from events.lifecycle import Cause, Status
 from events.queue.journal import Decision, Expression, ServerTime, creation, update
+from events.queue.looks import classes_of, heads, heads_of
 from events.runtime.clock import SystemClock, SystemIds
 from podfleet.embedded.mongod import Mongod
 from testing.simulation.store.driver import sync_database
@@ -182,6 +183,25 @@ def test_a_run_is_created_once_claimed_in_order_renewed_and_let_go(pair: Pair) -
     )
 
 
+def test_the_looks_of_a_pod_find_the_same_classes(pair: Pair) -> None:
+    classes = ("c", "c/gpu=h100", "~pod-1/c", "~pod-10/c", "~pod-2/c", "d")
+    for number, class_key in enumerate(2 * classes):
+        given = {"classKey": class_key, "priority": number}
+        pair.both(lambda each, i=str(number), found=given: _submit(each, i, **found))
+    for pipeline in (
+        heads("runs"),
+        heads("runs", "pod-1"),
+        heads("runs", "pod-1", after="c"),
+        heads_of(["c", "~pod-2/c", "nothing"]),
+    ):
+        found = pair.both(
+            lambda each, asked=pipeline: [
+                (one.class_key, one.priority) for one in classes_of("runs", each.runs.aggregate(asked))
+            ]
+        )
+        assert ("~pod-10/c", 9) not in found
+
+
 def test_a_guarded_upsert_takes_only_what_is_newer(pair: Pair) -> None:
     def guarded(seq: int, **fields: Any) -> UpdateOne:
         query = {"_id": "a", "seq": {"$not": {"$gte": seq}}}
@@ -261,6 +281,7 @@ def test_what_the_double_does_not_know_it_refuses_by_name() -> None:
         (lambda: double.runs.update_one({}, [{"$set": {"a": {"$zip": {}}}}]), "$zip"),
         (lambda: double.runs.update_one({}, [{"$replaceWith": {}}]), "$replaceWith"),
         (lambda: double.runs.aggregate([{"$lookup": {}}]), "$lookup"),
+        (lambda: double.runs.aggregate([{"$unionWith": {"coll": "pods", "pipeline": []}}]), "a union"),
         (lambda: double.runs.insert_one({"a": 1}), "_id"),
     ):
         with pytest.raises(NotImplementedError, match=named.replace("$", r"\$")):

@@ -14,6 +14,7 @@ from tests.integration.test_pods_without_database import asked, claimed, new_key
 ROOT_KEY = "the-key-of-the-test"
 pytestmark = pytest.mark.common_fleet(key=ROOT_KEY)
 
+BRIEF = {"seconds": 0, "events": 1}
 LINE = {
     "mode": "experiment", "kinds": ["probe"], "state": "idle", "version": "0",
     "startedAt": "2026-01-01T00:00:00Z", "capabilities": {"cpus": 1, "memoryMib": 1},
@@ -27,8 +28,8 @@ def first_reason(fleet: Fleet, run_id: str) -> dict[str, Any]:
 
 
 def test_a_worker_says_what_it_is_and_takes_what_asks_for_it(fleet: Fleet, until: Callable[..., Any]) -> None:
-    racked = fleet.submit(requires={"labels": {"rack": "a4", "cpu": ">=1", "gpus": "0"}})
-    pinned = fleet.submit(requires={"pod": "pod-7", "labels": {"tenant": "vision"}})
+    racked = fleet.submit(spec=BRIEF, requires={"labels": {"rack": "a4", "cpu": ">=1", "gpus": "0"}})
+    pinned = fleet.submit(spec=BRIEF, requires={"pod": "pod-7", "labels": {"tenant": "vision"}})
     elsewhere = fleet.submit(requires={"labels": {"rack": "b1", "gpu": "h100"}})
     never = fleet.submit(requires={"pod": "pod-8"})
     assert "pinned to pod-7, which has never reported" in first_reason(fleet, pinned)["message"]
@@ -58,6 +59,10 @@ def test_a_worker_says_what_it_is_and_takes_what_asks_for_it(fleet: Fleet, until
     assert pod["capabilities"]["diskMib"] > 0
     for path in ("/pods", f"/pods/{pod['id']}"):
         assert "rack=a4" in fleet.client.get(path).text
+    # a retry asks for the same pod
+    retried = fleet.client.post(f"/api/runs/{pinned}/retry").json()["id"]
+    assert fleet.run(retried)["classKey"] == fleet.run(pinned)["classKey"]
+    fleet.wait_for(retried, "COMPLETED")
     # the pin outlives the start of its pod, and waits where the name does not come back
     worker.terminate()
     worker.wait()

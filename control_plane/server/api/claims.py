@@ -65,6 +65,17 @@ PodOf = Annotated[str | None, Query(alias="pod", max_length=200)]
 WaitS = Annotated[float, Query(ge=0, le=WAIT_MAX_S)]
 
 
+def sought(classes: Classes, principal: MayClaim, labels: Said = None, pod: PodOf = None) -> Named:
+    """Return what a pod waits for, which says its labels and its name. Raises `Forbidden`."""
+    if pod is not None:
+        require_pod(principal, pod)
+    said = {name: value for name, _, value in (each.partition("=") for each in labels or ())}
+    return Named(frozenset(classes), said, None if pod is None else pod_name(pod))
+
+
+Sought = Annotated[Named, Depends(sought)]
+
+
 def router(deps: Deps) -> APIRouter:
     """Return the routes of the queue."""
     claimer = deps.claimer
@@ -78,19 +89,10 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/api/wakeups")
     async def wakeups(
-        wanted: Classes,
-        principal: MayClaim,
-        request: Request,
-        labels: Said = None,
-        pod: PodOf = None,
-        wait_s: WaitS = WAIT_MAX_S,
+        wanted: Sought, principal: MayClaim, request: Request, wait_s: WaitS = WAIT_MAX_S
     ) -> Wakeup:
-        if pod is not None:
-            require_pod(principal, pod)
-        said = {name: value for name, _, value in (each.partition("=") for each in labels or ())}
-        sought = Named(frozenset(wanted), said, None if pod is None else pod_name(pod))
         found = await claimer.hear(
-            sought, key_id=principal.key_id, wait_s=wait_s, is_gone=partial(_is_gone, request)
+            wanted, key_id=principal.key_id, wait_s=wait_s, is_gone=partial(_is_gone, request)
         )
         classes = [
             WaitingIn(collection=each.collection, class_key=each.class_key, priority=each.priority)
@@ -101,11 +103,8 @@ def router(deps: Deps) -> APIRouter:
     @routes.post("/api/claims")
     async def claim(body: NewClaim, principal: MayClaim, request: Request) -> ClaimAnswer:
         require_pod(principal, body.pod)
-        # A key of one pod was compared with the name; with any other key the name is the pod's word.
-        name = pod_name(body.pod)
-        able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region, body.labels, name)
         taken = await claimer.claim(
-            Seeker(body.pod, body.mode, able),
+            seeker_of(body),
             token=body.token,
             key_id=principal.key_id,
             wait_s=body.wait_s,
@@ -143,6 +142,13 @@ def router(deps: Deps) -> APIRouter:
         return from_document(PodOrders, orders, suspects=list(await claimer.suspects(body.id)))
 
     return routes
+
+
+def seeker_of(body: NewClaim) -> Seeker:
+    """Return the pod that claims; its name is its word, unless its key was made for one pod."""
+    name = pod_name(body.pod)
+    able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region, body.labels, name)
+    return Seeker(body.pod, body.mode, able)
 
 
 def require_pod(principal: Principal, pod_id: str) -> None:

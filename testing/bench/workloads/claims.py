@@ -47,7 +47,6 @@ METRICS: Final = (
 DRAIN: Final = (Metric("claims", "/s"), Metric("last fifth, of first", "x", goals=(Goal(0.9),)))
 WITHOUT: Final = "without labels"
 LABELS: Final = 200
-RACKS: Final = 4  # that have claimers
 LABELLED: Final = (Metric("claims", "/s", goals=(Goal(0.8, WITHOUT),)), *METRICS[1:])
 EMPTY: Final = (Metric("median", "ms", more_is_better=False, goals=(Goal(1.0),)),)
 
@@ -82,7 +81,7 @@ def run(setting: Setting) -> Iterator[Row]:
 
 
 def _labelled(setting: Setting, seconds: float) -> Iterator[Row]:
-    """Claim where 200 labels wait, of which each claimer has one, beside claims without labels."""
+    """Claim where 200 labels wait, of which the claimers have one, beside claims without labels."""
     depth = 8_000 if setting.small else min(DEPTHS)
     with mongod(setting.scratch / "labels") as labels, mongod(setting.scratch / "plain") as plain:
         for server, requires in ((labels, racked), (plain, lambda _: backlog.ANY)):
@@ -97,14 +96,14 @@ def _labelled(setting: Setting, seconds: float) -> Iterator[Row]:
 
 
 def racked(number: int) -> Requirements:
-    """Return what a run asks of a pod: every second one is for a rack that has claimers."""
-    rack = number // 2 % RACKS if number % 2 else number // 2 % LABELS
+    """Return what a run asks of a pod: every second one is for the rack of the claimers."""
+    rack = number // 2 % LABELS if number % 2 else 0
     return Requirements(labels={"rack": f"r{rack:03}"})
 
 
 def ours_in_a_rack(url: str, number: int) -> Take:
     """Claim as a worker does that has one of the labels."""
-    able = replace(SEEKER.abilities, labels={"rack": f"r{number % RACKS:03}"}, pod=f"pod-{number}")
+    able = replace(SEEKER.abilities, labels={"rack": "r000"}, pod=f"pod-{number}")
     seeker, queue = replace(SEEKER, abilities=able), MongoQueue(connect(url))
     return lambda: queue.claim(seeker, token=letters(backlog.IDS.token()))
 

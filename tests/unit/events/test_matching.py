@@ -169,6 +169,43 @@ def test_what_a_pod_cannot_serve_is_no_candidate() -> None:
     assert candidates([], seeker()) == []
 
 
+OURS: Final = Abilities(frozenset({"probe"}), 24.0, "eu", {"gpu": "h100", "gpus": "4", "rack": "a4"}, "pod-7")
+
+
+@pytest.mark.parametrize(
+    ("class_key", "is_served"),
+    [
+        ("probe/cpu/any/gpu=h100", True),
+        ("probe/cpu/eu/gpu=h100,gpus=>=4,rack=a4", True),
+        ("probe/cpu/any/gpu=a100", False),
+        ("probe/cpu/any/gpu=h100,gpus=>=8", False),
+        ("probe/cpu/any/disk=>=1", False),
+        ("probe/40/any/gpu=h100", False),
+        ("experiment/cpu/any/gpu=h100", False),
+        ("probe/cpu/us/gpu=h100", False),
+        ("~pod-7/probe/24/any", True),
+        ("~pod-7/probe/24/any/gpu=h100", True),
+        ("~pod-7/probe/24/any/gpu=t4", False),
+        ("~pod-7/experiment/24/any", False),
+        ("~pod-70/probe/24/any", False),
+        ("~pod/probe/24/any", False),
+        ("~/probe/24/any", False),
+    ],
+)
+def test_labels_and_pins_are_matched_by_claims_and_by_wakeups_alike(class_key: str, is_served: bool) -> None:
+    assert matches(class_key, OURS) is is_served
+    assert Named(classes(OURS), OURS.labels, OURS.pod).serves("runs", class_key) is is_served
+    assert not Named(classes(OURS)).serves("runs", class_key)
+
+
+def test_of_one_priority_what_few_can_take_comes_first() -> None:
+    plain, pinned = waiting("probe/cpu/any"), waiting("~pod-7/probe/cpu/any")
+    one, two = waiting("probe/cpu/any/gpu=h100"), waiting("probe/cpu/any/gpu=h100,rack=a4")
+    urgent = waiting("probe/8/any", priority=1)
+    found = candidates([plain, one, two, urgent, pinned], seeker(pod=OURS))
+    assert found == [urgent, pinned, two, one, plain]
+
+
 WAITING: Final = [
     waiting(class_key, priority, collection)
     for class_key in ("probe/cpu/any", "probe/8/any", "probe/cpu/eu", "ideation/cpu/any")

@@ -39,6 +39,13 @@ def test_a_check_that_fails_keeps_a_pod_from_the_kinds_that_need_it() -> None:
     assert obstacle("probe/cpu/any", Broken.of([check("disk")])) is not None
     gpu = Broken.of([check("gpu", kinds=["experiment"])])
     assert [obstacle(f"probe/{tier}/any", gpu) is None for tier in ("cpu", "24")] == [True, False]
+    labels = ("rack=a4", "gpu=h100", "gpus=>=2,rack=a4", "driver=>=550")
+    assert [obstacle(f"~p/probe/cpu/any/{each}", gpu) is None for each in labels] == [
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_pods_are_counted_by_check_and_rare_ones_together() -> None:

@@ -10,6 +10,8 @@ import pytest
 from events.runtime.errors import ConfigError
 from pod_worker.child.process import allowed
 from pod_worker.config import DATA_DEFAULT, DATA_OF_ROOT, Settings, Wishes, read_settings
+from pod_worker.gpu import Capabilities, Gpu
+from pod_worker.program import labels_of
 
 ENVIRON = {"MONGODB_URL": "mongodb://127.0.0.1/podfleet"}
 
@@ -94,3 +96,24 @@ def test_roots_data_lie_where_other_users_may_pass(
     if has_data:
         DATA_DEFAULT.expanduser().mkdir(parents=True)
     assert (read().data == DATA_OF_ROOT) is is_of_root
+
+
+def test_labels_are_of_the_setting_and_of_the_command_line_which_wins() -> None:
+    values = {**ENVIRON, "PODFLEET_LABELS": "rack=a4,tenant=vision"}
+    settings = read_settings(values, Wishes(labels=("rack=b1",)), dotenv=Path("none"))
+    assert settings.labels == {"rack": "b1", "tenant": "vision"}
+    assert read().labels == {}
+    said = problems_of(PODFLEET_LABELS="gpu=h100,rack", PODFLEET_ISOLATION="none")
+    assert "PODFLEET_LABELS: 'gpu' is said by the pod itself, and cannot be set" in said
+    assert "PODFLEET_LABELS: 'rack' is not name=value, such as rack=a4" in said
+    assert said.count("\n") == 2
+
+
+def test_a_pod_says_what_it_measures_over_what_its_operator_says() -> None:
+    gpus = (Gpu("NVIDIA H100 80GB HBM3", 81_559.0),) * 4
+    has = Capabilities(64, 512 * 1024.0, gpus, "550.54.15", 2_000 * 1024.0)
+    said = labels_of(has, read(PODFLEET_LABELS="rack=a4", PODFLEET_REGION="eu-de", PODFLEET_POD_ID="p"))
+    assert said == {
+        "gpu": "h100", "gpus": "4", "cpu": "64", "memory": "512", "disk": "2000", "driver": "550.54.15",
+        "region": "eu-de", "rack": "a4",
+    }  # fmt: skip

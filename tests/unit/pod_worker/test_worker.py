@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from events.pipe import Ready
+from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.matching import Named, Seeker, WaitingClass
 from events.queue.settlement import LEFT_TO_OTHERS_S, End
@@ -34,6 +35,8 @@ IDENTITY = {
 }  # fmt: skip
 BROKEN = NeverStarted(1.0, Exited(1))
 
+LABELS = {"gpu": "h100", "gpus": "2", "driver": "550.54", "rack": "a4"}
+
 
 @dataclass
 class EmptyQueue:
@@ -44,6 +47,7 @@ class EmptyQueue:
     clock: ManualClock
     runs: list[Claim] = field(default_factory=list)
     asked: list[set[str]] = field(default_factory=list)
+    able: list[Abilities] = field(default_factory=list)
     asked_at_s: list[float] = field(default_factory=list)
     recovered: int = 0
     settled: list[tuple[str, End]] = field(default_factory=list)
@@ -57,6 +61,7 @@ class EmptyQueue:
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         self.asked.append(set(seeker.abilities.kinds))
+        self.able.append(seeker.abilities)
         self.asked_at_s.append(self.clock.monotonic_s())
         if len(self.asked) == self.most:
             self.stop.set()
@@ -136,7 +141,7 @@ def asked_by_a_worker(
             work=folder,
             stop=stop,
         )
-        pod = Pod(id="pod", mode="experiment", region=None, gpu_gib=0.0, idle_exit_s=idle_exit_s)
+        pod = Pod("pod/1", "experiment", None, gpu_gib=80.0, labels=LABELS, idle_exit_s=idle_exit_s)
         intent = Intent(folder / "claim.token")
         refusals = iter(range(refused))
 
@@ -153,6 +158,22 @@ def asked_by_a_worker(
 def test_a_kind_that_is_loaded_is_claimed_while_another_is_on_its_way(tmp_path: Path) -> None:
     asked = kinds_asked_for(tmp_path, [PROBE, PROBE, WHOLE], most=4)
     assert asked == [{"probe"}, {"probe"}, {"probe", "experiment"}, {"probe", "experiment"}]
+
+
+class WithoutGpu(Untested):
+    """A pod whose GPU its own check has found broken."""
+
+    def has_gpu(self) -> bool:
+        return False
+
+
+def test_a_pod_asks_by_its_name_with_its_labels_and_without_those_of_a_gpu_that_is_broken(
+    tmp_path: Path,
+) -> None:
+    (sound,) = asked_by_a_worker(tmp_path, [WHOLE], most=1).able
+    assert (sound.pod, sound.gpu_gib, sound.labels) == ("pod", 80.0, LABELS)
+    (broken,) = asked_by_a_worker(tmp_path, [WHOLE], most=1, fitness=WithoutGpu()).able
+    assert (broken.pod, broken.gpu_gib, broken.labels) == ("pod", 0.0, {"rack": "a4"})
 
 
 @dataclass

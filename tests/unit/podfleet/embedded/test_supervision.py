@@ -18,11 +18,12 @@ from podfleet.embedded.stack import Options
 def test_all_wrong_options_are_named_together() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        problems = Options(port=port, workers=-1).problems()
-    assert len(problems) == 2
+        problems = Options(port=port, workers=-1, labels=("rack=a4", "gpu=h100")).problems()
+    assert len(problems) == 3
     assert "--workers" in problems[0]
-    assert str(port) in problems[1]
-    assert "--port" in problems[1]
+    assert problems[1] == "--label: 'gpu' is said by the pod itself, and cannot be set"
+    assert str(port) in problems[2]
+    assert "--port" in problems[2]
 
 
 def test_a_data_directory_has_one_holder_and_is_free_afterwards(tmp_path: Path) -> None:
