@@ -15,6 +15,7 @@ from control_plane.runs.options import LABELS_MAX, OptionChanges, StartOptions, 
 from control_plane.runs.submission import Submission, Submitter
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
@@ -182,7 +183,7 @@ class Scene:
         db: Any = async_database(self.servers, "replica")
         self.pods: Any = sync_database(self.servers, "pods")
         runs, clock, ids = Runs(db), ManualClock(), SeededIds()
-        self.submitter = Submitter(runs, Submissions(db), ids, RunReads(db))
+        self.submitter = Submitter(runs, Submissions(db), ids, RunReads(db), Groups(db))
         self.decider = Decider(runs, Documents(db), Events(db), None, ids, clock)  # type: ignore[arg-type]
         self.verifier = Verifier(VerifyReads(db))
         self.queue = MongoQueue(self.pods)

@@ -191,7 +191,7 @@ class Full:
     async def look(self, *_: object) -> None:
         """Read nothing."""
 
-    def refusal(self, *_: object) -> str | None:
+    def refusal(self, *_: object, **__: object) -> str | None:
         return self.why
 
 

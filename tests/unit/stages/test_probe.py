@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.catalog import RunFailed, RunLog, StageMetric, StageProgress
+from events.catalog import RunFailed, RunLog, RunSummarized, StageMetric, StageProgress
 from events.kinds.experiment import ExperimentSpec
 from events.kinds.fact import Fact
 from events.kinds.probe import KIND, ProbeSpec
@@ -81,7 +81,8 @@ def test_it_says_exactly_what_it_was_told_to_say_in_exactly_that_time(
 def test_it_says_every_sort_of_thing(tmp_path: Path) -> None:
     context, listener, _ = context_for(ProbeSpec(events=3), tmp_path)
     run(context)
-    assert [type(fact) for fact in listener.facts[1:-1]] == [StageProgress, StageMetric, RunLog]
+    between = [type(fact) for fact in listener.facts[1:-1]]
+    assert between == [StageProgress, StageMetric, RunLog, RunSummarized]
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 65_535, 65_536, 65_537, 1_000_000])

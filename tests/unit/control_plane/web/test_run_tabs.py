@@ -35,17 +35,29 @@ def names(kind: str, **changes: Any) -> list[str]:
 
 def test_a_run_has_the_tabs_of_every_run_and_those_of_its_kind() -> None:
     of_every_run = ["overview", "metrics", "log", "files", "attempts", "spec"]
-    assert names("probe") == of_every_run
+    assert names("probe") == ["overview", "results", *of_every_run[1:]]
     assert names("of a package that is not installed here") == of_every_run
-    own = ["overview", "metrics", "paper", "tree", "validation", "log", "files", "attempts", "spec"]
+    own = [
+        "overview",
+        "results",
+        "metrics",
+        "paper",
+        "tree",
+        "validation",
+        "log",
+        "files",
+        "attempts",
+        "spec",
+    ]
     assert names("experiment") == own
-    assert names("ideation")[2] == "ideas"
+    assert names("ideation")[2] == "ideas", "it declares no results"
 
 
 def test_a_run_that_is_judged_has_a_validation_and_one_with_numbers_has_results() -> None:
     assert "validation" in names("probe", validation={"verdict": "pass"})
     assert "validation" in names("probe", status="AWAITING_HUMAN")
-    assert names("probe", summary={"value": 1.0})[1] == "results"
+    assert "results" not in names("ideation")
+    assert names("ideation", summary={"value": 1.0})[1] == "results"
 
 
 def test_what_a_link_named_on_the_one_page_there_was_is_on_a_tab() -> None:
