@@ -98,16 +98,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
     capabilities = gauges.capabilities()
     gpus = capabilities.gpus
     clock, ids = world.clock, world.ids
-    pod = Pod(
-        id=f"{settings.pod}/{ids.token()[:6]}",
-        mode=settings.mode,
-        region=settings.region,
-        gpu_gib=max((gpu.memory_mib for gpu in gpus), default=0.0) / 1024,
-        labels=labels_of(capabilities, settings),
-        renew_every_s=world.renew_every_s,
-        runs_max=settings.runs_max,
-        idle_exit_s=settings.idle_exit_s,
-    )
+    pod = _pod(settings, world, capabilities)
     with Outbox(settings.data / "outbox.db", clock=stores, ids=ids) as outbox:
         spool = Telemetry(clock=stores, ids=ids)
         sender = Sender(outbox, spool, HttpIngest(control_plane), clock, ids)
@@ -151,6 +142,20 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             sender.flush(clock.monotonic_s() + FLUSH_S)
             _say_goodbye(roster)
         return outbox.pending() if has_left else None
+
+
+def _pod(settings: Settings, world: World, capabilities: Capabilities) -> Pod:
+    """Return what the worker says of itself when it claims."""
+    return Pod(
+        id=f"{settings.pod}/{world.ids.token()[:6]}",
+        mode=settings.mode,
+        region=settings.region,
+        gpu_gib=max((gpu.memory_mib for gpu in capabilities.gpus), default=0.0) / 1024,
+        labels=labels_of(capabilities, settings),
+        renew_every_s=world.renew_every_s,
+        runs_max=settings.runs_max,
+        idle_exit_s=settings.idle_exit_s,
+    )
 
 
 def labels_of(capabilities: Capabilities, settings: Settings) -> dict[str, str]:

@@ -18,7 +18,7 @@ from control_plane.access.auth import Forbidden, Principal, is_still_admitted, r
 from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.model.presentation import plain
 from control_plane.model.views.document_mapping import from_document
-from control_plane.runs.claiming import WAIT_MAX_S
+from control_plane.runs.claiming import WAIT_MAX_S, Claimer
 from control_plane.server.api.contract.bodies import (
     NewClaim,
     PodLine,
@@ -87,30 +87,7 @@ def router(deps: Deps) -> APIRouter:
 
     routes = APIRouter(tags=["claims"], dependencies=[Depends(pace)], route_class=StructRoute)
 
-    @routes.get("/api/wakeups")
-    async def wakeups(
-        wanted: Sought, principal: MayClaim, request: Request, wait_s: WaitS = WAIT_MAX_S
-    ) -> Wakeup:
-        found = await claimer.hear(
-            wanted, key_id=principal.key_id, wait_s=wait_s, is_gone=partial(_is_gone, request)
-        )
-        classes = [
-            WaitingIn(collection=each.collection, class_key=each.class_key, priority=each.priority)
-            for each in found or ()
-        ]
-        return Wakeup(waiting=found is not None, classes=classes)
-
-    @routes.post("/api/claims")
-    async def claim(body: NewClaim, principal: MayClaim, request: Request) -> ClaimAnswer:
-        require_pod(principal, body.pod)
-        taken = await claimer.claim(
-            seeker_of(body),
-            token=body.token,
-            key_id=principal.key_id,
-            wait_s=body.wait_s,
-            is_gone=partial(_is_gone, request),
-        )
-        return ClaimAnswer(claim=None if taken is None else shown(taken))
+    _add_waits(routes, claimer)
 
     @routes.post("/api/claims/recover")
     async def recover(body: SoughtClaim, _: MayClaim) -> ClaimAnswer:
@@ -149,6 +126,35 @@ def seeker_of(body: NewClaim) -> Seeker:
     name = pod_name(body.pod)
     able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region, body.labels, name)
     return Seeker(body.pod, body.mode, able)
+
+
+def _add_waits(routes: APIRouter, claimer: Claimer) -> None:
+    """Add the routes by which pods wait for a run."""
+
+    @routes.get("/api/wakeups")
+    async def wakeups(
+        wanted: Sought, principal: MayClaim, request: Request, wait_s: WaitS = WAIT_MAX_S
+    ) -> Wakeup:
+        found = await claimer.hear(
+            wanted, key_id=principal.key_id, wait_s=wait_s, is_gone=partial(_is_gone, request)
+        )
+        classes = [
+            WaitingIn(collection=each.collection, class_key=each.class_key, priority=each.priority)
+            for each in found or ()
+        ]
+        return Wakeup(waiting=found is not None, classes=classes)
+
+    @routes.post("/api/claims")
+    async def claim(body: NewClaim, principal: MayClaim, request: Request) -> ClaimAnswer:
+        require_pod(principal, body.pod)
+        taken = await claimer.claim(
+            seeker_of(body),
+            token=body.token,
+            key_id=principal.key_id,
+            wait_s=body.wait_s,
+            is_gone=partial(_is_gone, request),
+        )
+        return ClaimAnswer(claim=None if taken is None else shown(taken))
 
 
 def require_pod(principal: Principal, pod_id: str) -> None:

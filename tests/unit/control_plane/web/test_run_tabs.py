@@ -21,7 +21,7 @@ from podfleet import parameters
 
 
 def run_of(kind: str, **changes: Any) -> Any:
-    known = {"kind": kind, "status": "RUNNING", "validation": None, "human_verdict": None}
+    known = {"kind": kind, "status": "RUNNING", "validation": None, "human_verdict": None, "summary": None}
     return SimpleNamespace(**known | changes)
 
 
