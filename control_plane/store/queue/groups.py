@@ -9,7 +9,8 @@ from typing import Any, Final
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
-from control_plane.model.groups.members import Members, counted
+from control_plane.model.groups.members import Members, Trial, counted, newest, objective
+from control_plane.model.groups.parameters import value_at
 from control_plane.model.groups.status import ACTIVE, CLOSED, Action, GroupStatus
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
@@ -129,8 +130,13 @@ class Groups:
         return await self.decide(group, entry, {"counts": members.counts(), "holdUntil": None}, arrived)
 
     @answers()
-    async def reserve(self, group: Document, count: int, members: Members) -> Document | None:
-        """Decide that the next `count` slots are submitted, if the group is still as it was read."""
+    async def reserve(
+        self, group: Document, count: int, members: Members, pending: Document | None = None
+    ) -> Document | None:
+        """Decide that the next `count` slots are submitted, if the group is still as it was read.
+
+        `pending` has their values, where no plan says them.
+        """
         wanted = {
             "_id": group["_id"],
             "revision": group["revision"],
@@ -138,7 +144,7 @@ class Groups:
             "next": group["next"],
             "filled": group["next"],
         }
-        sets = {"next": group["next"] + count, "counts": members.counts()}
+        sets = {"next": group["next"] + count, "counts": members.counts(), "pending": pending}
         return await self.db.groups.find_one_and_update(
             wanted, {"$set": sets}, return_document=ReturnDocument.AFTER
         )
@@ -181,6 +187,27 @@ class Groups:
         ]
         cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
         return counted({each["_id"]: each["count"] for each in await cursor.to_list()})
+
+    @answers()
+    async def trials(self, group_id: str, first: int, names: Sequence[str], metric: str) -> tuple[Trial, ...]:
+        """Return the slots of a study: the values of each, and what its newest run measured."""
+        place = f"summary.{metric}"
+        wanted = {"groupId": group_id, "slot": {"$gte": first}}
+        fields = {"slot": 1, "status": 1, place: 1}
+        runs = newest(await self.db[MEMBERS].find(wanted, fields).to_list())
+        tops = {f"spec.{name.split('.')[0]}": 1 for name in names}
+        ids = [run["_id"] for run in runs.values()]
+        found = await self.db.run_specs.find({"_id": {"$in": ids}}, tops).to_list()
+        specs = {each["_id"]: each.get("spec", {}) for each in found}
+        return tuple(
+            Trial(
+                slot,
+                {name: value_at(specs.get(run["_id"], {}), name) for name in names},
+                Status(run["status"]) in FINAL,
+                objective(run, metric),
+            )
+            for slot, run in sorted(runs.items())
+        )
 
     @answers()
     async def live(self, group_id: str, first: int, limit: int) -> list[str]:
