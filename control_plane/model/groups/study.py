@@ -7,11 +7,12 @@ the mean of those that have ended. The first trial is the baseline, where one is
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from control_plane.model.groups.members import Members, Trial
 from control_plane.model.groups.parameters import Values
@@ -115,9 +116,9 @@ class Study:
             yield {name: each.draw(chance) for name, each in self.space.items()}
 
 
-def identity(values: Values) -> str:
+def identity(values: Values) -> bytes:
     """Return what equal values have in common."""
-    return json.dumps(values, sort_keys=True)
+    return msgspec.json.encode(values, order="deterministic")
 
 
 def study_of(plan: Mapping[str, Any]) -> Study:

@@ -63,17 +63,19 @@ class Proposer:
         if study.sampler != "tpe":
             return study.proposals(known, count)
         require_sampler(study)
-        answer = await self._ask(request(study, trials, known, count))
+        # beside the event loop: a study may have two thousand trials
+        asked = await asyncio.to_thread(lambda: msgspec.json.encode(request(study, trials, known, count)))
+        answer = await self._ask(asked)
         return [_values(study, params) for params in answer]
 
-    async def _ask(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    async def _ask(self, asked: bytes) -> list[dict[str, Any]]:
         async with self.turn:
             try:
                 async with asyncio.timeout(ANSWER_S):
                     process = await self._running()
                     assert process.stdin is not None
                     assert process.stdout is not None
-                    process.stdin.write(msgspec.json.encode(asked) + b"\n")
+                    process.stdin.write(asked + b"\n")
                     await process.stdin.drain()
                     line = await process.stdout.readline()
                 return msgspec.json.decode(line, type=list[dict[str, Any]])
