@@ -262,6 +262,26 @@ async def test_a_retry_keeps_its_slot_is_made_once_and_opens_a_closed_group_unti
         assert await one.db.run_specs.count_documents({}) == 2
 
 
+async def test_a_group_does_not_close_between_the_steps_of_a_retry(database_url: str) -> None:
+    async with replicas(database_url, 2) as (one, two):
+        await one.add(plan={"kind": "matrix", "rows": [{"seconds": 1}], "parallel": 1})
+        await one.advance()
+        (member,) = await one.runs()
+        await one.end("FAILED", member["_id"])
+
+        class Slow(Submissions):
+            async def enqueue(self, *wanted: Any) -> dict[str, Any] | None:
+                await two.advance()
+                return await super().enqueue(*wanted)
+
+        known = one.deps.submitter
+        slow = Submitter(known.runs, Slow(one.db), known.ids, known.reads, known.groups)
+        assert (await slow.retry(member["_id"], by="ada")).is_new
+        await two.advance()
+        group = await one.group()
+        assert (group["status"], group["counts"]["waiting"]) == ("OPEN", 1)
+
+
 async def test_a_new_round_has_slots_of_its_own_and_the_earlier_one_stays(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,):
         await only.add(plan={"kind": "matrix", "rows": [{"seconds": 1}, {"seconds": 2}], "parallel": 2})

@@ -20,7 +20,7 @@ from events.queue.journal import ServerTime, expression
 from events.runtime.errors import Transient
 
 TRIES_MAX: Final = 50
-RETRY_S: Final = 60.0  # so long a group that was closed waits for the retry that opened it
+RETRY_S: Final = 60.0  # so long a group stays open for a retry that is on its way
 JOURNAL_MAX: Final = 100  # decisions that a group keeps, the newest
 FAILURES_MAX: Final = 1_000  # looked at for their causes, the newest
 CAUSES_MAX: Final = 20
@@ -113,8 +113,13 @@ class Groups:
         )
 
     async def reopen(self, group_id: str, slot: int, *, by: str) -> None:
-        """Let a closed group wait for the retry of a member of its round, which comes within `RETRY_S`."""
+        """Keep a group from closing, or open a closed one, for a retry of a member of its round.
+
+        The retry comes within `RETRY_S`.
+        """
         for _ in range(TRIES_MAX):
+            if await self._hold(group_id):
+                return
             group = await self.find(group_id)
             if group is None or group["status"] not in CLOSED or slot < group["first"]:
                 return
@@ -122,6 +127,15 @@ class Groups:
             if await self.decide(group, entry, {"holdUntil": ServerTime(RETRY_S)}) is not None:
                 return
         raise Transient("contended", f"group {group_id} is changing concurrently; try again")
+
+    @answers()
+    async def _hold(self, group_id: str) -> bool:
+        """Keep a group from closing for `RETRY_S`; False where none is open."""
+        changed = await self.db.groups.update_one(
+            {"_id": group_id, "status": {"$in": sorted(ACTIVE)}},
+            [{"$set": {"holdUntil": expression(ServerTime(RETRY_S))}}],
+        )
+        return changed.matched_count == 1
 
     @answers()
     async def close(self, group: Document, entry: Entry, members: Members) -> Document | None:
