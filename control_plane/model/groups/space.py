@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from control_plane.model.groups.parameters import Values
 from events.runtime.errors import Rejected
@@ -66,6 +66,7 @@ class Range:
 
 
 Dimension = Choice | Range
+WHOLE_MAX: Final = 2**53  # what a number of JSON says exactly, and the store keeps
 
 
 def _evenly(low: float, high: float, count: int) -> list[float]:
@@ -84,7 +85,7 @@ def space_of(stored: Mapping[str, Mapping[str, Any]]) -> dict[str, Dimension]:
             continue
         low, high = wanted["low"], wanted["high"]
         if form == "int":
-            if low != int(low) or high != int(high):
+            if low != int(low) or high != int(high) or max(abs(low), abs(high)) > WHOLE_MAX:
                 raise Rejected("bad_plan", f"plan.space: {name}: int({low}, {high}) takes whole numbers")
             low, high = int(low), int(high)
         if not low < high or (form == "log" and low <= 0):

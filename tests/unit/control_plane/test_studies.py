@@ -38,7 +38,7 @@ def trials(study: Study, *objectives: float | None, ended: bool = True) -> list[
 
 @pytest.mark.parametrize(
     ("form", "low", "high"),
-    [("log", 0, 1), ("uniform", 1, 1), ("int", 2, 1), ("int", 0.5, 2), ("log", -1, 1)],
+    [("log", 0, 1), ("uniform", 1, 1), ("int", 2, 1), ("int", 0.5, 2), ("int", 0, 1e17), ("log", -1, 1)],
 )
 def test_a_range_that_holds_no_numbers_is_refused(form: str, low: float, high: float) -> None:
     with pytest.raises(Rejected, match=r"plan\.space: x"):
