@@ -107,7 +107,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("author", "idempotency", "createdBy", "createdAt"),
         **_by("author, edit", "run", "plan"),
         **_by("author, again", "round", "first", "since", "rounds"),
-        **_by("advancer", "next", "filled", "counts"),
+        **_by("advancer", "next", "filled", "pending", "counts"),
         **_by("cancel, again", "canceled"),
         **_by("retry, advancer", "holdUntil"),
         **_by("decision", "status", "revision", "journal", "updatedAt"),

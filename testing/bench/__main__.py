@@ -21,6 +21,7 @@ from testing.bench.workloads import (
     artifacts,
     claims,
     emit,
+    groups,
     ingest,
     lists,
     live,
@@ -32,7 +33,7 @@ from testing.bench.workloads import (
 
 _ALL: Final = (
     pickup.BENCH, claims.BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING, lists.BENCH, live.BENCH, emit.BENCH,
-    artifacts.BENCH, start.BENCH, sick_pods.BENCH,
+    artifacts.BENCH, start.BENCH, sick_pods.BENCH, groups.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"

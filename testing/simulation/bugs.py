@@ -226,7 +226,9 @@ class CarelessGroups(Groups):
     """Decides on further slots without looking whether the group is still the one that was read."""
 
     @answers()
-    async def reserve(self, group: Document, count: int, members: Members) -> Document | None:
+    async def reserve(
+        self, group: Document, count: int, members: Members, pending: Document | None = None
+    ) -> Document | None:
         return await self.db.groups.find_one_and_update(
             {"_id": group["_id"]}, {"$inc": {"next": count}}, return_document=True
         )

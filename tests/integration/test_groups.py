@@ -262,6 +262,26 @@ async def test_a_retry_keeps_its_slot_is_made_once_and_opens_a_closed_group_unti
         assert await one.db.run_specs.count_documents({}) == 2
 
 
+async def test_a_group_does_not_close_between_the_steps_of_a_retry(database_url: str) -> None:
+    async with replicas(database_url, 2) as (one, two):
+        await one.add(plan={"kind": "matrix", "rows": [{"seconds": 1}], "parallel": 1})
+        await one.advance()
+        (member,) = await one.runs()
+        await one.end("FAILED", member["_id"])
+
+        class Slow(Submissions):
+            async def enqueue(self, *wanted: Any) -> dict[str, Any] | None:
+                await two.advance()
+                return await super().enqueue(*wanted)
+
+        known = one.deps.submitter
+        slow = Submitter(known.runs, Slow(one.db), known.ids, known.reads, known.groups)
+        assert (await slow.retry(member["_id"], by="ada")).is_new
+        await two.advance()
+        group = await one.group()
+        assert (group["status"], group["counts"]["waiting"]) == ("OPEN", 1)
+
+
 async def test_a_new_round_has_slots_of_its_own_and_the_earlier_one_stays(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,):
         await only.add(plan={"kind": "matrix", "rows": [{"seconds": 1}, {"seconds": 2}], "parallel": 2})
@@ -290,7 +310,7 @@ async def test_an_edit_is_for_the_revision_that_was_read_and_for_a_group_that_do
             await only.service.edit("g", revision=1, by="ada", plan={**PLAN, "parallel": 1})
         await only.advance()
         await only.service.pause("g", by="ada")
-        with pytest.raises(Conflict, match="only parallel, stop_after_failures can change"):
+        with pytest.raises(Conflict, match="only max_runs, parallel, "):
             await only.service.edit("g", revision=2, by="ada", plan={**PLAN, "values": {"seconds": [9]}})
         edits = [only.service.edit("g", revision=2, by=by, plan={**PLAN, "parallel": 6}) for by in "ab"]
         refused = await asyncio.gather(*edits, return_exceptions=True)
@@ -335,6 +355,62 @@ async def test_a_large_matrix_is_filled_in_parts(database_url: str) -> None:
         group = await only.group()
         assert (group["next"], group["filled"]) == (count, count)
         assert group["counts"]["waiting"] == count
+
+
+async def test_a_study_tries_its_space_until_its_target_over_any_number_of_replicas(
+    database_url: str,
+) -> None:
+    plan = {
+        "kind": "study", "sampler": "random", "goal": "min:value", "max_runs": 60, "parallel": 4,
+        "space": {
+            "seconds": {"type": "uniform", "low": 0, "high": 4},
+            "events": {"type": "int", "low": 1, "high": 9},
+        },
+        "baseline": {"seconds": 3.5, "events": 9}, "target": 0.5, "seed": 7,
+    }  # fmt: skip
+    async with replicas(database_url, 3) as every:
+        only = every[0]
+        await only.add(plan=plan)
+        for _ in range(30):
+            await asyncio.gather(*(each.advance() for each in every))
+            going = [run for run in await only.runs() if run["status"] == "QUEUED"]
+            if not going:
+                break
+            assert len(going) <= 4
+            specs = await Groups(only.db).specs([run["_id"] for run in going])
+            for run in going:
+                value = abs(specs[run["_id"]]["seconds"] - 1)
+                sets = {"status": "COMPLETED", "summary": {"value": value}}
+                await only.db.runs.update_one({"_id": run["_id"]}, {"$set": sets})
+        await only.advance()
+        group, runs = await only.group(), await only.runs()
+        assert group["status"] == "COMPLETED"
+        assert "reached" in group["journal"][0]["reason"]
+        assert slots(runs) == list(range(len(runs)))
+        specs = await Groups(only.db).specs([run["_id"] for run in runs])
+        assert specs[runs[0]["_id"]]["seconds"] == 3.5
+        assert specs[runs[0]["_id"]]["events"] == 9
+        tried = {(each["seconds"], each["events"]) for each in specs.values()}
+        assert len(tried) == len(runs)
+        assert len([1 for run in runs if run["summary"]["value"] <= 0.5]) >= 1
+
+
+async def test_a_study_ends_when_nothing_else_is_left_and_edits_keep_its_space(database_url: str) -> None:
+    plan = {
+        "kind": "study", "sampler": "grid", "goal": "min:value", "max_runs": 9, "parallel": 9,
+        "space": {"end": {"type": "values", "values": ["completed", "exit"]}},
+    }  # fmt: skip
+    async with replicas(database_url, 1) as (only,):
+        await only.add(plan=plan)
+        await only.advance()
+        assert slots(await only.runs()) == [0, 1]
+        assert (await only.group())["status"] == "CLOSING"
+        assert (await only.group())["journal"][0]["reason"] == "nothing else is left to try"
+        await only.end("FAILED", *(run["_id"] for run in await only.runs()))
+        await only.advance()
+        assert (await only.group())["status"] == "FAILED"
+        with pytest.raises(Rejected, match=r"row 1 of 1 \(end='never'\)"):
+            await only.add("h", plan={**plan, "space": {"end": {"type": "values", "values": ["never"]}}})
 
 
 SPOILED: list[tuple[dict[str, Any], str]] = [
@@ -486,6 +562,28 @@ async def plan_of_members(replica: Replica) -> str:
     return text
 
 
+STUDY: dict[str, Any] = {
+    "kind": "study", "sampler": "random", "goal": "min:loss", "max_runs": 4,
+    "space": {"seconds": {"type": "log", "low": 0.1, "high": 1}},
+}  # fmt: skip
+WRONG_STUDIES: list[dict[str, Any]] = [
+    {"sampler": "magic"},
+    {"goal": "loss"},
+    {"goal": "min:a.b"},
+    {"goal": "min:$where"},
+    {"max_runs": 0},
+    {"max_runs": 2_001},
+    {"repeats": 5},
+    {"space": {}},
+    {"space": {"seconds": {"type": "log", "low": 0, "high": 1}}},
+    {"space": {"seconds": {"type": "int", "low": 0.5, "high": 1.5}}},
+    {"space": {"seconds": {"type": "values", "values": []}}},
+    {"space": {"seconds": {"type": "uniform", "low": 0, "high": 1e301}}},
+    {"space": {"seconds": {"type": "uniform", "low": 0, "high": 1e9}}},
+    {"space": {"seconds": {"type": "values", "values": [1], "low": 1}}},
+    {"baseline": {"events": 1}},
+    {"target": "low"},
+]
 WRONG: list[dict[str, Any]] = [
     {"id": "Not A Slug"},
     {"plan": {"kind": "race"}},
@@ -506,6 +604,7 @@ WRONG: list[dict[str, Any]] = [
     {"plan": {**PLAN, "parallel": 10_001}},
     {"plan": {**PLAN, "stop_after_failures": True}},
     {"plan": {**PLAN, "more": 1}},
+    *({"plan": {**STUDY, **wrong}} for wrong in WRONG_STUDIES),
     {"run": {"kind": "nothing"}},
     {"run": {"kind": "probe", "spec": {"unknown": 1}}},
     {"run": {"kind": "probe", "priority": 1_000}},

@@ -43,6 +43,10 @@ class Matrix:
             chosen[name] = values[place]
         return {name: chosen[name] for name in self.axes}
 
+    def examples(self) -> Sequence[Values]:
+        """Return the values of every slot, by which the plan is checked."""
+        return [self.values(index) for index in range(self.slots)]
+
     def stopped(self, members: Members) -> str | None:
         """Return why nothing more is to be submitted, though slots are left; None where it is."""
         if self.stop_after_failures is not None and members.failed >= self.stop_after_failures:

@@ -7,8 +7,9 @@ judged has succeeded, whatever the verdict on its claim: it did what it was to d
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -45,9 +46,12 @@ class Trial:
     objective: float | None
 
 
+COUNTS: Final = ("waiting", "running", "reviewing", "succeeded", "failed", "canceled")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """How many slots of the round stand where; the trials of a study, by slot."""
+    """How many slots of the round stand where; of a study, each slot as a trial."""
 
     waiting: int = 0
     running: int = 0
@@ -55,6 +59,7 @@ class Members:
     succeeded: int = 0
     failed: int = 0
     canceled: int = 0
+    trials: Sequence[Trial] = ()
 
     @property
     def held(self) -> int:
@@ -73,15 +78,15 @@ class Members:
 
     def counts(self) -> dict[str, int]:
         """Return them as they are stored."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in COUNTS}
 
 
 def counted(statuses: Mapping[str, int]) -> Members:
     """Return the members of which so many have each status."""
-    counts = dict.fromkeys(Members.__slots__, 0)
+    counts = dict.fromkeys(COUNTS, 0)
     for status, count in statuses.items():
         counts[COUNTED_AS[Status(status)]] += count
-    return Members(**counts)
+    return Members(trials=(), **counts)
 
 
 def member_id(group_id: str, since: datetime, slot: int) -> str:
@@ -101,3 +106,11 @@ def newest(runs: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
         if run["slot"] not in found or found[run["slot"]]["_id"] < run["_id"]:
             found[run["slot"]] = run
     return found
+
+
+def objective(run: Mapping[str, Any], metric: str) -> float | None:
+    """Return the headline number of a run that has succeeded, None where it has none."""
+    value: Any = (run.get("summary") or {}).get(metric)
+    if COUNTED_AS[Status(run["status"])] != "succeeded" or type(value) not in (int, float):
+        return None
+    return float(value) if math.isfinite(value) else None

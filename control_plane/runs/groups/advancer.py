@@ -8,15 +8,18 @@ leaves slots that are decided and not filled: whoever looks next fills them, bef
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from control_plane.concurrency.loops import serve_all
 from control_plane.model.groups.members import Members, member_id
+from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.plan import Close, Group, Submit, group_of, next_slots
 from control_plane.model.groups.status import Action, GroupStatus
+from control_plane.model.groups.study import Study
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.members import submission
+from control_plane.runs.groups.proposer import Proposer
 from control_plane.runs.submission import Submitter, order_of
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Entry, Groups
@@ -30,6 +33,7 @@ PAGES_MAX: Final = 20
 AT_ONCE: Final = 5
 FILL_MAX: Final = 100  # runs of one write: each costs the event loop a tenth of a millisecond
 STEPS_MAX: Final = 250  # of one group in one turn
+PROPOSALS_MAX: Final = 50  # of one decision
 CANCELS_MAX: Final = 200  # of one group in one turn
 BY: Final = "advancer"
 
@@ -41,6 +45,7 @@ class Advancer:
     groups: Groups
     submitter: Submitter
     decider: Decider
+    proposer: Proposer = field(default_factory=Proposer)
 
     async def run_once(self) -> int:
         """Serve every group that is not closed; return how many runs are new."""
@@ -73,9 +78,7 @@ class Advancer:
         until = min(group.next, group.filled + FILL_MAX)
         try:
             wanted = {
-                member_id(group.id, group.since, slot): submission(
-                    stored, slot, group.plan.values(slot - group.first)
-                )
+                member_id(group.id, group.since, slot): submission(stored, slot, _values(stored, group, slot))
                 for slot in range(group.filled, until)
             }
             orders = {run_id: await order_of(each) for run_id, each in wanted.items()}
@@ -94,8 +97,10 @@ class Advancer:
         return None
 
     async def _decide(self, stored: Document, group: Group) -> Document | None:
-        members = await self.groups.members(group.id, group.first)
+        members = await self._members(group)
         match next_slots(group, members):
+            case Submit(count) if isinstance(group.plan, Study):
+                return await self._propose(stored, group.plan, members, min(count, PROPOSALS_MAX))
             case Submit(count):
                 return await self.groups.reserve(stored, count, members)
             case Close(GroupStatus.CLOSING, reason):
@@ -111,6 +116,27 @@ class Advancer:
             await self._cancel(group, members)
         return None
 
+    async def _members(self, group: Group) -> Members:
+        members = await self.groups.members(group.id, group.first)
+        if not isinstance(group.plan, Study):
+            return members
+        trials = await self.groups.trials(group.id, group.first, group.plan.names, group.plan.metric)
+        return replace(members, trials=trials)
+
+    async def _propose(self, stored: Document, study: Study, members: Members, count: int) -> Document | None:
+        """Decide on slots of a study with their values, which stand in the group until it has runs."""
+        try:
+            values = await self.proposer.slots(study, members.trials, count)
+        except Rejected as error:
+            entry = Entry(Action.PAUSE, GroupStatus.PAUSED, BY, error.message)
+            await self.groups.decide(stored, entry, {})
+            return None
+        if not values:
+            entry = Entry(Action.STOP, GroupStatus.CLOSING, BY, "nothing else is left to try")
+            return await self.groups.decide(stored, entry, {"counts": members.counts()})
+        pending = {"first": stored["next"], "values": [dict(each) for each in values]}
+        return await self.groups.reserve(stored, len(values), members, pending)
+
     async def _cancel(self, group: Group, members: Members) -> None:
         """Cancel members that have not ended; those that a pod holds end when it hears of it."""
         for run_id in await self.groups.live(group.id, group.first, CANCELS_MAX):
@@ -118,3 +144,11 @@ class Advancer:
                 await self.decider.cancel(run_id, by=f"group:{group.id}")
             except Conflict:
                 log.info("group.ended_by_itself", extra={"group": group.id, "run": run_id})
+
+
+def _values(stored: Document, group: Group, slot: int) -> Values:
+    """Return the values of a slot that is decided: those of its row, or those that were proposed with it."""
+    if isinstance(group.plan, Study):
+        values: Values = stored["pending"]["values"][slot - stored["pending"]["first"]]
+        return values
+    return group.plan.values(slot - group.first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -12,9 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from control_plane.model.groups.members import Members
-from control_plane.model.groups.plan import Plan, plan_of
+from control_plane.model.groups.parameters import Values
+from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
+from control_plane.model.groups.study import Study
 from control_plane.runs.groups.members import submission
+from control_plane.runs.groups.proposer import require_sampler
 from control_plane.runs.submission import check
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Entry, Groups
@@ -31,7 +34,7 @@ CHECK_S: Final = 10.0  # for the specifications of all slots
 CHECKED_AT_ONCE: Final = 200
 NOTE_CHARS_MAX: Final = 500
 # What may be changed of a round that has begun: its slots stay those that they are.
-LIMITS: Final = frozenset({"parallel", "stop_after_failures"})
+LIMITS: Final = frozenset({"parallel", "stop_after_failures", "max_runs", "target", "patience"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,7 @@ class GroupService:
             "canceled": False,
             "counts": Members().counts(),
             "rounds": [],
+            "pending": None,
             "journal": [],
             "holdUntil": None,
             "createdBy": wanted.by,
@@ -173,14 +177,17 @@ class GroupService:
         if (size := len(msgspec.json.encode([run, plan]))) > PLAN_BYTES_MAX:
             raise Rejected("bad_plan", f"the group has {size:,} bytes; {PLAN_BYTES_MAX:,} are allowed")
         made = plan_of(plan)
+        if isinstance(made, Study):
+            require_sampler(made)
         group = {"_id": group_id, "run": run}
         async with self.checks:
             until_s = self.clock.monotonic_s() + CHECK_S
-            for start in range(0, made.slots, CHECKED_AT_ONCE):
-                indexes = range(start, min(made.slots, start + CHECKED_AT_ONCE))
-                await self.beside(partial(_check_slots, group, made, indexes))
-                if self.clock.monotonic_s() > until_s and indexes.stop < made.slots:
-                    message = f"checking took {CHECK_S:.0f} s for {indexes.stop:,} of {made.slots:,} slots"
+            rows = made.examples()
+            for start in range(0, len(rows), CHECKED_AT_ONCE):
+                indexes = range(start, min(len(rows), start + CHECKED_AT_ONCE))
+                await self.beside(partial(_check_slots, group, rows, indexes))
+                if self.clock.monotonic_s() > until_s and indexes.stop < len(rows):
+                    message = f"checking took {CHECK_S:.0f} s for {indexes.stop:,} of {len(rows):,} slots"
                     raise Rejected("bad_plan", f"plan: {message}; give it fewer")
 
     async def _is_known(self, wanted: WantedGroup) -> bool:
@@ -204,14 +211,14 @@ DONE: Final[Mapping[Action, frozenset[GroupStatus]]] = {
 }
 
 
-def _check_slots(group: Mapping[str, Any], plan: Plan, indexes: range) -> None:
+def _check_slots(group: Mapping[str, Any], rows: Sequence[Values], indexes: range) -> None:
     for index in indexes:
-        values = plan.values(index)
+        values = rows[index]
         try:
             check(submission(group, index, values))
         except Rejected as error:
             shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
-            message = f"row {index + 1} of {plan.slots} ({shown[:200]}): {error.message}"
+            message = f"row {index + 1} of {len(rows)} ({shown[:200]}): {error.message}"
             raise Rejected(error.code, message) from error
 
 

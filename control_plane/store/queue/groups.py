@@ -9,7 +9,8 @@ from typing import Any, Final
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
-from control_plane.model.groups.members import Members, counted
+from control_plane.model.groups.members import Members, Trial, counted, newest, objective
+from control_plane.model.groups.parameters import value_at
 from control_plane.model.groups.status import ACTIVE, CLOSED, Action, GroupStatus
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
@@ -19,7 +20,7 @@ from events.queue.journal import ServerTime, expression
 from events.runtime.errors import Transient
 
 TRIES_MAX: Final = 50
-RETRY_S: Final = 60.0  # so long a group that was closed waits for the retry that opened it
+RETRY_S: Final = 60.0  # so long a group stays open for a retry that is on its way
 JOURNAL_MAX: Final = 100  # decisions that a group keeps, the newest
 FAILURES_MAX: Final = 1_000  # looked at for their causes, the newest
 CAUSES_MAX: Final = 20
@@ -112,8 +113,13 @@ class Groups:
         )
 
     async def reopen(self, group_id: str, slot: int, *, by: str) -> None:
-        """Let a closed group wait for the retry of a member of its round, which comes within `RETRY_S`."""
+        """Keep a group from closing, or open a closed one, for a retry of a member of its round.
+
+        The retry comes within `RETRY_S`.
+        """
         for _ in range(TRIES_MAX):
+            if await self._hold(group_id):
+                return
             group = await self.find(group_id)
             if group is None or group["status"] not in CLOSED or slot < group["first"]:
                 return
@@ -123,14 +129,28 @@ class Groups:
         raise Transient("contended", f"group {group_id} is changing concurrently; try again")
 
     @answers()
+    async def _hold(self, group_id: str) -> bool:
+        """Keep a group from closing for `RETRY_S`; False where none is open."""
+        changed = await self.db.groups.update_one(
+            {"_id": group_id, "status": {"$in": sorted(ACTIVE)}},
+            [{"$set": {"holdUntil": expression(ServerTime(RETRY_S))}}],
+        )
+        return changed.matched_count == 1
+
+    @answers()
     async def close(self, group: Document, entry: Entry, members: Members) -> Document | None:
         """Close the group that was read, unless a retry is on its way into it."""
         arrived = {"$or": [{"holdUntil": None}, {"$expr": {"$lt": ["$holdUntil", "$$NOW"]}}]}
         return await self.decide(group, entry, {"counts": members.counts(), "holdUntil": None}, arrived)
 
     @answers()
-    async def reserve(self, group: Document, count: int, members: Members) -> Document | None:
-        """Decide that the next `count` slots are submitted, if the group is still as it was read."""
+    async def reserve(
+        self, group: Document, count: int, members: Members, pending: Document | None = None
+    ) -> Document | None:
+        """Decide that the next `count` slots are submitted, if the group is still as it was read.
+
+        `pending` has their values, where no plan says them.
+        """
         wanted = {
             "_id": group["_id"],
             "revision": group["revision"],
@@ -138,7 +158,7 @@ class Groups:
             "next": group["next"],
             "filled": group["next"],
         }
-        sets = {"next": group["next"] + count, "counts": members.counts()}
+        sets = {"next": group["next"] + count, "counts": members.counts(), "pending": pending}
         return await self.db.groups.find_one_and_update(
             wanted, {"$set": sets}, return_document=ReturnDocument.AFTER
         )
@@ -181,6 +201,27 @@ class Groups:
         ]
         cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
         return counted({each["_id"]: each["count"] for each in await cursor.to_list()})
+
+    @answers()
+    async def trials(self, group_id: str, first: int, names: Sequence[str], metric: str) -> tuple[Trial, ...]:
+        """Return the slots of a study: the values of each, and what its newest run measured."""
+        place = f"summary.{metric}"
+        wanted = {"groupId": group_id, "slot": {"$gte": first}}
+        fields = {"slot": 1, "status": 1, place: 1}
+        runs = newest(await self.db[MEMBERS].find(wanted, fields).to_list())
+        tops = {f"spec.{name.split('.')[0]}": 1 for name in names}
+        ids = [run["_id"] for run in runs.values()]
+        found = await self.db.run_specs.find({"_id": {"$in": ids}}, tops).to_list()
+        specs = {each["_id"]: each.get("spec", {}) for each in found}
+        return tuple(
+            Trial(
+                slot,
+                {name: value_at(specs.get(run["_id"], {}), name) for name in names},
+                Status(run["status"]) in FINAL,
+                objective(run, metric),
+            )
+            for slot, run in sorted(runs.items())
+        )
 
     @answers()
     async def live(self, group_id: str, first: int, limit: int) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from events.runtime.clock import SystemIds
 from podfleet import parameters
-from podfleet.commands.groups.values import fixed_and_varied
+from podfleet.commands.groups.values import fixed_and_varied, plan_of
 from podfleet.commands.kind_help import KindHelp
 from podfleet.commands.submit import SecretNames
 from podfleet.connection import client
@@ -20,18 +20,39 @@ from podfleet.parameters import Attempts, Labels, Priority, QueueLimit, Requires
 app = noun("sweep", has_verbs=False)
 
 
+Sampler = Annotated[
+    str | None, typer.Option("--study", help="Propose values: grid, random or tpe; with --goal.")
+]
+Goal = Annotated[str | None, typer.Option(metavar="min:NAME|max:NAME", help="Headline number of a study.")]
+MaxRuns = Annotated[int | None, typer.Option(min=1, help="Runs of a study.")]
+Repeats = Annotated[int | None, typer.Option(min=1, help="Runs of each trial of a study.")]
+Patience = Annotated[
+    int | None, typer.Option(min=1, help="End a study after so many trials that were no better.")
+]
+Target = Annotated[float | None, typer.Option(help="End a study when its goal is reached.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the proposals of a study.")]
+Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter", "-p", metavar="KEY=VALUES", help="Field of the spec: lr=1,2; of a study also log(1,9)."
+    ),
+]
+
+
 @app.command(cls=KindHelp)
 def sweep(
     kind: Annotated[str, typer.Option(help="Kind of run; with --help, its fields.")],
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--parameter", "-p", metavar="KEY=VALUES", help="Field of the spec with values by commas: lr=1,2."
-        ),
-    ] = None,
+    parameter: Values = None,
     file: SpecFile = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the group.")] = None,
     parallel: Annotated[int, typer.Option(min=1, max=10_000, help="Runs at once.")] = 10,
+    study: Sampler = None,
+    goal: Goal = None,
+    max_runs: MaxRuns = None,
+    repeats: Repeats = None,
+    patience: Patience = None,
+    target: Target = None,
+    seed: Seed = None,
     stop_after: Annotated[
         int | None, typer.Option("--stop-after-failures", min=1, help="Submit nothing more after so many.")
     ] = None,
@@ -47,17 +68,22 @@ def sweep(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run every combination of the given values as a group, and print its name."""
+    """Run every combination of the given values as a group, or a study of them, and print its name."""
     spec = parameters.spec(file, None)
+    limits = {
+        "parallel": parallel,
+        "stop_after_failures": stop_after,
+        "goal": goal,
+        "max_runs": max_runs,
+        "repeats": repeats,
+        "patience": patience,
+        "target": target,
+        "seed": seed,
+    }
     try:
-        varied = fixed_and_varied(spec, parameter or ())
+        plan = plan_of(study, fixed_and_varied(spec, parameter or ()), limits)
     except Unreadable as error:
         raise typer.BadParameter(str(error)) from error
-    if not varied:
-        raise typer.BadParameter("no parameter varies: give one several values, such as -p seconds=1,2,3")
-    plan: dict[str, Any] = {"kind": "matrix", "values": varied, "parallel": parallel}
-    if stop_after is not None:
-        plan["stop_after_failures"] = stop_after
     made = client().add_group(
         name or _name(kind),
         kind,

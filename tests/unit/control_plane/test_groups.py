@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.model.groups.matrix import SLOTS_MAX, matrix_of
-from control_plane.model.groups.members import COUNTED_AS, Members, counted, member_id
+from control_plane.model.groups.members import COUNTED_AS, COUNTS, Members, counted, member_id
 from control_plane.model.groups.parameters import assigned, value_at
 from control_plane.model.groups.plan import BATCH_MAX, Close, Group, Submit, Wait, next_slots
 from control_plane.model.groups.status import ACTIVE, CLOSED, TRANSITIONS, Action, GroupStatus, usual
@@ -145,7 +145,7 @@ def test_a_canceled_group_closes_as_canceled_also_after_a_retry() -> None:
 
 @given(
     status=st.sampled_from(sorted(S)),
-    counts=st.fixed_dictionaries(dict.fromkeys(Members.__slots__, COUNT)),
+    counts=st.fixed_dictionaries(dict.fromkeys(COUNTS, COUNT)),
     parallel=st.integers(1, 20),
     stop=st.none() | st.integers(1, 5),
 )

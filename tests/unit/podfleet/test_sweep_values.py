@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfleet.commands.groups.values import fixed_and_varied, values_of
+from podfleet.commands.groups.values import Range, fixed_and_varied, plan_of, values_of
 from podfleet.parameters import Unreadable
 
 
@@ -23,9 +23,12 @@ from podfleet.parameters import Unreadable
         ("[1,2],[3]", [[1, 2], [3]]),
         ('{"a":1}', [{"a": 1}]),
         ("", [""]),
+        ("log(0.001,10)", Range("log", 0.001, 10.0)),
+        ("int(1, 8)", Range("int", 1.0, 8.0)),
+        ("logs(1,2)", ["logs(1", "2)"]),
     ],
 )
-def test_values_are_json_by_commas_else_texts(text: str, values: list[Any]) -> None:
+def test_values_are_a_range_or_json_by_commas_else_texts(text: str, values: Any) -> None:
     assert values_of(text) == values
 
 
@@ -35,7 +38,37 @@ def test_one_value_is_fixed_and_several_vary() -> None:
     assert spec == {"model": {"depth": 2, "lr": 0.1}}
 
 
-@pytest.mark.parametrize("pairs", [["seconds"], ["=1,2"], ["a..b=1,2"], ["a=1,2", "a=3,4"]])
+@pytest.mark.parametrize("pairs", [["seconds"], ["=1,2"], ["a..b=1,2"], ["a=1,2", "a=3,4"], ["a=log(x,1)"]])
 def test_what_is_no_parameter_is_refused(pairs: list[str]) -> None:
     with pytest.raises(Unreadable):
         fixed_and_varied({}, pairs)
+
+
+def test_a_plan_is_a_matrix_and_with_a_sampler_a_study() -> None:
+    limits = {"parallel": 4, "goal": None, "max_runs": None}
+    assert plan_of(None, {"a": [1, 2]}, limits) == {"kind": "matrix", "values": {"a": [1, 2]}, "parallel": 4}
+    study = plan_of("tpe", {"a": [1, 2], "b": Range("log", 1.0, 9.0)}, {**limits, "goal": "min:loss"})
+    assert study == {
+        "kind": "study",
+        "sampler": "tpe",
+        "space": {"a": {"type": "values", "values": [1, 2]}, "b": {"type": "log", "low": 1.0, "high": 9.0}},
+        "goal": "min:loss",
+        "max_runs": 40,
+        "parallel": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("study", "varied", "limits", "words"),
+    [
+        (None, {}, {}, "no parameter varies"),
+        ("tpe", {"a": [1, 2]}, {}, "needs a goal"),
+        (None, {"a": Range("log", 1.0, 2.0)}, {}, "is a range"),
+        (None, {"a": [1, 2]}, {"max_runs": 3}, "--max-runs is of a study"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(
+    study: str | None, varied: Any, limits: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Unreadable, match=words):
+        plan_of(study, varied, limits)

@@ -8,10 +8,12 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from control_plane.model.groups.matrix import SLOTS_MAX
 from control_plane.model.groups.parameters import NAME_PATTERN
+from control_plane.model.groups.study import RUNS_MAX
 from control_plane.runs.groups.service import NOTE_CHARS_MAX
 from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, RunBody, Storable
 
 PARAMETERS_MAX: Final = 20
+CHOICES_MAX: Final = 1_000  # of a parameter of a study
 
 GroupId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 ParameterName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
@@ -46,11 +48,59 @@ class MatrixPlan(Body):
     stop_after_failures: Limit | None = None
 
 
+Number = Annotated[float, Field(ge=-1e300, le=1e300, allow_inf_nan=False)]
+
+
+class ChoiceBody(Body):
+    """A parameter that takes one of `values`."""
+
+    type: Literal["values"]
+    values: Annotated[list[Any], Field(min_length=1, max_length=CHOICES_MAX), Storable]
+
+
+class RangeBody(Body):
+    """A parameter that takes numbers from `low` to `high`: whole ones, evenly, or by their logarithm."""
+
+    type: Literal["int", "uniform", "log"]
+    low: Number
+    high: Number
+
+
+class StudyPlan(Body):
+    """Runs whose values are proposed from what was measured: by `grid`, at `random`, or by `tpe`.
+
+    `goal` is `min:NAME` or `max:NAME` of a headline number. The study ends after `max_runs`, when `target` is
+    reached, or when `patience` trials were no better. A trial runs `repeats` times and counts by its mean.
+    `baseline` is tried first. `points` is how many values of a range a grid tries.
+    """
+
+    kind: Literal["study"]
+    sampler: Literal["grid", "random", "tpe"]
+    goal: Annotated[str, StringConstraints(pattern=r"^(min|max):[A-Za-z_][A-Za-z0-9_ -]{0,63}$")]
+    space: Annotated[
+        dict[ParameterName, Annotated[ChoiceBody | RangeBody, Field(discriminator="type")]],
+        Field(min_length=1, max_length=PARAMETERS_MAX, json_schema_extra={"additionalProperties": False}),
+        FEW,
+    ]
+    max_runs: Annotated[int, Field(ge=1, le=RUNS_MAX), WHOLE]
+    parallel: Limit = 4
+    repeats: Annotated[int, Field(ge=1, le=20), WHOLE] = 1
+    target: Number | None = None
+    patience: Annotated[int, Field(ge=1, le=RUNS_MAX), WHOLE] | None = None
+    baseline: Row | None = None
+    points: Annotated[int, Field(ge=2, le=100), WHOLE] = 5
+    seed: Annotated[int, Field(ge=0, lt=2**31), WHOLE] = 0
+    stop_after_failures: Limit | None = None
+
+
+PlanBody = Annotated[MatrixPlan | StudyPlan, Field(discriminator="kind")]
+
+
 class GroupEdit(Body):
     """What is to be changed of a group; the plan as a whole, and the run as a whole."""
 
     run: RunBody | None = None
-    plan: MatrixPlan | None = None
+    plan: PlanBody | None = None
 
 
 class NewGroup(Body):
@@ -58,7 +108,7 @@ class NewGroup(Body):
 
     id: GroupId
     run: RunBody
-    plan: MatrixPlan
+    plan: PlanBody
     paused: bool = False
 
 

@@ -62,7 +62,8 @@ def router(site: Site) -> APIRouter:
         since = site.live().since
         group = await reading.group(group_id)
         names = await reading.headline(group)
-        by = wanted.by or (f"min:{names[0]}" if names else None)
+        usual = group.plan.get("goal") or (f"min:{names[0]}" if names else None)
+        by = wanted.by or usual
         members = await reading.members(group, wanted.limit, wanted.after)
         return await site.show(
             "group.html",

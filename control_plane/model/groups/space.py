@@ -1,0 +1,103 @@
+"""The space of a study: which values each of its parameters may take; pure."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from control_plane.model.groups.parameters import Values
+from events.runtime.errors import Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of some values."""
+
+    values: Sequence[Any]
+
+    def draw(self, chance: random.Random) -> Any:
+        """Return a random value."""
+        return chance.choice(self.values)
+
+    def points(self, count: int) -> Sequence[Any]:
+        """Return the values that a grid tries."""
+        return self.values
+
+    def ends(self) -> Sequence[Any]:
+        """Return the values by which a range is checked."""
+        return self.values
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from `low` to `high`, both included: `log` and `uniform` are fractions, `int` whole numbers."""
+
+    form: str
+    low: float
+    high: float
+
+    def draw(self, chance: random.Random) -> float:
+        """Return a random value."""
+        if self.form == "int":
+            return chance.randint(int(self.low), int(self.high))
+        if self.form == "log":
+            return self._within(math.exp(chance.uniform(math.log(self.low), math.log(self.high))))
+        return self._within(chance.uniform(self.low, self.high))
+
+    def points(self, count: int) -> Sequence[float]:
+        """Return the values that a grid tries: the ends, and `count - 2` others evenly between them."""
+        if self.form == "int":
+            steps = min(count, int(self.high - self.low) + 1)
+            return list(dict.fromkeys(round(each) for each in _evenly(self.low, self.high, steps)))
+        if self.form == "log":
+            logs = _evenly(math.log(self.low), math.log(self.high), count)
+            return [self.low, *(self._within(math.exp(each)) for each in logs[1:-1]), self.high]
+        return _evenly(self.low, self.high, count)
+
+    def ends(self) -> Sequence[float]:
+        """Return the values by which a range is checked."""
+        return [int(self.low), int(self.high)] if self.form == "int" else [self.low, self.high]
+
+    def _within(self, value: float) -> float:
+        return min(self.high, max(self.low, value))
+
+
+Dimension = Choice | Range
+WHOLE_MAX: Final = 2**53  # what a number of JSON says exactly, and the store keeps
+
+
+def _evenly(low: float, high: float, count: int) -> list[float]:
+    if count < 2:
+        return [low]
+    return [low + (high - low) * step / (count - 1) for step in range(count - 1)] + [high]
+
+
+def space_of(stored: Mapping[str, Mapping[str, Any]]) -> dict[str, Dimension]:
+    """Return the parameters with what they may be. Raises `Rejected`."""
+    found: dict[str, Dimension] = {}
+    for name, wanted in stored.items():
+        form = wanted["type"]
+        if form == "values":
+            found[name] = Choice(wanted["values"])
+            continue
+        low, high = wanted["low"], wanted["high"]
+        if form == "int":
+            if low != int(low) or high != int(high) or max(abs(low), abs(high)) > WHOLE_MAX:
+                raise Rejected("bad_plan", f"plan.space: {name}: int({low}, {high}) takes whole numbers")
+            low, high = int(low), int(high)
+        if not low < high or (form == "log" and low <= 0):
+            above = "0 < low < high" if form == "log" else "low < high"
+            raise Rejected("bad_plan", f"plan.space: {name}: {form}({low}, {high}) is no range; {above}")
+        found[name] = Range(form, low, high)
+    return found
+
+
+def examples(space: Mapping[str, Dimension]) -> list[Values]:
+    """Return values by which a space is checked: each end of each parameter, beside the others' first."""
+    first = {name: each.ends()[0] for name, each in space.items()}
+    return [first] + [
+        {**first, name: value} for name, each in space.items() for value in list(each.ends())[1:]
+    ]

@@ -1,0 +1,149 @@
+"""The plan `study`: slots whose values are proposed from what was measured so far; pure.
+
+A trial is a set of values that runs `repeats` times, in slots that follow one another; what it measured is
+the mean of those that have ended. The first trial is the baseline, where one is given.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from control_plane.model.groups.members import Members, Trial
+from control_plane.model.groups.parameters import Values
+from control_plane.model.groups.space import Dimension, examples, space_of
+from events.runtime.errors import Rejected
+
+RUNS_MAX: Final = 2_000
+DRAWS_MAX: Final = 100  # of a trial, until one is new
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Tries values of `space` for the best headline number `metric`, at most `slots` runs."""
+
+    sampler: str  # grid, random or tpe
+    space: Mapping[str, Dimension]
+    metric: str
+    is_lower_better: bool
+    parallel: int
+    slots: int
+    repeats: int
+    seed: int
+    points: int
+    baseline: Values | None
+    target: float | None
+    patience: int | None
+    stop_after_failures: int | None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The parameters that vary, in their order."""
+        return list(self.space)
+
+    def examples(self) -> Sequence[Values]:
+        """Return values by which the plan is checked."""
+        return [*([self.baseline] if self.baseline else []), *examples(self.space)]
+
+    def stopped(self, members: Members) -> str | None:
+        """Return why nothing more is to be submitted, though slots are left; None where it is."""
+        if self.stop_after_failures is not None and members.failed >= self.stop_after_failures:
+            return f"{members.failed} members failed; it stops after {self.stop_after_failures}"
+        measured = [value for _, value in self.measured(members.trials)]
+        if not measured:
+            return None
+        best = min(measured) if self.is_lower_better else max(measured)
+        if self.target is not None and (best <= self.target if self.is_lower_better else best >= self.target):
+            return f"{self.metric} reached {best:g}, the target is {self.target:g}"
+        since = len(measured) - 1 - measured.index(best)
+        if self.patience is not None and since >= self.patience:
+            return f"the last {since} trials were no better than {best:g}"
+        return None
+
+    def measured(self, trials: Sequence[Trial]) -> list[tuple[Values, float]]:
+        """Return the values of each trial that has ended and measured something, with what it measured."""
+        found: list[tuple[Values, float]] = []
+        for values, slots in self.tried(trials):
+            measured = [each.objective for each in slots if each.objective is not None]
+            if measured and all(each.has_ended for each in slots) and len(slots) == self.repeats:
+                found.append((values, sum(measured) / len(measured)))
+        return found
+
+    def tried(self, trials: Sequence[Trial]) -> Iterator[tuple[Values, list[Trial]]]:
+        """Yield the values of each trial with its slots, in their order."""
+        ordered = sorted(trials, key=lambda each: each.slot)
+        for start in range(0, len(ordered), self.repeats):
+            slots = ordered[start : start + self.repeats]
+            yield slots[0].values, slots
+
+    def begun(self, trials: Sequence[Trial]) -> list[Values]:
+        """Return the values of the last trial once for each of its repeats that is still to come."""
+        missing = -len(trials) % self.repeats
+        return [max(trials, key=lambda each: each.slot).values] * missing if missing else []
+
+    def repeated(self, proposals: Sequence[Values]) -> list[Values]:
+        """Return the values of slots: each proposal as often as it is to run."""
+        return [values for values in proposals for _ in range(self.repeats)]
+
+    def proposals(self, known: Sequence[Values], count: int) -> list[Values]:
+        """Return new values of grid and random, fewer where nothing else is left.
+
+        They follow from the seed and from `known` alone.
+        """
+        seen = {identity(each) for each in known}
+        found: list[Values] = []
+        for values in self._grid() if self.sampler == "grid" else self._draws(len(known), count):
+            if len(found) == count:
+                break
+            if identity(values) not in seen:
+                seen.add(identity(values))
+                found.append(values)
+        return found
+
+    def _grid(self) -> Iterator[Values]:
+        axes = [each.points(self.points) for each in self.space.values()]
+        for row in itertools.product(*axes):
+            yield dict(zip(self.space, row, strict=True))
+
+    def _draws(self, number: int, count: int) -> Iterator[Values]:
+        chance = random.Random(f"{self.seed}/{number}")  # noqa: S311 - a search, no secret
+        for _ in range(DRAWS_MAX * count):
+            yield {name: each.draw(chance) for name, each in self.space.items()}
+
+
+def identity(values: Values) -> bytes:
+    """Return what equal values have in common."""
+    return msgspec.json.encode(values, order="deterministic")
+
+
+def study_of(plan: Mapping[str, Any]) -> Study:
+    """Return the plan in a body or a document. Raises `Rejected` for one that cannot be carried out."""
+    direction, _, metric = plan["goal"].partition(":")
+    space = space_of(plan["space"])
+    baseline = plan.get("baseline")
+    if baseline is not None and set(baseline) != set(space):
+        raise Rejected("bad_plan", f"plan.baseline: it has a value for each of {', '.join(space)}")
+    repeats = plan.get("repeats", 1)
+    slots = plan["max_runs"] // repeats * repeats
+    if not slots:
+        raise Rejected("bad_plan", f"plan.max_runs: {plan['max_runs']} is no room for {repeats} repeats")
+    return Study(
+        sampler=plan["sampler"],
+        space=space,
+        metric=metric,
+        is_lower_better=direction == "min",
+        parallel=plan["parallel"],
+        slots=slots,
+        repeats=repeats,
+        seed=plan.get("seed", 0),
+        points=plan.get("points", 5),
+        baseline=baseline,
+        target=plan.get("target"),
+        patience=plan.get("patience"),
+        stop_after_failures=plan.get("stop_after_failures"),
+    )

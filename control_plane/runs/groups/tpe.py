@@ -1,0 +1,68 @@
+"""`python -m control_plane.runs.groups.tpe`: proposes values by a tree-structured Parzen estimator.
+
+Reads requests and writes answers, each a line of JSON, until its input ends. Nothing is kept between them:
+each request has all trials, and equal requests have equal answers. Choices are told by their places, numbers
+as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Final
+
+import optuna
+
+STARTUP_TRIALS: Final = 10  # at random, before anything is estimated
+ASKS_MAX: Final = 20  # for one proposal, until it is new
+
+
+def propose(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return new values of each parameter, at most `count`; fewer where nothing new was found."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    space = {name: _distribution(*told) for name, told in request["space"].items()}
+    sampler = optuna.samplers.TPESampler(
+        seed=request["seed"] + len(request["trials"]), n_startup_trials=STARTUP_TRIALS, constant_liar=True
+    )
+    study = optuna.create_study(direction=request["direction"], sampler=sampler)
+    states = optuna.trial.TrialState
+    for each in request["trials"]:
+        state = states.RUNNING if each["value"] is None else states.COMPLETE
+        trial = optuna.trial.create_trial(
+            params=each["params"], distributions=space, value=each["value"], state=state
+        )
+        study.add_trial(trial)
+    known = {_identity(each) for each in request["known"]}
+    found: list[dict[str, Any]] = []
+    for _ in range(ASKS_MAX * request["count"]):
+        if len(found) == request["count"]:
+            break
+        params = study.ask(space).params
+        if _identity(params) not in known:
+            known.add(_identity(params))
+            found.append(params)
+    return found
+
+
+def _distribution(form: str, low: float, high: float) -> Any:
+    match form:
+        case "int":
+            return optuna.distributions.IntDistribution(int(low), int(high))
+        case "values":
+            return optuna.distributions.CategoricalDistribution(range(int(high) + 1))
+    return optuna.distributions.FloatDistribution(low, high, log=form == "log")
+
+
+def _identity(params: dict[str, Any]) -> str:
+    return json.dumps(params, sort_keys=True)
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(propose(json.loads(line))) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
