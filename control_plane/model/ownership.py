@@ -105,7 +105,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     },
     "groups": {
         **_by("author", "idempotency", "createdBy", "createdAt"),
-        **_by("author, edit", "run", "plan"),
+        **_by("author, edit", "run", "plan", "namedBy"),
         **_by("author, again", "round", "first", "since", "rounds"),
         **_by("advancer", "next", "filled", "pending", "counts"),
         **_by("cancel, again", "canceled"),

@@ -206,9 +206,13 @@ class Submitter:
 
     async def require_secrets(self, order: Order) -> None:
         """Check that the secrets of an order are there, and may be named. Raises `Rejected`, `Forbidden`."""
-        if order.secrets:
-            found = await self.queue.secrets(order.secrets)
-            require_named(order.secrets, found, kind=order.wanted.kind, named_by=order.wanted.named_by)
+        await self.require_named(order.secrets, order.wanted.kind, order.wanted.named_by)
+
+    async def require_named(self, secrets: Sequence[str], kind: str, named_by: str | None) -> None:
+        """Check that secrets are there, and that this key may name them. Raises `Rejected`, `Forbidden`."""
+        if secrets:
+            found = await self.queue.secrets(secrets)
+            require_named(secrets, found, kind=kind, named_by=named_by)
 
     async def enqueue(self, run_id: str, order: Order) -> Submitted:
         """Queue a run under this id, in the queue of its kind."""
@@ -225,6 +229,8 @@ class Submitter:
 
     async def enqueue_all(self, orders: Mapping[str, Order]) -> int:
         """Queue runs of one kind under derived ids, each once however often it is called; return the new."""
+        for order in {(each.secrets, each.wanted.named_by): each for each in orders.values()}.values():
+            await self.require_secrets(order)
         kind = next(iter(orders.values())).wanted.kind
         collection = KINDS[kind].queue.collection
         specs, creations = await beside_loop(kind, partial(_documents, orders))

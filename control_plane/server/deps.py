@@ -236,7 +236,9 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
 
 def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:
     groups = Groups(db)
-    return GroupParts(GroupService(groups, clock), GroupReading(groups), Advancer(groups, submitter, decider))
+    return GroupParts(
+        GroupService(groups, submitter, clock), GroupReading(groups), Advancer(groups, submitter, decider)
+    )
 
 
 def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:

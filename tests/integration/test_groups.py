@@ -314,7 +314,7 @@ async def test_an_edit_is_for_the_revision_that_was_read_and_for_a_group_that_do
             await only.service.edit("g", revision=2, by="ada", plan={**PLAN, "values": {"seconds": [9]}})
         edits = [only.service.edit("g", revision=2, by=by, plan={**PLAN, "parallel": 6}) for by in "ab"]
         refused = await asyncio.gather(*edits, return_exceptions=True)
-        assert Counter(type(each).__name__ for each in refused) == {"NoneType": 1, "Conflict": 1}
+        assert Counter(type(each).__name__ for each in refused) == {"NoneType": 1, "OutOfDate": 1}
         await only.service.resume("g", by="ada")
         await only.advance()
         assert slots(await only.runs()) == list(range(6))
@@ -487,7 +487,7 @@ async def test_a_group_over_http_from_its_creation_to_its_end(database_url: str)
         lacking = await client.patch("/api/groups/sweep", json=edit)
         assert lacking.status_code == 422
         stale = await client.patch("/api/groups/sweep", json=edit, headers={"If-Match": '"1"'})
-        assert stale.status_code == 409
+        assert stale.status_code == 412
         edited = await client.patch(
             "/api/groups/sweep", json=edit, headers={"If-Match": paused.headers["etag"]}
         )
@@ -623,3 +623,26 @@ async def test_what_is_no_group_is_refused(database_url: str) -> None:
             answer = await client.patch("/api/groups/g", json={}, headers=sent)
             assert answer.status_code == 422, (match, answer.text)
         assert await only.db.groups.count_documents({}) == 0
+
+
+async def test_the_secrets_of_members_are_those_that_whoever_named_them_may_name(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        sealed = {"kinds": [], "keys": ["ada"], "sealed": {}}
+        await only.db.secrets.insert_one({"_id": "TOKEN", **sealed})
+        run = {"kind": "probe", "spec": {}, "secrets": ["TOKEN"]}
+        with pytest.raises(Rejected, match="TOKEN"):
+            await only.add("theirs", run=run, by="bob")
+        await only.add(run=run, by="ada")
+        await only.service.pause("g", by="ada")
+        with pytest.raises(Rejected, match="TOKEN"):
+            await only.service.edit("g", revision=2, by="bob", run={**run, "priority": 1})
+        await only.service.resume("g", by="bob")
+        await only.advance()
+        members = await only.db.runs.find({"groupId": "g"}).to_list()
+        assert {tuple(each["secrets"]) for each in members} == {("TOKEN",)}
+        await only.add("later", run=run, by="ada")
+        await only.db.secrets.delete_one({"_id": "TOKEN"})
+        await only.advance("later")
+        assert await only.db.runs.count_documents({"groupId": "later"}) == 0
+        stopped = await only.db.groups.find_one({"_id": "later"})
+        assert (stopped["status"], "TOKEN" in stopped["journal"][-1]["reason"]) == ("PAUSED", True)

@@ -82,9 +82,9 @@ class Advancer:
                 for slot in range(group.filled, until)
             }
             orders = {run_id: await order_of(each) for run_id, each in wanted.items()}
-        except Rejected as error:  # its kind takes the specification no more
+            fresh = await self.submitter.enqueue_all(orders)
+        except Rejected as error:  # its kind takes the specification no more, or a secret is gone
             return 0, await self._refused(stored, group, error)
-        fresh = await self.submitter.enqueue_all(orders)
         return fresh, await self.groups.fill(stored, until)
 
     async def _refused(self, stored: Document, group: Group, error: Rejected) -> Document | None:

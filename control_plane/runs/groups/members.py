@@ -12,4 +12,5 @@ from control_plane.runs.submission import Submission
 def submission(group: Mapping[str, Any], slot: int, values: Values) -> Submission:
     """Return what a slot submits. Raises `Rejected` for a name that leads into what has no fields."""
     run: dict[str, Any] = {**group["run"], "spec": assigned(group["run"]["spec"], values)}
-    return Submission(**run, by=f"group:{group['_id']}", group_id=group["_id"], slot=slot)
+    by, named_by = f"group:{group['_id']}", group.get("namedBy")
+    return Submission(**run, by=by, named_by=named_by, group_id=group["_id"], slot=slot)

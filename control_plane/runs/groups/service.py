@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from control_plane.access.secrets.naming import require_names
 from control_plane.model.groups.members import Members
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.plan import plan_of
@@ -18,12 +19,12 @@ from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
 from control_plane.model.groups.study import Study
 from control_plane.runs.groups.members import submission
 from control_plane.runs.groups.proposer import require_sampler
-from control_plane.runs.submission import check
+from control_plane.runs.submission import Submitter, check
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Entry, Groups
 from events.queue.journal import Expression, ServerTime
 from events.runtime.clock import Clock
-from events.runtime.errors import Conflict, NotFound, Rejected, Transient
+from events.runtime.errors import Conflict, NotFound, OutOfDate, Rejected, Transient
 
 Beside = Callable[[Callable[[], None]], Awaitable[None]]
 
@@ -60,6 +61,7 @@ class GroupService:
     """Changes groups. Raises `Rejected`, `NotFound`, `Conflict`, `Transient`."""
 
     groups: Groups
+    submitter: Submitter
     clock: Clock
     beside: Beside = asyncio.to_thread  # the event loop: a kind decides how long a specification takes
     # Specifications of many slots are checked at once: one request at a time does.
@@ -70,6 +72,7 @@ class GroupService:
         if await self._is_known(wanted):
             return False
         await self._check(wanted.id, wanted.run, wanted.plan)
+        await self._require_secrets(wanted.run, wanted.by)
         status = GroupStatus.PAUSED if wanted.paused else GroupStatus.OPEN
         fields: Document = {
             "run": dict(wanted.run),
@@ -86,6 +89,7 @@ class GroupService:
             "journal": [],
             "holdUntil": None,
             "createdBy": wanted.by,
+            "namedBy": wanted.by,
         }
         if wanted.idempotency_key is not None:
             fields["idempotency"] = {"key": wanted.idempotency_key, "digest": wanted.digest}
@@ -106,11 +110,12 @@ class GroupService:
     ) -> None:
         """Change the run or the plan of a group that is not running; of a round that has begun, its limits.
 
-        Raises `Conflict` where the group is no longer at `revision`.
+        Raises `OutOfDate` where the group is no longer at `revision`.
         """
         group = await self._find(group_id)
         _require(group, revision)
         usual(Action.EDIT, GroupStatus(group["status"]))
+        named_by = group.get("namedBy") if run is None else by
         run, plan = run or group["run"], plan or group["plan"]
         has_begun = group["status"] not in CLOSED and group["next"] > group["first"]
         if has_begun and (dict(run) != group["run"] or _slots(plan) != _slots(group["plan"])):
@@ -118,8 +123,12 @@ class GroupService:
             message = f"slots of this round are submitted: until it has closed, only {names} can change"
             raise Conflict("round_has_begun", message)
         await self._check(group_id, run, plan)
+        await self._require_secrets(run, named_by)
         entry = Entry(Action.EDIT, GroupStatus(group["status"]), by)
-        sets = {name: Expression({"$literal": dict(each)}) for name, each in (("run", run), ("plan", plan))}
+        sets: dict[str, Any] = {
+            name: Expression({"$literal": dict(each)}) for name, each in (("run", run), ("plan", plan))
+        }
+        sets["namedBy"] = None if named_by is None else Expression({"$literal": named_by})
         if await self.groups.decide(group, entry, sets) is None:
             _require(await self._find(group_id), revision)
             raise _contended(group_id)
@@ -141,7 +150,7 @@ class GroupService:
     async def again(self, group_id: str, *, revision: int | None, by: str) -> None:
         """Begin a new round of a closed group; the rounds before it stay.
 
-        Raises `Conflict` where a `revision` is given and the group is no longer there.
+        Raises `OutOfDate` where a `revision` is given and the group is no longer there.
         """
         group = await self._find(group_id)
         if revision is not None:
@@ -158,7 +167,7 @@ class GroupService:
             "rounds": [*group["rounds"], earlier][-ROUNDS_MAX:],
         }
         if await self.groups.decide(group, Entry(Action.AGAIN, status, by), sets) is None:
-            raise Conflict("changed_meanwhile", f"group {group_id} has changed meanwhile; look at it again")
+            raise OutOfDate("changed_meanwhile", f"group {group_id} has changed meanwhile; look at it again")
 
     async def _act(self, action: Action, group_id: str, *, by: str, reason: str | None = None) -> None:
         for _ in range(TRIES_MAX):
@@ -189,6 +198,10 @@ class GroupService:
                 if self.clock.monotonic_s() > until_s and indexes.stop < len(rows):
                     message = f"checking took {CHECK_S:.0f} s for {indexes.stop:,} of {len(rows):,} slots"
                     raise Rejected("bad_plan", f"plan: {message}; give it fewer")
+
+    async def _require_secrets(self, run: Mapping[str, Any], named_by: str | None) -> None:
+        names = require_names(run.get("secrets", ()))
+        await self.submitter.require_named(names, run["kind"], named_by)
 
     async def _is_known(self, wanted: WantedGroup) -> bool:
         if wanted.idempotency_key is None:
@@ -229,7 +242,7 @@ def _slots(plan: Mapping[str, Any]) -> dict[str, Any]:
 def _require(group: Mapping[str, Any], revision: int) -> None:
     if group["revision"] != revision:
         message = f"group {group['_id']} is at revision {group['revision']}, not {revision}: look at it again"
-        raise Conflict("changed_meanwhile", message)
+        raise OutOfDate("changed_meanwhile", message)
 
 
 def _contended(group_id: str) -> Transient:

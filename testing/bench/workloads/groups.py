@@ -80,7 +80,7 @@ async def _submitted(url: str, slots: int) -> Figures:
         advancer = Advancer(groups, submitter, decider)
         name = f"bench-{IDS.ulid().lower()}"
         plan = {"kind": "matrix", "values": {"events": list(range(slots))}, "parallel": slots}
-        await GroupService(groups, CLOCK).create(
+        await GroupService(groups, submitter, CLOCK).create(
             WantedGroup(id=name, run={"kind": "probe", "spec": {}}, plan=plan, by="bench")
         )
         begun_s = CLOCK.monotonic_s()

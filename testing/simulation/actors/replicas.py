@@ -181,7 +181,7 @@ class Replica:
             run_tokens=RunTokens(runs, clock),
             submitter=submitter,
             decider=decider,
-            groups=GroupService(groups, clock, beside=at_once),
+            groups=GroupService(groups, submitter, clock, beside=at_once),
             advancer=self.product.advancer(groups, submitter, decider),
             sweeper=Sweeper(runs, journal_flush),
             catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=LOG_GRACE_S),
