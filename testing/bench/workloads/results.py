@@ -24,7 +24,7 @@ from testing.bench.servers import control_planes, mongod
 from testing.bench.workloads.ingest import BARE_CONNECTIONS, LARGE, fresh
 
 SECONDS: Final = 2.5
-EVENTS_PER_S_MAX: Final = 30_000  # more are not made ready
+EVENTS_PER_S_MAX: Final = 12_000  # more are not made ready
 TIMES: Final = 21
 BATCH: Final = 1_000
 DEEP_PAGES: Final = 25
