@@ -182,9 +182,9 @@ def view_fields(view: AttemptView) -> dict[str, Any]:
 def attempt_fields(run_id: str, entry: Entry) -> tuple[int, Mapping[str, Any]]:
     """Return the attempt of a journal entry and its fields; None for other entries."""
     if entry.cause == "claim":
-        attempt = entry.sets["attempt"]
+        attempt = entry.sets.get("attempt", entry.attempt + 1)  # by hand anything may be gone from the log
         named = {"runId": run_id, "attempt": attempt}
-        return attempt, {**named, "pod": entry.sets["claimedBy"], "claimedAt": entry.at}
+        return attempt, {**named, "pod": entry.sets.get("claimedBy"), "claimedAt": entry.at}
     if entry.cause.startswith("end: ") or entry.cause == "rescue":
         error = entry.sets.get("error") or {}
         outcome = "lost" if entry.cause == "rescue" else entry.cause.removeprefix("end: ")
