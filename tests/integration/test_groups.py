@@ -641,8 +641,8 @@ async def test_the_secrets_of_members_are_those_that_whoever_named_them_may_name
         members = await only.db.runs.find({"groupId": "g"}).to_list()
         assert {tuple(each["secrets"]) for each in members} == {("TOKEN",)}
         await only.add("later", run=run, by="ada")
-        await only.db.secrets.delete_one({"_id": "TOKEN"})
-        await only.advance("later")
+        await only.db.secrets.delete_one({"_id": "TOKEN"})  # while the group is about to submit
+        await only.advance()
         assert await only.db.runs.count_documents({"groupId": "later"}) == 0
         stopped = await only.db.groups.find_one({"_id": "later"})
         assert (stopped["status"], "TOKEN" in stopped["journal"][-1]["reason"]) == ("PAUSED", True)

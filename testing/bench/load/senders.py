@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -24,6 +24,7 @@ from pod_worker.queue.mongo import MongoQueue, connect
 
 PROCESSES: Final = 4
 HEAD_START_S: Final = 0.3
+Say = Callable[[int], Fact]  # a function of a module: processes are started with it
 CLASS: Final = WaitingClass("runs", "probe/cpu/any", 0)
 CLOCK: Final = SystemClock()
 IDS: Final = SystemIds()
@@ -41,6 +42,13 @@ class Order(NamedTuple):
     again: bool = False
 
 
+class Held(NamedTuple):
+    """A run that was claimed, and the run token of its attempt."""
+
+    run_id: str
+    token: str
+
+
 class Told(NamedTuple):
     """How many events went through, for how long, and how long each request took."""
 
@@ -54,6 +62,7 @@ class Pod:
     """One connection, and what it has to tell."""
 
     url: str
+    token: str
     bodies: Sequence[bytes]
     sent: int = 0
     taken_s: list[float] = field(default_factory=list)
@@ -71,7 +80,7 @@ class Pod:
             if max(now_s, due_s) >= until_s:
                 break
             begun_s = due_s if pause_s else max(now_s, due_s)
-            await _post(reader, writer, body)
+            await _post(reader, writer, self.token, body)
             self.taken_s.append(CLOCK.monotonic_s() - begun_s)
             count += 1
             due_s += pause_s
@@ -81,33 +90,35 @@ class Pod:
         return count
 
 
-async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> None:
+async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str, body: bytes) -> None:
     head = "POST /api/ingest/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n"
-    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    head += f"Authorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
     answer = (await reader.readuntil(b"\r\n\r\n")).lower()
     length = int(answer.partition(b"content-length:")[2].partition(b"\r\n")[0])
     content = await reader.readexactly(length)
     assert answer.startswith(b"http/1.1 202"), content[:500]
 
 
-def claimed(control_plane: str, database: str, count: int) -> list[str]:
-    """Submit so many runs and claim them; return their ids."""
+def claimed(control_plane: str, database: str, count: int) -> list[Held]:
+    """Submit so many runs and claim them."""
     with httpx.Client(base_url=control_plane, trust_env=False) as client:
         for _ in range(count):
             client.post("/api/runs", json={"kind": "probe"}).raise_for_status()
     queue = MongoQueue(connect(database))
     claims = [queue.take(CLASS, token=letters(IDS.token()), pod="bench/1") for _ in range(count)]
     queue.db.client.close()
-    return [claim.run_id for claim in claims if claim is not None]
+    return [Held(claim.run_id, claim.run_token) for claim in claims if claim is not None]
 
 
-def lines(run_id: str, first: int, count: int) -> list[bytes]:
-    """Return events of an attempt, as a training loop tells them."""
+def lines(run_id: str, first: int, count: int, say: Say | None = None) -> list[bytes]:
+    """Return events of an attempt, as a training loop tells them, or as `say` tells each position."""
+    fact = say or _fact
     time = timestamp(CLOCK.now())
     source = f"//podfleet/pod/bench-1/{run_id}"
     return [
         wire(
-            _fact(number),
+            fact(number),
             Head(id=IDS.ulid(), source=source, attempt_id=AttemptId(run_id, 1), sequence=number, time=time),
         )
         for number in range(first, first + count)
@@ -146,14 +157,18 @@ class Senders:
 
 
 @contextmanager
-def senders(urls: Sequence[str], runs: Sequence[str], *, size: int, requests: int) -> Iterator[Senders]:
+def senders(
+    urls: Sequence[str], runs: Sequence[Held], *, size: int, requests: int, say: Say | None = None
+) -> Iterator[Senders]:
     """Start the processes; each run has a connection, and `requests` bodies of `size` events to send."""
     spawn = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for number in range(PROCESSES):
         here, there = spawn.Pipe()
         own = runs[number::PROCESSES]
-        process = spawn.Process(target=_work, args=(urls[number % len(urls)], own, size, requests, there))
+        process = spawn.Process(
+            target=_work, args=(urls[number % len(urls)], own, size, requests, say, there)
+        )
         process.start()
         there.close()
         pipes.append(here)
@@ -169,10 +184,12 @@ def senders(urls: Sequence[str], runs: Sequence[str], *, size: int, requests: in
             process.join()
 
 
-def _work(url: str, runs: Sequence[str], size: int, requests: int, orders: Connection) -> None:
+def _work(
+    url: str, runs: Sequence[Held], size: int, requests: int, say: Say | None, orders: Connection
+) -> None:
     pods = [
-        Pod(url, [b"\n".join(lines(run_id, 1 + size * turn, size)) for turn in range(requests)])
-        for run_id in runs
+        Pod(url, token, [b"\n".join(lines(run_id, 1 + size * turn, size, say)) for turn in range(requests)])
+        for run_id, token in runs
     ]
     orders.send(None)
     while True:

@@ -191,7 +191,7 @@ class Full:
     async def look(self, *_: object) -> None:
         """Read nothing."""
 
-    def refusal(self, *_: object, **__: object) -> str | None:
+    def refusal(self, *_: object, rows_before: int = 0) -> str | None:
         return self.why
 
 
