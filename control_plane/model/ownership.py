@@ -98,6 +98,9 @@ OWNERS: Final[Mapping[str, Writers]] = {
         ),
         **_by("author, scheduler", "nextAt", "last", "error", "revision"),
     },
+    "boards": _by(
+        "author", "page", "query", "createdBy", "createdAt", "updatedBy", "updatedAt", "revision",
+    ),
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
     ),

@@ -23,6 +23,7 @@ from control_plane.server import dependencies
 from control_plane.server.api import (
     artifacts,
     audit_log,
+    boards,
     bulk,
     claims,
     fleet,
@@ -49,6 +50,7 @@ from control_plane.server.kind_routes import include_kinds
 from control_plane.server.metrics import STALLS, WAITING
 from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
+from control_plane.server.web.pages import boards as board_pages
 from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import compare, new_run, numbers, pods, read_only, sign_in, steering
 from control_plane.server.web.pages import results as result_pages
@@ -56,7 +58,7 @@ from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
 
 NOUNS: Final = (
-    *(bulk, runs, results, artifacts, uploads),
+    *(bulk, runs, boards, results, artifacts, uploads),
     *(claims, fleet, kinds, schedules, keys, audit_log, stream),
 )
 
@@ -117,7 +119,9 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [noun.router(deps) for noun in NOUNS]
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
-    routers += [page.router(site) for page in (bulk_pages, compare, new_run, read_only, steering, live)]
+    routers += [
+        page.router(site) for page in (board_pages, bulk_pages, compare, new_run, read_only, steering, live)
+    ]
     routers += [page.router(site) for page in (result_pages, schedule_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)

@@ -39,6 +39,9 @@ from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading
 from control_plane.reads.results import Results
 from control_plane.runs import claiming
+from control_plane.runs.boards.boards import Boards
+from control_plane.runs.boards.run_table import RunTable
+from control_plane.runs.boards.saved import BoardShelf
 from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
@@ -61,10 +64,12 @@ from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.queue.attempt_ends import AttemptEnds
+from control_plane.store.queue.boards import SavedBoards
 from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.run_counts import Tallies
+from control_plane.store.queue.run_fields import RunFieldReads
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
@@ -104,6 +109,9 @@ class Deps:
     ids: Ids
     reading: Reading
     results: Results
+    run_table: RunTable
+    boards: Boards
+    board_shelf: BoardShelf
     accounts: Accounts
     submitter: Submitter
     decider: Decider
@@ -184,6 +192,9 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         ids=ids,
         reading=reading,
         results=Results(ResultReads(db), reading),
+        run_table=RunTable(reading, RunFieldReads(db)),
+        boards=Boards(RunFieldReads(db)),
+        board_shelf=BoardShelf(SavedBoards(db)),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
         decider=decider,

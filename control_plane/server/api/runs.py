@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Final, Literal
 
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel, Field
 
 from control_plane.access.auth import Principal, require
+from control_plane.model.views.boards.run_fields import FIELD_CHARS_MAX, RunField, read_fields
 from control_plane.reads.comparison import RUNS_MAX, RUNS_MIN
 from control_plane.reads.paging import LIMIT_DEFAULT
 from control_plane.reads.reading import LEVELS, RunFilters
@@ -17,9 +19,8 @@ from control_plane.runs.submission import Submission, checked
 from control_plane.server.api.contract.bodies import Again, NewRun, NoteBody, ReviewBody
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
-from events.answers.answer import Listing
 from events.answers.logs import LogPage
-from events.answers.runs import CheckedRun, Comparison, Explanation, Run, RunRow
+from events.answers.runs import CheckedRun, Comparison, Explanation, Run, RunPage
 from events.lifecycle import Status
 
 Json = dict[str, Any]
@@ -65,10 +66,26 @@ class Filters(Page):
         return RunFilters(**self.model_dump(include=names))
 
 
-class RunsView(Filters):
-    """The filters and columns of the page of runs."""
+class RunsWanted(Filters):
+    """The filters of runs, the columns besides, and the column that sorts them, `-` before it turns it round.
 
-    columns: list[str] = []
+    A column is `summary.NAME`, `label.NAME` or `spec.PATH`.
+    """
+
+    columns: Annotated[list[Annotated[str, Field(max_length=2_000)]], Field(max_length=50)] = []
+    sort: Annotated[str | None, Field(max_length=1 + FIELD_CHARS_MAX)] = None
+
+    def fields(self) -> Sequence[RunField]:
+        """Return the columns. Raises `Rejected`."""
+        return read_fields(self.columns)
+
+
+class RunsView(RunsWanted):
+    """The filters and columns of the page of runs, whose own columns have names without dots."""
+
+    def fields(self) -> Sequence[RunField]:
+        """Return the columns of choice. Raises `Rejected`."""
+        return read_fields(each for text in self.columns for each in text.split(",") if "." in each)
 
 
 class EventFilters(Page):
@@ -109,8 +126,10 @@ def router(deps: Deps) -> APIRouter:
         return await reading.submitted(submitted)
 
     @routes.get("")
-    async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Listing[RunRow]:
-        return await reading.runs(filters.filters(), filters.limit, filters.after)
+    async def page(_: MayRead, wanted: Annotated[RunsWanted, Query()]) -> RunPage:
+        return await deps.run_table.page(
+            wanted.filters(), wanted.limit, wanted.after, wanted.fields(), wanted.sort or None
+        )
 
     @routes.get("/compare", responses={404: {}})
     async def compare(_: MayRead, run: Several) -> Comparison:
