@@ -21,6 +21,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "kinds": ("podfleet.commands.kinds", "List the kinds of run and their parameters."),
     "runs": ("podfleet.commands.runs", "List, show, watch and control runs."),
     "events": ("podfleet.commands.events", "Show and follow the events of a run."),
+    "results": ("podfleet.commands.results", "List, export and compare the results of runs."),
     "artifacts": ("podfleet.commands.artifacts", "List and download the files of a run."),
     "reviews": ("podfleet.commands.reviews", "List runs that wait for review, and give a verdict."),
     "schedules": ("podfleet.commands.schedules", "Run at the times of a cron expression."),

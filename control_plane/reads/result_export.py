@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -44,9 +44,19 @@ def require(format: Format) -> None:
         raise Rejected("no_parquet", NO_PARQUET)
 
 
+class Writer(Protocol):
+    """Makes the pieces of a file."""
+
+    def begun(self) -> bytes: ...
+
+    def written(self, page: Sequence[ResultRow]) -> bytes: ...
+
+    def ended(self) -> bytes: ...
+
+
 async def exported(format: Format, columns: Sequence[Column], pages: Pages) -> AsyncIterator[bytes]:
     """Yield the file, a piece for each page. CSV and Parquet have the declared columns alone."""
-    writer = {"csv": Csv, "ndjson": Ndjson, "parquet": Parquet}[format](columns)
+    writer = WRITERS[format](columns)
     yield await asyncio.to_thread(writer.begun)
     async for page in pages:
         yield await asyncio.to_thread(writer.written, page)
@@ -171,3 +181,10 @@ def _typed(column: Column, value: Value) -> Value:
     if value is None or not is_of(column, value):
         return None
     return float(value) if column.type == "number" else value
+
+
+WRITERS: Final[Mapping[Format, Callable[[Sequence[Column]], Writer]]] = {
+    "csv": Csv,
+    "ndjson": Ndjson,
+    "parquet": Parquet,
+}

@@ -107,11 +107,13 @@ async def read_page(db: Database, wanted: Wanted) -> Slice:
 
 async def _bound(db: Database, wanted: Wanted) -> list[Any] | None:
     """Return the key of the last document that this page may look at; None when the end is nearer."""
+    # without more than the key, so that an index that has it all is enough
+    fields = {"_id": 0, **dict.fromkeys((name for name, _ in wanted.order), 1)}
     cursor = (
         db[wanted.collection]
         .find(
             _all([wanted.leading, _following(wanted.order, wanted.after)]),
-            dict.fromkeys((name for name, _ in wanted.order), 1),
+            fields,
         )
         .sort(list(wanted.order))
         .skip(SCAN_MAX - 1)

@@ -154,20 +154,21 @@ def _segments(wanted: WantedRows) -> list[_Segment]:
         direction = -1 if wanted.is_descending else 1
         beyond = {} if after is None else {"key": {"$lt" if wanted.is_descending else "$gt": after.key}}
         return [_Segment(beyond, (("key", direction),))]
-    along: Order = ((by.name, -1 if by.is_descending else 1), *BY_KEY)
+    direction, side = (-1, "$lt") if by.is_descending else (1, "$gt")
+    along: Order = ((by.name, direction), ("key", direction))
     every = {**EVERY[by.type], **by.conditions}
     missing = [] if by.conditions else [_Segment({by.name: NO_VALUE}, BY_KEY)]
     if after is None:
         return [_Segment({by.name: every}, along), *missing]
     if after.value is None:
         return [_Segment({by.name: NO_VALUE, "key": {"$gt": after.key}}, BY_KEY)]
-    same = _Segment({by.name: {"$eq": after.value}, "key": {"$gt": after.key}}, BY_KEY, after.value)
+    ties = {by.name: {"$eq": after.value}, "key": {side: after.key}}
+    same = _Segment(ties, (("key", direction),), after.value)
     if "$eq" in by.conditions:
         return [same]
     # one condition on a side: of two the planner may take the wider one
-    replaced = ("$lt", "$lte") if by.is_descending else ("$gt", "$gte")
-    kept = {name: each for name, each in every.items() if name not in replaced}
-    behind = _Segment({by.name: {**kept, replaced[0]: after.value}}, along)
+    kept = {name: each for name, each in every.items() if name not in (side, f"{side}e")}
+    behind = _Segment({by.name: {**kept, side: after.value}}, along)
     return [same, behind, *missing]
 
 

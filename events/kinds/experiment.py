@@ -12,6 +12,7 @@ from events.kinds.fact import Fact, Name
 from events.kinds.idea import Idea, idea_of
 from events.kinds.kind import DocumentSet, Index, Kind, Position, Projected
 from events.kinds.space.measuring import measured, names_file
+from events.kinds.space.result_sets import HEADLINE, RESULT_SETS
 from events.kinds.spec import TITLE_MAX, Positive, Review, Seconds, Spec
 from events.runtime.errors import NotMeasurable
 
@@ -383,6 +384,8 @@ KIND: Final = Kind(
         "ai.claim.registered": _registered,
         "ai.claim.judged": lambda data: str(data["says"]),
     },
+    results=RESULT_SETS,
+    headline=HEADLINE,
     tells=True,
     drawn={"seed": _seed},
     codes={

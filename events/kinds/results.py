@@ -41,7 +41,7 @@ Values = Annotated[dict[ColumnName, Value], msgspec.Meta(max_length=COLUMNS_MAX)
 
 _SET: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _COLUMN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_FORMAT: Final = re.compile(r"|,?d|,?\.[0-9][efg%]")
+_FORMAT: Final = re.compile(r"|\+?,?d|\+?,?\.[0-9][efg%]")
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {"number": (int, float), "text": (str,), "bool": (bool,)}
 
 

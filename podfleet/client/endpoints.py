@@ -15,6 +15,7 @@ from events.answers.fleet import Queue, SignInLink
 from events.answers.keys import Key, MadeKey
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
+from events.answers.kinds.results import ComparedRows, ResultPage, ResultRow
 from events.answers.logs import LogPage
 from events.answers.pods import Pod, PodStanding, Sample
 from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunRow
@@ -176,6 +177,43 @@ def artifacts(run_id: str, *, limit: int = PAGE, after: str | None = None) -> Ca
     """Return a page of the files that a run keeps, the latest attempt's first."""
     query = {"limit": limit, "after": after}
     return Call("GET", "/api/runs/{run_id}/artifacts", Listing[Artifact], {"run_id": run_id}, query)
+
+
+def results(
+    run_id: str,
+    *,
+    set: str | None = None,
+    sort: str | None = None,
+    filters: Sequence[str] = (),
+    q: str | None = None,
+    limit: int = PAGE,
+    after: str | None = None,
+) -> Call[ResultPage]:
+    """Return a page of a result set; `filters` are such as `score>=0.5`, `sort` is such as `-score`."""
+    query = {"set": set, "sort": sort, "filter": list(filters), "q": q, "limit": limit, "after": after}
+    return Call("GET", "/api/runs/{run_id}/results", ResultPage, {"run_id": run_id}, query)
+
+
+def export_results(
+    run_id: str,
+    *,
+    set: str | None = None,
+    sort: str | None = None,
+    filters: Sequence[str] = (),
+    q: str | None = None,
+    format: str = "ndjson",
+) -> Call[ResultRow]:
+    """Return all rows of a result set: one JSON object a line, or a file of `format`."""
+    query = {"set": set, "sort": sort, "filter": list(filters), "q": q, "format": format}
+    return Call("GET", "/api/runs/{run_id}/results/export", ResultRow, {"run_id": run_id}, query)
+
+
+def compare_results(
+    run_ids: Sequence[str], *, set: str | None = None, limit: int = PAGE, after: str | None = None
+) -> Call[ComparedRows]:
+    """Return a page of the rows of runs beside each other, by key."""
+    query = {"run": list(run_ids), "set": set, "limit": limit, "after": after}
+    return Call("GET", "/api/results/compare", ComparedRows, query=query)
 
 
 def artifact_address(artifact_id: str) -> Call[Redirect]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from events.answers.answer import Listing
 from events.answers.audit_log import AuditEntry
+from events.answers.kinds.results import ResultRow
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run
 from podfleet.client import endpoints
@@ -157,6 +158,28 @@ class Client(Connected):
         """Yield the whole audit log, the oldest entry first."""
         return self.lines(endpoints.export_audit_log(by=by, key=key, object=object))
 
+    def export_results(
+        self,
+        run_id: str,
+        *,
+        set: str | None = None,
+        sort: str | None = None,
+        filters: Sequence[str] = (),
+        q: str | None = None,
+    ) -> Iterator[ResultRow]:
+        """Yield all rows of a result set; the parameters are those of `endpoints.export_results`."""
+        return self.lines(endpoints.export_results(run_id, set=set, sort=sort, filters=filters, q=q))
+
+    def pieces(self, call: Call[Any]) -> Iterator[bytes]:
+        """Send a request and yield the pieces of its answer, a file of any length."""
+        with self.sent(call) as response:
+            if response.is_error:
+                try:
+                    raise refused(response.status_code, self.target.whole(response))
+                except Malformed as error:
+                    raise self.target.foreign(error) from error
+            yield from response.iter_bytes()
+
     submit = _asks(endpoints.submit)
     check = _asks(endpoints.check)
     run = _asks(endpoints.run)
@@ -171,6 +194,8 @@ class Client(Connected):
     note = _asks(endpoints.note)
     retry = _asks(endpoints.retry)
     review = _asks(endpoints.review)
+    results = _asks(endpoints.results)
+    compare_results = _asks(endpoints.compare_results)
     artifacts = _lists(endpoints.artifacts)
     artifact_address = _asks(endpoints.artifact_address)
     propose = _asks(endpoints.propose)

@@ -36,6 +36,7 @@ from stages.experiment.record.ledger import (
 from stages.experiment.record.record import (
     Record,
 )
+from stages.experiment.record.rows import headline, verdict_rows
 from stages.experiment.research.researcher_factory import choose_researcher
 from stages.experiment.research.steering import Attentive
 from stages.experiment.steps.experiment_run import ExperimentRun, effort_of
@@ -94,6 +95,9 @@ def _run(run: ExperimentRun, reporting: Reporting) -> str:
         verdicts=verdicts,
         others=tuple(sorted(run.past.others)),
     )
+    for row in verdict_rows(record):
+        run.context.result(row.set, row.key, row.values, row.status)
+    run.context.summarize(headline(record))
     pictures = reporting.draw(record, run.folder / "paper" / "plots")
     verdict = reporting.review(record, reporting.write(record, pictures, run.folder / "paper"))
     return f"{verdict.conclusion}: {run.claim.sentence} {verdict.summary}"

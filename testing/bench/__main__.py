@@ -26,13 +26,14 @@ from testing.bench.workloads import (
     live,
     noop,
     pickup,
+    results,
     sick_pods,
     start,
 )
 
 _ALL: Final = (
-    pickup.BENCH, claims.BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING, lists.BENCH, live.BENCH, emit.BENCH,
-    artifacts.BENCH, start.BENCH, sick_pods.BENCH,
+    pickup.BENCH, claims.BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING, results.BENCH,
+    lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH, sick_pods.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"

@@ -52,6 +52,7 @@ EXTRA = {
     "/schedules//edit": "/schedules/nightly/edit",
     "/api/keys/": "/api/keys/unknown",
     "/api/runs/compare": "/api/runs/compare?run=ONE&run=TWO",
+    "/api/results/compare": "/api/results/compare?run=ONE&run=TWO",
     "/api/kinds": "/api/kinds",
     "/api/kinds/": "/api/kinds/probe",
     "/runs/new": "/runs/new?kind=probe",

@@ -35,6 +35,7 @@ from stages.experiment.consistency import Course
 from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.record.ledger import ClaimState, SearchState, Tried, state_of
 from stages.experiment.record.record import ARMS, Curve, Finalist, StageRecord
+from stages.experiment.record.rows import Row, finalist_row, node_row
 from stages.experiment.research.proposal import NoProposal, Proposal, Researcher
 from stages.experiment.search.handover import ERRORS, handed_on
 from stages.experiment.search.tree_file import TreeFile
@@ -440,6 +441,7 @@ class Search:
     def _say_completed(self, node: Node) -> None:
         self.forest.add(node)
         self.context.emit(NodeCompleted(stage=node.stage, node=node.id, **self._outcome(node)))
+        self._record_row(node_row(node, self.metric.name))
 
     def _say_restored(self, node: Node, attempt: int) -> None:
         self.forest.add(node)
@@ -456,6 +458,10 @@ class Search:
                 **self._outcome(node),
             )
         )
+        self._record_row(node_row(node, self.metric.name))
+
+    def _record_row(self, row: Row) -> None:
+        self.context.result(row.set, row.key, row.values, row.status)
 
     def _outcome(self, node: Node) -> dict[str, Any]:
         return {
@@ -477,6 +483,8 @@ class Search:
             stage.metric(f"again_mean_{finalist.node}", finalist.mean)
             if finalist.standard_error is not None:
                 stage.metric(f"again_standard_error_{finalist.node}", finalist.standard_error)
+            is_best = finalist.node == record.best.id
+            self._record_row(finalist_row(record.name, finalist, is_best=is_best))
         first = next((each for each in record.finalists if each.node == record.best.id), None)
         self.context.emit(
             NodeSelectedBest(

@@ -200,6 +200,7 @@ class Reporting:
         return verdict
 
     def _tell(self, verdict: Verdict) -> None:
+        self.run.context.summarize({"conclusion": verdict.conclusion})
         self.run.context.emit(
             ValidationAutoCompleted(
                 verdict=verdict.verdict,

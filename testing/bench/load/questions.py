@@ -122,9 +122,10 @@ def _lists(of: Known) -> Iterator[tuple[str, str]]:
 
 def _runs(of: Known) -> Iterator[tuple[str, str]]:
     for name, run_id in of.runs.items():
-        for below in ("", "/explain", "/nodes", "/artifacts"):
+        for below in ("", "/explain", "/nodes", "/artifacts", "/results", "/results/export"):
             yield f"/api/runs/ {name}{below}", f"/api/runs/{run_id}{below}"
         yield f"/runs/ {name}", f"/runs/{run_id}"
+        yield f"/runs/ {name}/results", f"/runs/{run_id}/results"
     yield "/runs/compare", _address("/runs/compare", [("ids", each) for each in of.compared])
     yield (
         "/runs/bulk",

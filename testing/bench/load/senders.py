@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -24,6 +24,7 @@ from pod_worker.queue.mongo import MongoQueue, connect
 
 PROCESSES: Final = 4
 HEAD_START_S: Final = 0.3
+Say = Callable[[int], Fact]  # a function of a module: processes are started with it
 CLASS: Final = WaitingClass("runs", "probe/cpu/any", 0)
 CLOCK: Final = SystemClock()
 IDS: Final = SystemIds()
@@ -101,13 +102,14 @@ def claimed(control_plane: str, database: str, count: int) -> list[str]:
     return [claim.run_id for claim in claims if claim is not None]
 
 
-def lines(run_id: str, first: int, count: int) -> list[bytes]:
-    """Return events of an attempt, as a training loop tells them."""
+def lines(run_id: str, first: int, count: int, say: Say | None = None) -> list[bytes]:
+    """Return events of an attempt, as a training loop tells them, or as `say` tells each position."""
+    fact = say or _fact
     time = timestamp(CLOCK.now())
     source = f"//podfleet/pod/bench-1/{run_id}"
     return [
         wire(
-            _fact(number),
+            fact(number),
             Head(id=IDS.ulid(), source=source, attempt_id=AttemptId(run_id, 1), sequence=number, time=time),
         )
         for number in range(first, first + count)
@@ -146,14 +148,18 @@ class Senders:
 
 
 @contextmanager
-def senders(urls: Sequence[str], runs: Sequence[str], *, size: int, requests: int) -> Iterator[Senders]:
+def senders(
+    urls: Sequence[str], runs: Sequence[str], *, size: int, requests: int, say: Say | None = None
+) -> Iterator[Senders]:
     """Start the processes; each run has a connection, and `requests` bodies of `size` events to send."""
     spawn = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for number in range(PROCESSES):
         here, there = spawn.Pipe()
         own = runs[number::PROCESSES]
-        process = spawn.Process(target=_work, args=(urls[number % len(urls)], own, size, requests, there))
+        process = spawn.Process(
+            target=_work, args=(urls[number % len(urls)], own, size, requests, say, there)
+        )
         process.start()
         there.close()
         pipes.append(here)
@@ -169,9 +175,11 @@ def senders(urls: Sequence[str], runs: Sequence[str], *, size: int, requests: in
             process.join()
 
 
-def _work(url: str, runs: Sequence[str], size: int, requests: int, orders: Connection) -> None:
+def _work(
+    url: str, runs: Sequence[str], size: int, requests: int, say: Say | None, orders: Connection
+) -> None:
     pods = [
-        Pod(url, [b"\n".join(lines(run_id, 1 + size * turn, size)) for turn in range(requests)])
+        Pod(url, [b"\n".join(lines(run_id, 1 + size * turn, size, say)) for turn in range(requests)])
         for run_id in runs
     ]
     orders.send(None)

@@ -27,6 +27,17 @@ TREES = {
           - heading "Latest runs" [level=2]
           - table
     """,
+    "/runs/{run}/results": """
+        - main:
+          - heading /Results of/ [level=1]
+          - navigation "Result sets"
+          - searchbox "Text"
+          - textbox "Filter"
+          - button "Filter"
+          - table:
+            - rowgroup:
+              - row /Key Status/
+    """,
     "/runs": """
         - main:
           - heading "Runs" [level=1]

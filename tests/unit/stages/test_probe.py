@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.catalog import RunFailed, RunLog, StageMetric, StageProgress
+from events.catalog import (
+    ResultRecorded,
+    RunFailed,
+    RunLog,
+    RunSummarized,
+    StageMetric,
+    StageProgress,
+)
 from events.kinds.experiment import ExperimentSpec
 from events.kinds.fact import Fact
 from events.kinds.probe import KIND, ProbeSpec
@@ -81,7 +88,34 @@ def test_it_says_exactly_what_it_was_told_to_say_in_exactly_that_time(
 def test_it_says_every_sort_of_thing(tmp_path: Path) -> None:
     context, listener, _ = context_for(ProbeSpec(events=3), tmp_path)
     run(context)
-    assert [type(fact) for fact in listener.facts[1:-1]] == [StageProgress, StageMetric, RunLog]
+    assert [type(fact) for fact in listener.facts[1:-1]] == [
+        StageProgress,
+        StageMetric,
+        RunLog,
+        RunSummarized,
+    ]
+
+
+@pytest.mark.parametrize(("x", "y", "value"), [(1.0, -2.0, 0.0), (0.0, 0.0, 5.0), (3.0, -4.0, 8.0)])
+def test_its_headline_number_is_a_known_function_and_its_rows_are_as_many_as_asked_for(
+    tmp_path: Path, x: float, y: float, value: float
+) -> None:
+    context, listener, _ = context_for(ProbeSpec(events=0, x=x, y=y, results=20), tmp_path)
+    run(context)
+    said = [fact for fact in listener.facts if isinstance(fact, RunSummarized)]
+    assert said == [RunSummarized(values={"value": value})]
+    rows = [fact for fact in listener.facts if isinstance(fact, ResultRecorded)]
+    assert len({each.key for each in rows}) == len(rows) == 20
+
+
+def test_the_noise_is_of_the_attempt_and_the_same_each_time(tmp_path: Path) -> None:
+    def said(run_id: str, attempt: int) -> object:
+        context, listener, _ = context_for(ProbeSpec(events=0, noise=1.0), tmp_path)
+        run(replace(context, run_id=run_id, attempt=attempt))
+        return [fact for fact in listener.facts if isinstance(fact, RunSummarized)]
+
+    assert said("r", 1) == said("r", 1)
+    assert said("r", 1) != said("r", 2) != said("s", 2)
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 65_535, 65_536, 65_537, 1_000_000])

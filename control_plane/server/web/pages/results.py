@@ -31,7 +31,7 @@ def router(site: Site) -> APIRouter:
 
 
 async def results_page(site: Site, run_id: str, wanted: RowsPage) -> HTMLResponse:
-    """Show a page of a result set. Raises `NotFound`, and `Rejected` for a set or column that there is not."""
+    """Show a page of a result set. Raises `NotFound`, and `Rejected` for an unknown set or column."""
     live = NOT_LIVE if wanted.after else site.live(f"run/{run_id}")
     run = await site.deps.reading.require(run_id)
     try:

@@ -1,0 +1,178 @@
+"""`podfleet results`: lists, exports and compares the rows that runs have recorded."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from events.answers.kinds.kind import ColumnAnswer
+from events.answers.kinds.results import ComparedRow, ResultPage
+from podfleet.client import endpoints
+from podfleet.client.synchronous import Client
+from podfleet.commands.runs import SHOWN, Limit
+from podfleet.connection import EXIT_FAILED, EXIT_WRONG_USE, client, fail
+from podfleet.id_lookup import RUN, RunName, RunNames, find
+from podfleet.nouns import noun
+from podfleet.output import AsJson, Column, field, is_terminal, print_items, print_json, say, tell
+
+app = noun("results")
+
+PAGES_MAX: Final = 100_000  # a run has no more rows
+FORMATS: Final = ("csv", "ndjson", "parquet")
+
+Set = Annotated[str | None, typer.Option("--set", help="The result set; default: the first of the kind.")]
+Sort = Annotated[str | None, typer.Option("--sort", help="A column to sort by; -COLUMN: against it.")]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option("--filter", "-f", help="Such as 'score>=0.5' or 'status=done'; repeatable."),
+]
+Search = Annotated[str | None, typer.Option("--search", "-q", help="Text in keys, statuses and texts.")]
+
+
+@app.command("list")
+def list_rows(
+    run: RunName,
+    set: Set = None,
+    sort: Sort = None,
+    filters: Filters = None,
+    search: Search = None,
+    limit: Limit = SHOWN,
+    as_json: AsJson = False,
+) -> None:
+    """List the rows of a result set of a run."""
+    control_plane = client()
+    run_id = find(control_plane, RUN, run)
+    rows: list[Any] = []
+    columns: Sequence[ColumnAnswer] = ()
+    for page in _pages(
+        control_plane, run_id, min(limit, 200), set=set, sort=sort, filters=filters or (), q=search
+    ):
+        columns = page.columns
+        if not rows and page.refused:
+            tell(f"{page.refused} rows of the run were refused; its events say why")
+        rows += page.items
+        if len(rows) >= limit:
+            break
+    shown = [Column("KEY", field("key")), Column("STATUS", field("status"))]
+    shown += [_column(each, partial(_value, each.name)) for each in columns]
+    shown.append(Column("DETAIL", field("detail"), is_spare=True))
+    print_items(rows[:limit], shown, as_json=as_json, none="no rows")
+
+
+@app.command()
+def export(
+    run: RunName,
+    set: Set = None,
+    sort: Sort = None,
+    filters: Filters = None,
+    search: Search = None,
+    format: Annotated[str, typer.Option("--format", help="csv, ndjson or parquet.")] = "csv",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="A file; default: standard output.")
+    ] = None,
+) -> None:
+    """Write all rows of a result set as CSV, NDJSON or Parquet."""
+    if format not in FORMATS:
+        fail(f"--format is {', '.join(FORMATS)}, not {format}", EXIT_WRONG_USE)
+    if format == "parquet" and output is None and is_terminal():
+        fail("Parquet is no text; name a file with --output", EXIT_WRONG_USE)
+    control_plane = client()
+    run_id = find(control_plane, RUN, run)
+    call = endpoints.export_results(
+        run_id, set=set, sort=sort, filters=filters or (), q=search, format=format
+    )
+    if output is None:
+        for piece in control_plane.pieces(call):
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    half = Path(f"{output}.part")
+    try:
+        with half.open("wb") as file:
+            for piece in control_plane.pieces(call):
+                file.write(piece)
+        os.replace(half, output)
+    except OSError as error:
+        fail(f"{output} cannot be written: {error.strerror}", EXIT_FAILED)
+    finally:
+        half.unlink(missing_ok=True)
+    say(output)
+
+
+@app.command()
+def compare(
+    runs: RunNames,
+    set: Set = None,
+    everything: Annotated[bool, typer.Option("--all", help="Include rows that do not differ.")] = False,
+    limit: Limit = SHOWN,
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs row by row: a line for each value in which rows of the same key differ."""
+    control_plane = client()
+    ids = [find(control_plane, RUN, run) for run in runs]
+    found: list[ComparedRow] = []
+    columns: Sequence[ColumnAnswer] = ()
+    after: str | None = None
+    for _ in range(PAGES_MAX):
+        page = control_plane.compare_results(ids, set=set, after=after)
+        columns, after = page.columns, page.next
+        found += [each for each in page.items if everything or each.differs]
+        if after is None or len(found) >= limit:
+            break
+    found = found[:limit]
+    if as_json:
+        print_json({"runs": ids, "rows": found})
+        return
+    lines = [line for row in found for line in _lines(row, columns, everything=everything)]
+    shown = [Column("KEY", field("key")), Column("COLUMN", field("column"), is_whole=True)]
+    shown += [Column(run_id, partial(_nth, number)) for number, run_id in enumerate(ids)]
+    print_items(lines, shown, none="no differences")
+
+
+def _pages(control_plane: Client, run_id: str, limit: int, **wanted: Any) -> Iterator[ResultPage]:
+    after: str | None = None
+    for _ in range(PAGES_MAX):
+        page = control_plane.results(run_id, limit=limit, after=after, **wanted)
+        yield page
+        after = page.next
+        if after is None:
+            return
+
+
+def _lines(
+    row: ComparedRow, columns: Sequence[ColumnAnswer], *, everything: bool
+) -> Iterator[Mapping[str, Any]]:
+    """Yield a line for each column in which a row differs."""
+    if any(each is None for each in row.values):
+        has = ["has it" if each is not None else None for each in row.values]
+        yield {"key": row.key, "column": "(row)", "values": has}
+    for column in columns:
+        values = [None if each is None else each.get(column.name) for each in row.values]
+        told = [value for value, each in zip(values, row.values, strict=True) if each is not None]
+        if everything or any(value != told[0] for value in told):
+            yield {"key": row.key, "column": column.name, "values": values}
+
+
+def _column(column: ColumnAnswer, value: Any) -> Column:
+    title = f"{column.name} {column.unit}".strip().upper()
+    return Column(title, value, partial(_shown, column.format), is_right=column.type == "number")
+
+
+def _shown(form: str, value: Any) -> str:
+    from events.formatting import result
+
+    return result(value, form)
+
+
+def _value(name: str, row: Any) -> Any:
+    return row.values.get(name)
+
+
+def _nth(number: int, line: Mapping[str, Any]) -> Any:
+    return line["values"][number]
