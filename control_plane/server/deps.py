@@ -109,9 +109,6 @@ class Deps:
     ids: Ids
     reading: Reading
     results: Results
-    run_table: RunTable
-    boards: Boards
-    board_shelf: BoardShelf
     accounts: Accounts
     submitter: Submitter
     decider: Decider
@@ -135,6 +132,21 @@ class Deps:
     pod_steering: PodSteering
     claims_throttle: RateLimit
     broadcaster: Broadcaster
+
+    @property
+    def run_table(self) -> RunTable:
+        """The list of runs with columns of choice."""
+        return RunTable(self.reading, RunFieldReads(self.db))
+
+    @property
+    def boards(self) -> Boards:
+        """Boards over runs."""
+        return Boards(RunFieldReads(self.db))
+
+    @property
+    def board_shelf(self) -> BoardShelf:
+        """Boards that are saved."""
+        return BoardShelf(SavedBoards(self.db))
 
     def on(self, db: Database) -> Deps:
         """Return the same on another connection, for a loop that is not ours."""
@@ -191,9 +203,6 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         ids=ids,
         reading=reading,
         results=Results(ResultReads(db), reading),
-        run_table=RunTable(reading, RunFieldReads(db)),
-        boards=Boards(RunFieldReads(db)),
-        board_shelf=BoardShelf(SavedBoards(db)),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
         decider=decider,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from events.answers.answer import Amount, Answer, Count, Moment
+from events.answers.answer import Amount, Answer, Count, Listing, Moment
 from events.answers.artifacts import Artifact
 from events.answers.attempts import Attempt, CurrentStage, Failure, Stage
 
@@ -160,14 +160,12 @@ class RunRow(Answer, frozen=True, kw_only=True):
     columns: dict[str, Amount | str | bool | None] | UnsetType = UNSET
 
 
-class RunPage(Answer, frozen=True, kw_only=True):
+class RunPage(Listing[RunRow], frozen=True, kw_only=True):
     """A page of runs, the newest first, or in the order of one column: of the newest `looked_at` that fit.
 
     `is_partial` says that older runs were not looked at; `next` is the `after` of the next page.
     """
 
-    items: list[RunRow]
-    next: str | None
     looked_at: Count | UnsetType = UNSET
     is_partial: bool | UnsetType = UNSET
 

@@ -26,7 +26,7 @@ USUAL: Final = ("kind", "doing", "pod", "queued")
 
 
 def chosen(names: Iterable[str]) -> Sequence[str]:
-    """Return the selected columns, by default the usual ones; names with a dot are others. Raises `Rejected`."""
+    """Return the selected columns, by default the usual ones; `a.b` is another one. Raises `Rejected`."""
     parts = {part.strip() for each in names for part in each.split(",")} - {""}
     wanted = {part for part in parts if "." not in part}
     if not wanted:
