@@ -10,7 +10,7 @@ from typing import Any, Final
 from pymongo import InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError
 
-from control_plane.model.projection import AttemptView, Write, attempt_id
+from control_plane.model.projection import RESULTS, AttemptView, Write, attempt_id
 from control_plane.model.run import CurrentStage, Entry
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.log.dead_letter_quota import LETTERS_MAX, DeadLetterQuota
@@ -74,11 +74,31 @@ class Documents:
     async def write(self, writes: Sequence[Write]) -> None:
         """Write secondary documents; a document that is further than `seq` already stays."""
         by_collection: dict[str, list[UpdateOne]] = {}
-        for write in writes:
+        rows = [write for write in writes if write.collection == RESULTS]
+        for write in [*await self._new_rows(rows), *(each for each in writes if each.collection != RESULTS)]:
             update = _guarded(write.id, "seq", write.seq, write.fields)
             by_collection.setdefault(write.collection, []).append(update)
         for collection, updates in by_collection.items():
             await self._bulk(collection, updates)
+
+    @answers()
+    async def _new_rows(self, rows: Sequence[Write]) -> Sequence[Write]:
+        """Insert rows of results; return those that are there already.
+
+        Nearly all rows are new, and an insert of many takes a third of the time of as many upserts.
+        """
+        if not rows:
+            return ()
+        documents = [{"_id": row.id, **row.fields, "seq": row.seq} for row in rows]
+        try:
+            await self.db[RESULTS].insert_many(documents, ordered=False)
+        except BulkWriteError as error:
+            details = error.details or {}
+            failed = details.get("writeErrors", ())
+            if details.get("writeConcernErrors") or any(each["code"] != DUPLICATE_KEY for each in failed):
+                raise Transient("not_durable", f"{RESULTS}: the write was not confirmed") from error
+            return [rows[each["index"]] for each in failed]
+        return ()
 
     async def advance_attempts(self, cursors: Sequence[tuple[AttemptView, int]]) -> None:
         """Move each attempt's own cursor and view to a position, never back."""

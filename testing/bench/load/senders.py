@@ -42,6 +42,13 @@ class Order(NamedTuple):
     again: bool = False
 
 
+class Held(NamedTuple):
+    """A run that was claimed, and the run token of its attempt."""
+
+    run_id: str
+    token: str
+
+
 class Told(NamedTuple):
     """How many events went through, for how long, and how long each request took."""
 
@@ -55,6 +62,7 @@ class Pod:
     """One connection, and what it has to tell."""
 
     url: str
+    token: str
     bodies: Sequence[bytes]
     sent: int = 0
     taken_s: list[float] = field(default_factory=list)
@@ -72,7 +80,7 @@ class Pod:
             if max(now_s, due_s) >= until_s:
                 break
             begun_s = due_s if pause_s else max(now_s, due_s)
-            await _post(reader, writer, body)
+            await _post(reader, writer, self.token, body)
             self.taken_s.append(CLOCK.monotonic_s() - begun_s)
             count += 1
             due_s += pause_s
@@ -82,24 +90,25 @@ class Pod:
         return count
 
 
-async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> None:
+async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str, body: bytes) -> None:
     head = "POST /api/ingest/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n"
-    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    head += f"Authorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
     answer = (await reader.readuntil(b"\r\n\r\n")).lower()
     length = int(answer.partition(b"content-length:")[2].partition(b"\r\n")[0])
     content = await reader.readexactly(length)
     assert answer.startswith(b"http/1.1 202"), content[:500]
 
 
-def claimed(control_plane: str, database: str, count: int) -> list[str]:
-    """Submit so many runs and claim them; return their ids."""
+def claimed(control_plane: str, database: str, count: int) -> list[Held]:
+    """Submit so many runs and claim them."""
     with httpx.Client(base_url=control_plane, trust_env=False) as client:
         for _ in range(count):
             client.post("/api/runs", json={"kind": "probe"}).raise_for_status()
     queue = MongoQueue(connect(database))
     claims = [queue.take(CLASS, token=letters(IDS.token()), pod="bench/1") for _ in range(count)]
     queue.db.client.close()
-    return [claim.run_id for claim in claims if claim is not None]
+    return [Held(claim.run_id, claim.run_token) for claim in claims if claim is not None]
 
 
 def lines(run_id: str, first: int, count: int, say: Say | None = None) -> list[bytes]:
@@ -149,7 +158,7 @@ class Senders:
 
 @contextmanager
 def senders(
-    urls: Sequence[str], runs: Sequence[str], *, size: int, requests: int, say: Say | None = None
+    urls: Sequence[str], runs: Sequence[Held], *, size: int, requests: int, say: Say | None = None
 ) -> Iterator[Senders]:
     """Start the processes; each run has a connection, and `requests` bodies of `size` events to send."""
     spawn = multiprocessing.get_context("spawn")
@@ -176,11 +185,11 @@ def senders(
 
 
 def _work(
-    url: str, runs: Sequence[str], size: int, requests: int, say: Say | None, orders: Connection
+    url: str, runs: Sequence[Held], size: int, requests: int, say: Say | None, orders: Connection
 ) -> None:
     pods = [
-        Pod(url, [b"\n".join(lines(run_id, 1 + size * turn, size, say)) for turn in range(requests)])
-        for run_id in runs
+        Pod(url, token, [b"\n".join(lines(run_id, 1 + size * turn, size, say)) for turn in range(requests)])
+        for run_id, token in runs
     ]
     orders.send(None)
     while True:

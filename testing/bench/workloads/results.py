@@ -51,7 +51,7 @@ def run(setting: Setting) -> Iterator[Row]:
     with mongod(setting.scratch / "results") as server:
         count = 2_000 if setting.small else ROWS_MAX
         with fresh(server) as url, control_planes(url, 1) as (address,):
-            (run_id,) = claimed(address, url, 1)
+            ((run_id, _),) = claimed(address, url, 1)
             _fill(url, run_id, count)
             connection = HTTPConnection(address.removeprefix("http://"))
             ways = {OURS: partial(_asked, setting, connection, f"/api/runs/{run_id}/results")}
