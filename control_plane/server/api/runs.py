@@ -43,6 +43,11 @@ Several = Annotated[list[str], Query(default_factory=list, json_schema_extra=BOU
 Asked = Annotated[Json, Depends(_circumstances)]
 
 
+COLUMN_LISTS_MAX: Final = 16  # a form sends each column by itself
+# Several names divided by commas; bounded so that those of a whole list fit into the head of a request.
+ColumnNames = Annotated[str, Field(max_length=1_000, pattern=r"^[ -~]*$")]
+
+
 class Page(BaseModel):
     """The position and the length of a page of a list."""
 
@@ -72,8 +77,8 @@ class RunsWanted(Filters):
     A column is `summary.NAME`, `label.NAME` or `spec.PATH`.
     """
 
-    columns: Annotated[list[Annotated[str, Field(max_length=2_000)]], Field(max_length=50)] = []
-    sort: Annotated[str | None, Field(max_length=1 + FIELD_CHARS_MAX)] = None
+    columns: Annotated[list[ColumnNames], Field(max_length=COLUMN_LISTS_MAX)] = []
+    sort: Annotated[str | None, Field(max_length=1 + FIELD_CHARS_MAX, pattern=r"^[ -~]*$")] = None
 
     def fields(self) -> Sequence[RunField]:
         """Return the columns. Raises `Rejected`."""
