@@ -67,6 +67,7 @@ NEXT_STEPS: Final = {
     "TIMEOUT": "Raise time_limit_s, or lower the number of nodes.",
     "KILLED": "Something outside the run ended it; retry.",
     "POD_LOST": "The pod went away; retry, and look at the pod's own log.",
+    "RESULT_REFUSED": "The pipeline recorded a result that its kind does not declare; see the message.",
     "ARTIFACT_REFUSED": "A file that the run made cannot be kept; the message says which, and why.",
     "ARTIFACT_UPLOAD_FAILED": "Check that the pod reaches the object storage, then retry.",
     "START_FAILED": "Look at the pod's own log: its pipelines do not start.",

@@ -18,7 +18,10 @@ from control_plane.server.deps import Deps
 from events.answers.kinds.results import ComparedRows, ResultPage
 
 FILE: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"content": {each: {} for each in MEDIA_TYPES.values()}, "description": "The rows as a file"}
+    200: {
+        "content": {each: {"schema": {"type": "string"}} for each in MEDIA_TYPES.values()},
+        "description": "The rows as a file",
+    }
 }
 Filter = Annotated[str, Field(max_length=2_048)]
 

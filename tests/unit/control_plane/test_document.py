@@ -168,7 +168,7 @@ def test_what_a_client_asks_is_what_the_document_says(name: str) -> None:
         return
     answers = {str(each) for route, schema in successes() if route.startswith(f"{call.method} {call.path} ")
                for each in schema.get("anyOf", [schema])}  # fmt: skip
-    if name == "export_audit_log":  # an entry a line, which OpenAPI cannot say
+    if name in ("export_audit_log", "export_results"):  # an entry a line, which OpenAPI cannot say
         assert not answers
     else:
         assert str(reference(call.answer)) in answers

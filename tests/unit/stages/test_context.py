@@ -10,11 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from events.catalog import RunLog, StageCompleted, StageMetric, StageProgress, StageStarted
+from events.catalog import (
+    ResultRecorded,
+    RunLog,
+    RunSummarized,
+    StageCompleted,
+    StageMetric,
+    StageProgress,
+    StageStarted,
+)
 from events.kinds.fact import Fact
 from events.kinds.probe import ProbeSpec
-from events.runtime.errors import Canceled
+from events.kinds.results import RESULT_BYTES_MAX, ROW_BYTES_MIN
+from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context
+from stages.results import SUMMARIES_MAX
 from stages.testing import make_context
 
 
@@ -123,3 +133,58 @@ def test_a_kept_file_has_its_name_its_type_and_its_stage(
 
 def _without_brackets(facts: Sequence[Fact]) -> list[Fact]:
     return [fact for fact in facts if not isinstance(fact, StageStarted | StageCompleted)]
+
+
+def test_a_row_and_numbers_that_the_kind_declares_are_said_and_others_end_the_run(
+    tmp_path: Path, listener: Listener
+) -> None:
+    context = make_context(ProbeSpec(), tmp_path, reporter=listener)
+    context.result("rows", "k", {"value": 1.5, "group": None}, status="done", detail="k.txt")
+    context.summarize({"value": 1})
+    context.summarize({"value": 1})
+    context.summarize({"value": 2})
+    assert listener.facts == [
+        ResultRecorded(
+            set="rows", key="k", values={"value": 1.5, "group": None}, status="done", detail="k.txt"
+        ),
+        RunSummarized(values={"value": 1}),
+        RunSummarized(values={"value": 2}),
+    ]
+    for name, key, values, words in (
+        ("laps", "k", {}, "there are rows"),
+        ("rows", "k", {"color": 1}, "no column 'color'"),
+        ("rows", "k", {"value": "x"}, "value is a number"),
+    ):
+        with pytest.raises(PipelineError, match=words):
+            context.result(name, key, values)
+    with pytest.raises(ValueError, match="a key has 1 to 200 bytes"):
+        context.result("rows", "", {})
+    with pytest.raises(ValueError, match="no finite number"):
+        context.result("rows", "k", {"value": float("nan")})
+    with pytest.raises(PipelineError, match="no column 'loss'"):
+        context.summarize({"loss": 1})
+
+
+def test_rows_beyond_the_bounds_are_left_out_and_the_log_says_so_once(
+    tmp_path: Path, listener: Listener
+) -> None:
+    context = make_context(ProbeSpec(), tmp_path, reporter=listener)
+    context.recorded.bytes = RESULT_BYTES_MAX - 2 * ROW_BYTES_MIN
+    for number in range(5):
+        context.result("rows", f"k{number}", {"value": number})
+    kinds = [type(fact) for fact in listener.facts]
+    assert kinds == [ResultRecorded, ResultRecorded, RunLog]
+    assert context.recorded.refused == 3
+    warning = listener.facts[-1]
+    assert isinstance(warning, RunLog)
+    assert (warning.level, "100,000 rows" in warning.message) == ("warning", True)
+
+
+def test_headline_numbers_that_never_stop_are_said_a_thousand_times(
+    tmp_path: Path, listener: Listener
+) -> None:
+    context = make_context(ProbeSpec(), tmp_path, reporter=listener)
+    for number in range(SUMMARIES_MAX + 5):
+        context.summarize({"value": number})
+    assert sum(isinstance(fact, RunSummarized) for fact in listener.facts) == SUMMARIES_MAX
+    assert sum(isinstance(fact, RunLog) for fact in listener.facts) == 1

@@ -147,6 +147,29 @@ def test_the_same_seed_gives_the_same_numbers(whole: Watched, hostile: Recording
     assert numbers_of(whole.reporter) == numbers_of(hostile)
 
 
+def test_nodes_finalists_seeds_and_verdict_are_results_that_equal_the_events(whole: Watched) -> None:
+    rows = whole.reporter.of(c.ResultRecorded)
+    of_set = {
+        name: {each.key: each for each in rows if each.set == name} for name in {each.set for each in rows}
+    }
+    said = {each.node: each for each in whole.reporter.of(NodeCompleted)}
+    assert {key: each.values["metric"] for key, each in of_set["nodes"].items()} == {
+        key: each.metric for key, each in said.items()
+    }
+    (verdict,) = whole.reporter.of(c.ValidationAutoCompleted)
+    seeds = [each.values["seed"] for each in of_set["seeds"].values()]
+    assert seeds == verdict.scores["seeds"]
+    differences = [each.values["difference"] for each in of_set["seeds"].values()]
+    assert differences == verdict.scores["differences"]
+    (judged,) = of_set["verdicts"].values()
+    assert judged.values["effect"] == verdict.scores["mean_difference"]
+    headline = {
+        name: value for each in whole.reporter.of(c.RunSummarized) for name, value in each.values.items()
+    }
+    assert headline["effect"] == verdict.scores["mean_difference"]
+    assert (headline["conclusion"], headline["nodes"]) == (verdict.conclusion, len(said))
+
+
 def test_the_best_node_is_named_with_its_arm_while_the_search_goes_on_and_at_its_end(whole: Watched) -> None:
     one = whole.reporter
     arms = {fact.stage: fact.arm for fact in one.of(NodeSelectedBest) if fact.node.startswith(fact.stage)}
