@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
 from control_plane.model.views.document_mapping import from_document
@@ -53,9 +53,9 @@ class BoardShelf:
             raise _unknown(board_id)
 
 
-def _saved(document: Mapping[str, object]) -> SavedBoard:
-    path, query = PATHS[document["page"]], document["query"]  # type: ignore[index] # as `save` wrote it
-    return from_document(SavedBoard, document, address=f"{path}?{urlencode(query)}")  # type: ignore[arg-type]
+def _saved(document: Mapping[str, Any]) -> SavedBoard:
+    path, query = PATHS[document["page"]], document["query"]
+    return from_document(SavedBoard, document, address=f"{path}?{urlencode(query)}")
 
 
 def _unknown(board_id: str) -> NotFound:
