@@ -164,6 +164,11 @@ def result(value: Any, form: str) -> str:
     return format(round(value) if form.endswith("d") else value, form)
 
 
+def field_value(value: Any) -> str:
+    """Return the value of a field of any type as people read it."""
+    return ("true" if value else "false") if isinstance(value, bool) else number(value)
+
+
 def dollars(value: float) -> str:
     """Return money: cents where they are enough, else four significant digits."""
     if 0 < value < CENTS_SHOWN_MIN:
@@ -309,6 +314,7 @@ FILTERS: Final = {
     "size": size,
     "number": number,
     "result": result,
+    "field_value": field_value,
     "percent": percent,
     "lines": lines,
     "note_answer": note_answer,

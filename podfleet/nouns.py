@@ -20,6 +20,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "submit": ("podfleet.commands.submit", "Queue a run and print its id."),
     "kinds": ("podfleet.commands.kinds", "List the kinds of run and their parameters."),
     "runs": ("podfleet.commands.runs", "List, show, watch and control runs."),
+    "boards": ("podfleet.commands.boards", "Show a number of runs by their fields, and save such boards."),
     "events": ("podfleet.commands.events", "Show and follow the events of a run."),
     "results": ("podfleet.commands.results", "List, export and compare the results of runs."),
     "artifacts": ("podfleet.commands.artifacts", "List and download the files of a run."),

@@ -112,6 +112,9 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("retry, advancer", "holdUntil"),
         **_by("decision", "status", "revision", "journal", "updatedAt"),
     },
+    "boards": _by(
+        "author", "page", "query", "createdBy", "createdAt", "updatedBy", "updatedAt", "revision",
+    ),
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
     ),

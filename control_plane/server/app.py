@@ -24,6 +24,7 @@ from control_plane.server import dependencies
 from control_plane.server.api import (
     artifacts,
     audit_log,
+    boards,
     bulk,
     claims,
     fleet,
@@ -52,6 +53,7 @@ from control_plane.server.kind_routes import include_kinds
 from control_plane.server.metrics import STALLS, WAITING
 from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
+from control_plane.server.web.pages import boards as board_pages
 from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import (
     change_run,
@@ -72,7 +74,7 @@ from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, ti
 Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 
 NOUNS: Final = (
-    *(bulk, runs, results, artifacts, uploads),
+    *(bulk, runs, boards, results, artifacts, uploads),
     *(claims, fleet, kinds, schedules, groups, keys, secrets, audit_log, stream),
 )
 
@@ -117,7 +119,8 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [noun.router(deps) for noun in NOUNS]
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
-    routers += [page.router(site) for page in (bulk_pages, compare, new_run, read_only, steering, live)]
+    routers += [page.router(site) for page in (board_pages, bulk_pages, compare, new_run, read_only)]
+    routers += [page.router(site) for page in (steering, live)]
     routers.append(run_pages.router(site))
     routers += [page.router(site) for page in (change_run, group_pages, schedule_pages)]
     routers += [page.router(site) for page in (secret_pages, numbers, pods)]

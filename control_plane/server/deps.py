@@ -42,6 +42,9 @@ from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading
 from control_plane.reads.results import Results
 from control_plane.runs import claiming
+from control_plane.runs.boards.boards import Boards
+from control_plane.runs.boards.run_table import RunTable
+from control_plane.runs.boards.saved import BoardShelf
 from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
@@ -68,11 +71,13 @@ from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.queue.attempt_ends import AttemptEnds
+from control_plane.store.queue.boards import SavedBoards
 from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.run_counts import Tallies
+from control_plane.store.queue.run_fields import RunFieldReads
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
@@ -145,6 +150,21 @@ class Deps:
     pod_steering: PodSteering
     claims_throttle: RateLimit
     broadcaster: Broadcaster
+
+    @property
+    def run_table(self) -> RunTable:
+        """The list of runs with columns of choice."""
+        return RunTable(self.reading, RunFieldReads(self.db))
+
+    @property
+    def boards(self) -> Boards:
+        """Boards over runs."""
+        return Boards(RunFieldReads(self.db))
+
+    @property
+    def board_shelf(self) -> BoardShelf:
+        """Boards that are saved."""
+        return BoardShelf(SavedBoards(self.db))
 
     def on(self, db: Database) -> Deps:
         """Return the same on another connection, for a loop that is not ours."""

@@ -68,18 +68,11 @@ class RunReads:
         self, conditions: Mapping[str, Any], search: str | None, after: Sequence[Any] | None, limit: int
     ) -> Slice:
         """Return a page of runs, newest first; the first of `conditions` leads, the others are residual."""
-        filters: list[Document] = [{name: value} for name, value in conditions.items() if name not in _SIEVES]
-        if search is not None:
-            # a hypothesis and a group have few runs; what a word finds may be every second one
-            first, *others = matching(search)
-            filters.insert(1 if conditions.keys() & {"hypothesisId", "groupId"} else 0, first)
-            filters += others
-        sieves = filters[1:] + [{name: conditions[name]} for name in _SIEVES if name in conditions]
-        residual: Document = {"$and": sieves} if sieves else {}
+        leading, sieves = divided(conditions, search)
         wanted = Wanted(
             collection="runs",
-            leading=filters[0] if filters else {},
-            residual=residual,
+            leading=leading,
+            residual={"$and": sieves} if sieves else {},
             after=after,
             limit=limit,
             hidden=(*_INDEXED_ONLY, "journal", "notes"),
@@ -324,6 +317,18 @@ def _begun(name: str) -> Document:
 
 def _or_null(name: str) -> Document:
     return {"$ifNull": [f"$data.{name}", None]}
+
+
+def divided(conditions: Mapping[str, Any], search: str | None) -> tuple[Document, list[Document]]:
+    """Return the condition on runs that leads, whose index gives their order, and those that sieve."""
+    filters: list[Document] = [{name: value} for name, value in conditions.items() if name not in _SIEVES]
+    if search is not None:
+        # a hypothesis and a group have few runs; what a word finds may be every second one
+        first, *others = matching(search)
+        filters.insert(1 if conditions.keys() & {"hypothesisId", "groupId"} else 0, first)
+        filters += others
+    sieves = [{name: conditions[name]} for name in _SIEVES if name in conditions]
+    return (filters[0] if filters else {}), filters[1:] + sieves
 
 
 def matching(search: str) -> list[Document]:

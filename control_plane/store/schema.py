@@ -19,6 +19,7 @@ from events.queue.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 from events.runtime.errors import ConfigError
 
 CLAIM_INDEX: Final = "claim"
+COMPLETED_INDEX: Final = "completed_of_kind"
 BUILD_S: Final = 600.0
 MEND: Final = "run `podfleet migrate` once, with a user that may create indexes"
 _OTHER_FORM: Final = "an index of this name or these keys has another form: drop it and migrate again"
@@ -64,6 +65,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         *_CLAIMABLE,
         _index("by_kind", ("kind", _UP), ("_id", _DOWN)),
         _index("by_pod", ("claimedBy", _UP), ("_id", _DOWN)),
+        _index(COMPLETED_INDEX, ("kind", _UP), ("_id", _DOWN), **_partial(status=Status.COMPLETED.value)),
         _index("by_label", ("labelList", _UP), ("_id", _DOWN)),
         # of the few runs that name secrets
         _index("by_secret", ("secrets", _UP), ("status", _UP), ("_id", _DOWN), sparse=True),
@@ -126,6 +128,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_status", ("status", _UP), ("_id", _UP)),
         _index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),
     ),
+    "boards": (),
     "pods": (
         _index("by_report", ("reportedAt", _DOWN)),
         _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from events.answers.answer import Amount, Answer, Count, Moment
+from events.answers.answer import Amount, Answer, Count, Listing, Moment
 from events.answers.artifacts import Artifact
 from events.answers.attempts import Attempt, CurrentStage, Failure, Stage
 
@@ -113,7 +113,8 @@ class RunRow(Answer, frozen=True, kw_only=True):
     `class_key` says which pods may take it, `queue_limit_s` bounds each stretch of waiting, in seconds.
     `last_event_seq` is the position up to which its log was applied; `log_open` says that more is to come.
     `validation` is the verdict of its pipeline, in the words of its kind. `summary` are its headline numbers,
-    those of the newest attempt that said any. A member of a group has its `slot`.
+    those of the newest attempt that said any. A member of a group has its `slot`. `columns` are the values of
+    the columns that were asked for, by name; one that is a list or an object is JSON, cut short.
     """
 
     id: str
@@ -158,6 +159,17 @@ class RunRow(Answer, frozen=True, kw_only=True):
     lost_events: list[LostEvents] | UnsetType = UNSET
     summary: dict[str, Amount | str | bool | None] | UnsetType | None = UNSET
     summary_attempt: int | UnsetType | None = UNSET
+    columns: dict[str, Amount | str | bool | None] | UnsetType = UNSET
+
+
+class RunPage(Listing[RunRow], frozen=True, kw_only=True):
+    """A page of runs, the newest first, or in the order of one column: of the newest `looked_at` that fit.
+
+    `is_partial` says that older runs were not looked at; `next` is the `after` of the next page.
+    """
+
+    looked_at: Count | UnsetType = UNSET
+    is_partial: bool | UnsetType = UNSET
 
 
 class JournalEntry(Answer, frozen=True, kw_only=True):

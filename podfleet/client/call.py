@@ -17,6 +17,7 @@ from events.answers.runs import Run
 from podfleet.client.problems import Refused, refusal
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 M = TypeVar("M", bound=Callable[..., Any])
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024  # no control plane sends a longer one
@@ -36,12 +37,12 @@ class Redirect:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[A]):
+class Call(Generic[A_co]):
     """A request; `path` is a path of the OpenAPI document, `place` has the values of its parameters."""
 
     method: str
     path: str
-    answer: type[A]
+    answer: type[A_co]
     place: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Any] = field(default_factory=dict)  # what is None is not sent
     body: Mapping[str, Any] | None = None
@@ -57,14 +58,14 @@ class Call(Generic[A]):
         """The query."""
         return {name: value for name, value in self.query.items() if value is not None}
 
-    def read(self, status: int, content: bytes, location: str | None) -> A:
+    def read(self, status: int, content: bytes, location: str | None) -> A_co:
         """Return the answer. Raises `Refused`, `Malformed`."""
         if status >= 400:
             raise refused(status, content)
         if self.answer is NoneType:
-            return cast("A", None)
+            return cast("A_co", None)
         if self.answer is Redirect:
-            return cast("A", Redirect(location or ""))
+            return cast("A_co", Redirect(location or ""))
         return decoded(content, self.answer)
 
 

@@ -15,12 +15,13 @@ from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
 from events.answers.fleet import Queue, SignInLink
 from events.answers.groups import Group, GroupRow
+from events.answers.kinds.boards import Board, SavedBoard
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
 from events.answers.kinds.results import ComparedRows, ResultPage, ResultRow
 from events.answers.logs import LogPage
 from events.answers.pods import Pod, PodStanding, Sample
-from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunRow
+from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunPage
 from events.answers.schedules import CronPreview, Schedule, Slots
 from podfleet.client.call import Call, Redirect
 from podfleet.client.options import OptionChanges, Options, StartOptions, given, in_json
@@ -81,15 +82,69 @@ def runs(
     pod: str | None = None,
     region: str | None = None,
     q: str | None = None,
+    columns: Sequence[str] = (),
+    sort: str | None = None,
     limit: int = PAGE,
     after: str | None = None,
-) -> Call[Listing[RunRow]]:
-    """Return a page of runs, newest first; `q` is the beginning of an id, or words of the title."""
+) -> Call[RunPage]:
+    """Return a page of runs, newest first; `q` is the beginning of an id, or words of the title.
+
+    `columns` are fields (`summary.NAME`, `label.NAME`, `spec.PATH`). By `sort`, one of them or `-` and one,
+    the newest runs that fit are sorted: the page says how many those are, and whether there are older ones.
+    """
     query = {
         "status": status, "kind": kind, "label": label, "hypothesis": hypothesis, "group": group,
-        "pod": pod, "region": region, "q": q, "limit": limit, "after": after,
+        "pod": pod, "region": region, "q": q, "columns": ",".join(columns) or None, "sort": sort,
+        "limit": limit, "after": after,
     }  # fmt: skip
-    return Call("GET", "/api/runs", Listing[RunRow], query=query)
+    return Call("GET", "/api/runs", RunPage, query=query)
+
+
+def boards(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[SavedBoard]]:
+    """Return a page of the saved boards and views, by name."""
+    return Call("GET", "/api/boards", Listing[SavedBoard], query={"limit": limit, "after": after})
+
+
+def saved_board(board_id: str) -> Call[SavedBoard]:
+    """Return what is saved under a name."""
+    return Call("GET", "/api/boards/{board_id}", SavedBoard, {"board_id": board_id})
+
+
+def save_board(board_id: str, query: Mapping[str, str], *, page: str = "board") -> Call[SavedBoard]:
+    """Save the query of a board under a name, in the place of what had it; of a view of runs for `runs`."""
+    body = {"page": page, "query": dict(query)}
+    return Call("PUT", "/api/boards/{board_id}", SavedBoard, {"board_id": board_id}, body=body)
+
+
+def remove_board(board_id: str) -> Call[None]:
+    """Remove a name; the runs behind it stay."""
+    return Call("DELETE", "/api/boards/{board_id}", NoneType, {"board_id": board_id})
+
+
+def board(
+    kind: str,
+    rows: str,
+    cell: str,
+    *,
+    columns: str | None = None,
+    show: str = "newest",
+    complete: bool = False,
+    label: str | None = None,
+    hypothesis: str | None = None,
+    pod: str | None = None,
+    region: str | None = None,
+    q: str | None = None,
+) -> Call[Board]:
+    """Return a board: `cell`, a number of the summary of completed runs, by one field and by another.
+
+    A field is `spec.PATH` or `label.NAME`; `show` is newest, best or mean.
+    """
+    query = {
+        "kind": kind, "rows": rows, "cell": cell, "columns": columns, "show": show,
+        "complete": "true" if complete else None, "label": label, "hypothesis": hypothesis, "pod": pod,
+        "region": region, "q": q,
+    }  # fmt: skip
+    return Call("GET", "/api/boards/view", Board, query=query)
 
 
 def compare(run_ids: Sequence[str]) -> Call[Comparison]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from events.answers.runs import Reason, Run
+from events.answers.runs import Reason, Run, RunPage
 from podfleet import comparing, parameters, watching
 from podfleet.client.following import LOG
 from podfleet.client.problems import NotFound, Refused
@@ -71,11 +71,19 @@ def list_runs(
     pod: Annotated[str | None, typer.Option(help="Only on this worker.")] = None,
     region: Annotated[str | None, typer.Option(help="Only in this region.")] = None,
     search: Annotated[str | None, typer.Option("--search", "-q", help="Words in the title.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", help="Also these fields: summary.NAME, label.NAME, spec.PATH."),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(help="Sort the newest runs that fit by a field, with - before it from the top."),
+    ] = None,
     limit: Limit = SHOWN,
     ids_only: IdsOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the newest first."""
+    """List runs, the newest first, or in the order of a field."""
     from podfleet.id_lookup import HYPOTHESIS
 
     labels([label] if label else None)  # one that can be on no run is a slip, not an empty list
@@ -90,9 +98,21 @@ def list_runs(
         "region": region,
         "q": search,
     }
-    found = list(islice(control_plane.runs(**filters, limit=min(limit, 200)), limit))
+    fields = list(dict.fromkeys(part.strip() for each in columns or () for part in each.split(",")))
+    wanted = {**filters, "columns": fields, "sort": sort, "limit": min(limit, 200)}
+    if sort is not None:
+        _tell_bound(control_plane.run_page(**{**wanted, "limit": 1}))
+        fields = list(dict.fromkeys([*fields, sort.removeprefix("-")]))
+    found = list(islice(control_plane.runs(**wanted), limit))
     none = "no run fits" if any(filters.values()) else "no runs yet: `podfleet submit`"
-    print_items(found, COLUMNS, as_json=as_json, ids_only=ids_only, none=none)
+    shown = [*COLUMNS, *(Column(each, field("columns", each)) for each in fields if each)]
+    print_items(found, shown, as_json=as_json, ids_only=ids_only, none=none)
+
+
+def _tell_bound(page: RunPage) -> None:
+    """Say where not all runs that fit are sorted."""
+    if page.is_partial is True:
+        tell(f"the newest {page.looked_at} runs that fit are sorted; filters bring older ones in")
 
 
 @app.command()

@@ -32,6 +32,7 @@ REQUEST_S: Final = 15.0
 KINDS: Final = ("probe", "experiment")
 MATRIX: Final = {"kind": "matrix", "values": {"seconds": [1, 2]}, "parallel": 1}
 CRONS: Final = ("0 * * * *", "@daily", "*/5 0 1 1 *")
+FIELDS: Final = ("spec.seconds", "label.team", "spec.a.b")
 ZONES: Final = ("UTC", "Europe/Berlin")
 
 
@@ -85,7 +86,10 @@ def _made(client: httpx.Client) -> Mapping[str, str]:
     def made(path: str, **body: object) -> str:
         return str(client.post(path, json=body).raise_for_status().json()["id"])
 
+    board = {"kind": "probe", "rows": "spec.seconds", "cell": "value"}
+    client.put("/api/boards/fuzz", json={"query": board}).raise_for_status()
     return {
+        "board_id": "fuzz",
         "run_id": made("/api/runs", kind="probe"),
         "hypothesis_id": made("/api/hypotheses", title="Does it hold?", idea="Dropout helps."),
         "schedule_id": made("/api/schedules", id=_slug(), cron=CRONS[0], run={"kind": "probe"}),
@@ -107,6 +111,11 @@ def _words(made: Mapping[str, str]) -> Iterator[str]:
         "body.cron": CRONS,
         "body.time_zone": ZONES,
         "query.cron": CRONS,
+        "query.rows": FIELDS,
+        "query.columns": FIELDS,
+        "query.sort": FIELDS,
+        "query.cell": ("value",),
+        "query.kind": KINDS,
         "query.time_zone": ZONES,
     }
     for place, values in bound.items():

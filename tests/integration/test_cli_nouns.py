@@ -153,6 +153,28 @@ def test_a_sweep_is_made_shown_paused_resumed_canceled_and_run_again(fleet: Any)
     assert (gone.returncode, "`podfleet groups list`" in gone.stderr) == (1, True)
 
 
+def test_a_board_is_shown_saved_listed_and_removed(fleet: Any, database: Any) -> None:
+    for x, value in ((0, 5.0), (0, 4.0), (1, 2.5)):
+        run_id = fleet.submit(spec={"x": x}, labels={"team": "vision"})
+        ended = {"status": "COMPLETED", "summary": {"value": value}, "summaryAttempt": 1}
+        database.runs.update_one({"_id": run_id}, {"$set": ended})
+    asked = ("--kind", "probe", "--rows", "spec.x", "--columns", "label.team", "--cell", "value")
+    shown = within(fleet.url, "boards", "show", *asked, "--show", "best")
+    assert shown.stdout.splitlines() == ["spec.x\tlabel.team=vision", "0\t4.0", "1\t2.5"], shown.stderr
+    assert within(fleet.url, "boards", "save", "probes", *asked, "--show", "mean").returncode == 0
+    mean = within(fleet.url, "boards", "show", "probes").stdout.splitlines()
+    assert mean[1].startswith("0\t4.5 (-1.85")
+    assert mean[2] == "1\t2.5"
+    assert within(fleet.url, "boards", "list", "--ids").stdout == "probes\n"
+    assert within(fleet.url, "boards", "remove", "probes").returncode == 0
+    assert within(fleet.url, "boards", "show", "probes").returncode == 1
+    wrong = within(fleet.url, "boards", "show", *asked[:-2])
+    assert (wrong.returncode, "--cell" in wrong.stderr) == (2, True)
+    columns = ("--columns", "spec.x,summary.value", "--sort", "-summary.value")
+    listed = within(fleet.url, "runs", "list", "--kind", "probe", *columns).stdout.splitlines()
+    assert [line.split("\t")[-2:] for line in listed[1:]] == [["0", "5"], ["0", "4"], ["1", "2.5"]]
+
+
 def test_a_schedule_is_previewed_made_paused_run_and_removed(fleet: Any) -> None:
     preview = within(fleet.url, "schedules", "preview", "30 3 * * 1-5", "-z", "Europe/Berlin", "-n", "7")
     meaning, _, *slots = preview.stdout.splitlines()

@@ -37,7 +37,16 @@ COMMANDS = {
     "/runs all": 2, "/api/runs all": 1, "/runs/ long": 8, "/api/runs/ long": 11,
     "/runs/ long/metrics": 4, "/runs/ long/files": 4, "/runs/ long/attempts": 6, "/runs/ long/spec": 3,
 }  # fmt: skip
+BOARD = "kind=probe&rows=spec.seconds&columns=label.team&cell=value&show=mean"
 EXTRA = {
+    "/api/boards/": "/api/boards/probes",
+    "/api/boards/view": f"/api/boards/view?{BOARD}",
+    "/api/boards/view label": f"/api/boards/view?{BOARD}&label=team%3Dvision",
+    "/api/boards/export": f"/api/boards/export?{BOARD}",
+    "/boards/": "/boards/probes",
+    "/boards/view": f"/boards/view?{BOARD}",
+    "/api/runs sorted": "/api/runs?sort=-spec.seconds&columns=label.team,spec.seconds,summary.value",
+    "/api/runs sorted, of a status": "/api/runs?sort=spec.seconds&status=COMPLETED",
     "/api/schedules/": "/api/schedules/nightly",
     "/api/schedules//next": "/api/schedules/nightly/next",
     "/schedules/": "/schedules/nightly",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Final, Literal
 
@@ -10,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from control_plane.access.auth import Principal, require
+from control_plane.model.views.boards.run_fields import FIELD_CHARS_MAX, RunField, read_fields
 from control_plane.reads.comparison import RUNS_MAX, RUNS_MIN
 from control_plane.reads.paging import LIMIT_DEFAULT
 from control_plane.reads.reading import LEVELS, RunFilters
@@ -18,9 +20,8 @@ from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.bodies import Again, ChangesBody, NewRun, NoteBody, ReviewBody
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
-from events.answers.answer import Listing
 from events.answers.logs import LogPage
-from events.answers.runs import CheckedRun, Comparison, Explanation, Run, RunRow
+from events.answers.runs import CheckedRun, Comparison, Explanation, Run, RunPage
 from events.lifecycle import Status
 
 Json = dict[str, Any]
@@ -56,6 +57,11 @@ Several = Annotated[list[str], Query(default_factory=list, json_schema_extra=BOU
 Asked = Annotated[Json, Depends(_circumstances)]
 
 
+COLUMN_LISTS_MAX: Final = 16  # a form sends each column by itself
+# Several names divided by commas; bounded so that those of a whole list fit into the head of a request.
+ColumnNames = Annotated[str, Field(max_length=1_000, pattern=r"^[ -~]*$")]
+
+
 class Page(BaseModel):
     """The position and the length of a page of a list."""
 
@@ -80,10 +86,26 @@ class Filters(Page):
         return RunFilters(**self.model_dump(include=names))
 
 
-class RunsView(Filters):
-    """The filters and columns of the page of runs."""
+class RunsWanted(Filters):
+    """The filters of runs, the columns besides, and the column that sorts them, `-` before it turns it round.
 
-    columns: list[str] = []
+    A column is `summary.NAME`, `label.NAME` or `spec.PATH`.
+    """
+
+    columns: Annotated[list[ColumnNames], Field(max_length=COLUMN_LISTS_MAX)] = []
+    sort: Annotated[str | None, Field(max_length=1 + FIELD_CHARS_MAX, pattern=r"^[ -~]*$")] = None
+
+    def fields(self) -> Sequence[RunField]:
+        """Return the columns. Raises `Rejected`."""
+        return read_fields(self.columns)
+
+
+class RunsView(RunsWanted):
+    """The filters and columns of the page of runs, whose own columns have names without dots."""
+
+    def fields(self) -> Sequence[RunField]:
+        """Return the columns of choice. Raises `Rejected`."""
+        return read_fields(each for text in self.columns for each in text.split(",") if "." in each)
 
 
 class EventFilters(Page):
@@ -126,8 +148,10 @@ def router(deps: Deps) -> APIRouter:
         return await reading.submitted(submitted)
 
     @routes.get("")
-    async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Listing[RunRow]:
-        return await reading.runs(filters.filters(), filters.limit, filters.after)
+    async def page(_: MayRead, wanted: Annotated[RunsWanted, Query()]) -> RunPage:
+        return await deps.run_table.page(
+            wanted.filters(), wanted.limit, wanted.after, wanted.fields(), wanted.sort or None
+        )
 
     @routes.get("/compare", responses={404: {}})
     async def compare(_: MayRead, run: Several) -> Comparison:

@@ -28,6 +28,7 @@ from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
 from control_plane.model import kind_packages
 from control_plane.reads.kind_errors import words_for
+from control_plane.runs.boards.run_table import AGAINST
 from control_plane.runs.decisions import NOTE_CHARS_MAX
 from control_plane.server.api.runs import RunsView
 from control_plane.server.deps import Deps
@@ -207,17 +208,22 @@ class Site:
     async def runs(self, wanted: RunsView) -> HTMLResponse:
         """Show the runs that match, the newest first."""
         live = self.live("runs")
-        shown = columns.chosen(wanted.columns)
-        page = await self.deps.reading.runs(wanted.filters(), wanted.limit, wanted.after)
+        shown, fields = columns.chosen(wanted.columns), wanted.fields()
+        sort = wanted.sort or None
+        page = await self.deps.run_table.page(wanted.filters(), wanted.limit, wanted.after, fields, sort)
+        own = [*map(str, fields)]
         chosen = wanted.model_dump(exclude={"after", "columns"}, exclude_none=True, exclude_defaults=True)
-        if tuple(shown) != columns.USUAL:
-            chosen["columns"] = ",".join(shown)
+        if tuple(shown) != columns.USUAL or own:
+            chosen["columns"] = ",".join([*shown, *own])
+        sorted_by = (sort or "").removeprefix(AGAINST)
         return await self.show(
             "runs.html",
             live=live,
             page=page,
-            sieve=wanted.model_dump(exclude={"after", "limit", "columns"}, exclude_none=True),
+            sieve=wanted.model_dump(exclude={"after", "limit", "columns", "sort"}, exclude_none=True),
             columns=shown,
+            own=own if not sorted_by or sorted_by in own else [*own, sorted_by],
+            typed=", ".join(own),
             chosen=chosen,
             statuses=list(Status),
             kinds=sorted(RUN_KINDS),

@@ -110,6 +110,34 @@ TREES = {
           - searchbox "Text"
           - table
     """,
+    "/boards": """
+        - main:
+          - heading "Boards" [level=1]
+          - table:
+            - rowgroup:
+              - row "Name What Saved by Saved"
+          - heading "New board" [level=2]
+          - form "Board":
+            - combobox "Kind"
+            - combobox "Rows"
+            - combobox "Columns"
+            - combobox "Number"
+            - combobox "Show"
+            - combobox "Keep"
+            - button "Show"
+    """,
+    "/boards/view?kind=probe&rows=spec.seconds&columns=label.team&cell=value": """
+        - main:
+          - heading "Board" [level=1]
+          - form "Board"
+          - paragraph:
+            - link "CSV"
+          - table:
+            - rowgroup:
+              - row /spec.seconds by label.team/
+          - textbox "Name"
+          - button "Save this board"
+    """,
     "/hypotheses": """
         - main:
           - heading "Hypotheses" [level=1]

@@ -26,8 +26,9 @@ USUAL: Final = ("kind", "doing", "pod", "queued")
 
 
 def chosen(names: Iterable[str]) -> Sequence[str]:
-    """Return the selected columns, by default the usual ones. Raises `Rejected`."""
-    wanted = {part.strip() for each in names for part in each.split(",")} - {""}
+    """Return the selected columns, by default the usual ones; `a.b` is another one. Raises `Rejected`."""
+    parts = {part.strip() for each in names for part in each.split(",")} - {""}
+    wanted = {part for part in parts if "." not in part}
     if not wanted:
         return USUAL
     if unknown := sorted(wanted - set(COLUMNS)):

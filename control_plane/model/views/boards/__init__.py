@@ -1,0 +1,1 @@
+"""Boards: fields that people choose, and tables of a headline number over runs."""

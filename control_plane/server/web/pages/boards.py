@@ -1,0 +1,113 @@
+"""The pages of boards: the saved ones, one by its address or its name, and the form that chooses one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+import msgspec
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import HTMLResponse, Response
+from pydantic import ValidationError
+
+from control_plane.reads.comparison import RUNS_MAX
+from control_plane.runs.boards.saved import Page as Saved
+from control_plane.server.api.boards import BOARD_ID, QUERY_MAX, TEXT_CHARS_MAX, BoardWanted, saveable
+from control_plane.server.api.runs import MayRead, MaySubmit, Page
+from control_plane.server.web.page_renderer import Site
+from control_plane.server.web.pages.form_actions import carried_out, refused, see
+from events.answers.kinds.boards import SavedBoard
+from events.kinds import KINDS, RUN_KINDS
+from events.runtime.errors import Rejected
+
+SHOWS: Final = {"newest": "the newest", "best": "the best", "mean": "the mean"}
+QUERY_CHARS_MAX: Final = 4_000
+
+
+def router(site: Site) -> APIRouter:
+    """Return the routes of the pages of boards."""
+    routes = APIRouter(include_in_schema=False)
+    shelf = site.deps.board_shelf
+
+    @routes.get("/boards")
+    async def listed(_: MayRead, wanted: Annotated[Page, Query()]) -> HTMLResponse:
+        page = await shelf.page(wanted.limit, wanted.after)
+        return await site.show("boards.html", page=page, **_form({}))
+
+    @routes.get("/boards/view")
+    async def view(_: MayRead, request: Request) -> HTMLResponse:
+        return await _board(site, dict(request.query_params))
+
+    @routes.get("/boards/{board_id}")
+    async def one(board_id: str, _: MayRead) -> Response:
+        saved = await shelf.find(board_id)
+        return see(saved.address) if saved.page == "runs" else await _board(site, saved.query, saved)
+
+    @routes.post("/boards")
+    async def save(
+        principal: MaySubmit,
+        id: Annotated[str, Form(max_length=TEXT_CHARS_MAX)],
+        query: Annotated[str, Form(max_length=QUERY_CHARS_MAX)],
+        page: Annotated[Saved, Form()] = "board",
+    ) -> Response:
+        given = dict(parse_qsl(query, max_num_fields=2 * QUERY_MAX))
+        path = f"/boards/{quote(id, safe='')}"
+        try:
+            if not BOARD_ID.fullmatch(id):
+                raise Rejected("bad_id", "a name has lower-case letters, digits and dashes, at most 63")
+            order = shelf.save(id, page, saveable(page, given), by=principal.name)
+        except Rejected as error:
+            return await refused(site, error, "/boards")
+        return await carried_out(site, order, path)
+
+    @routes.post("/boards/{board_id}/remove")
+    async def remove(board_id: str, _: MaySubmit) -> Response:
+        await shelf.remove(board_id)
+        return see("/boards")
+
+    return routes
+
+
+async def _board(site: Site, query: Mapping[str, str], saved: SavedBoard | None = None) -> HTMLResponse:
+    """Show a board with its form; where it cannot be made, the form with what is wrong."""
+    given = {name: value for name, value in query.items() if value.strip() and name in _PARTS}
+    live = site.live("runs")
+    board, problems = None, []
+    try:
+        board = await site.deps.boards.board(BoardWanted.model_validate(given).asked())
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+    except Rejected as error:
+        problems = [error.message]
+    return await site.show(
+        "board.html",
+        200 if board else 422,
+        live=live,
+        board=board,
+        saved=saved,
+        problems=problems,
+        compared_max=RUNS_MAX,
+        **_form(given),
+    )
+
+
+def _form(query: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "query": query,
+        "encoded": urlencode(query),
+        "kinds": sorted(RUN_KINDS),
+        "shows": SHOWS,
+        **_known(),
+    }
+
+
+def _known() -> dict[str, Sequence[str]]:
+    """Return the fields and numbers that the installed kinds declare, for the form to propose."""
+    kinds = [KINDS[name] for name in sorted(RUN_KINDS)]
+    fields = {f"spec.{each.name}": None for kind in kinds for each in msgspec.structs.fields(kind.spec)}
+    numbers = {each.name: None for kind in kinds for each in kind.headline if each.type == "number"}
+    return {"known_fields": [*fields], "known_numbers": [*numbers]}
+
+
+_PARTS: Final = frozenset(BoardWanted.model_fields)

@@ -1,0 +1,150 @@
+"""`podfleet boards`: a headline number of runs by the values of their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import typer
+
+from events.answers.kinds.boards import Board, BoardRow, Told
+from podfleet.client.synchronous import Client
+from podfleet.commands.runs import SHOWN, Limit
+from podfleet.connection import EXIT_WRONG_USE, client, fail
+from podfleet.nouns import noun
+from podfleet.output import NOTHING, AsJson, Column, IdsOnly, ago, field, print_items, print_json, say, tell
+
+app = noun("boards")
+
+RUNS: Final = "runs"  # what is saved is a view of the list of runs
+
+Name = Annotated[str, typer.Argument(metavar="BOARD", help="Its name.")]
+Kind = Annotated[str, typer.Option(help="Kind of the runs.")]
+Rows = Annotated[str, typer.Option(help="Field of the rows: spec.PATH or label.NAME.")]
+Columns = Annotated[str | None, typer.Option(help="Field of the columns; without it there is one.")]
+Number = Annotated[str, typer.Option("--cell", help="Number of the summary of a run.")]
+Show = Annotated[str, typer.Option(help="newest, best, or mean with its 95 % interval.")]
+Complete = Annotated[bool, typer.Option("--complete", help="Only rows that have every cell.")]
+Label = Annotated[
+    str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Only with this label.")
+]
+
+SAVED: Final = (
+    Column("NAME", field("id"), is_whole=True),
+    Column("PAGE", field("page"), is_whole=True),
+    Column("ADDRESS", field("address")),
+    Column("SAVED_BY", field("updated_by"), is_spare=True),
+    Column("SAVED", field("updated_at"), ago, is_whole=True),
+)
+
+
+@app.command("list")
+def list_boards(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
+    """List the saved boards and views of runs, by name."""
+    found = list(islice(client().boards(limit=min(limit, 200)), limit))
+    print_items(found, SAVED, as_json=as_json, ids_only=ids_only, none="none yet: `podfleet boards save`")
+
+
+@app.command()
+def show(
+    board: Annotated[str | None, typer.Argument(metavar="[BOARD]", help="Name of a saved board.")] = None,
+    kind: Kind = "",
+    rows: Rows = "",
+    columns: Columns = None,
+    cell: Number = "",
+    show: Show = "newest",
+    complete: Complete = False,
+    label: Label = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a board: a saved one by its name, or one by its fields."""
+    control_plane = client()
+    query = _query(kind, rows, columns, cell, show, label, complete=complete)
+    found = control_plane.board(**_arguments(query if board is None else _saved(control_plane, board)))
+    if as_json:
+        print_json(found)
+        return
+    cells = [Column(_title(found, number), partial(_cell, number)) for number in range(len(found.columns))]
+    titles = [Column(found.rows_by, lambda row: row.value, is_whole=True), *cells]
+    print_items(found.rows, titles, none="no completed run has this number yet")
+    for line in _left_out(found):
+        tell(line)
+
+
+@app.command()
+def save(
+    board: Name,
+    kind: Kind,
+    rows: Rows,
+    cell: Number,
+    columns: Columns = None,
+    show: Show = "newest",
+    complete: Complete = False,
+    label: Label = None,
+    as_json: AsJson = False,
+) -> None:
+    """Save a board under a name, in the place of the one that has it."""
+    query = _query(kind, rows, columns, cell, show, label, complete=complete)
+    made = client().save_board(board, query)
+    if as_json:
+        print_json(made)
+    else:
+        say(f"{made.id} is saved: {made.address}")
+
+
+@app.command()
+def remove(board: Name) -> None:
+    """Remove a saved board or view; its runs are kept."""
+    client().remove_board(board)
+    say(f"{board} is removed")
+
+
+def _query(
+    kind: str, rows: str, columns: str | None, cell: str, show: str, label: str | None, *, complete: bool
+) -> dict[str, str]:
+    given = {"kind": kind, "rows": rows, "columns": columns, "cell": cell, "show": show, "label": label}
+    said = {name: value for name, value in given.items() if value}
+    return {**said, "complete": "true"} if complete else said
+
+
+def _saved(control_plane: Client, board: str) -> Mapping[str, str]:
+    saved = control_plane.saved_board(board)
+    if saved.page == RUNS:
+        fail(f"{board} is a view of the list of runs: open {saved.address} in a browser", EXIT_WRONG_USE)
+    return saved.query
+
+
+def _arguments(query: Mapping[str, str]) -> dict[str, Any]:
+    if missing := [name for name in ("kind", "rows", "cell") if not query.get(name)]:
+        fail(f"name a saved board, or give --{missing[0]}", EXIT_WRONG_USE)
+    return {**query, "complete": query.get("complete") == "true"}
+
+
+def _title(board: Board, number: int) -> str:
+    return board.cell if board.columns_by is None else f"{board.columns_by}={_text(board.columns[number])}"
+
+
+def _text(value: Told) -> str:
+    return NOTHING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _cell(number: int, row: BoardRow) -> Any:
+    cell = row.cells[number]
+    if cell is None:
+        return None
+    if cell.low is None:
+        return cell.number
+    return f"{cell.number:.6g} ({cell.low:.6g} to {cell.high:.6g}, {cell.count} runs)"
+
+
+def _left_out(board: Board) -> list[str]:
+    counts = {
+        "older runs were not looked at; a label brings them in": board.is_partial,
+        "runs lack the number": board.unmeasured,
+        "incomplete rows are not shown": board.incomplete,
+        "more rows are not shown": board.rows_left_out,
+        "more columns are not shown": board.columns_left_out,
+    }
+    return [words if count is True else f"{count} {words}" for words, count in counts.items() if count]
