@@ -21,8 +21,8 @@ from control_plane.model.views.runs import artifact, attempt, logged, run_row, s
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
 from control_plane.reads.eta import Pace, pace
-from control_plane.reads.kind_loops import KindLoops, beside_loop
-from control_plane.reads.kind_parts import (
+from control_plane.reads.kinds.loops import KindLoops, beside_loop
+from control_plane.reads.kinds.parts import (
     ROWS_BYTES_MAX,
     KindPart,
     PartRows,
@@ -31,7 +31,7 @@ from control_plane.reads.kind_parts import (
     parts_of_kinds,
     rows_of,
 )
-from control_plane.reads.kind_told import Tellers, tellers_of_kinds, told_to
+from control_plane.reads.kinds.told import Tellers, tellers_of_kinds, told_to
 from control_plane.reads.lineage import Lineage
 from control_plane.reads.measures import measures_of
 from control_plane.reads.pod_rules import PodRules

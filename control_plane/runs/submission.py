@@ -14,7 +14,7 @@ import msgspec
 
 from control_plane.access.secrets.naming import require_named, require_names
 from control_plane.model.run import Run
-from control_plane.reads.kind_loops import beside_loop
+from control_plane.reads.kinds.loops import beside_loop
 from control_plane.reads.lineage import Lineage
 from control_plane.runs.options import LABEL_CHARS_MAX, NO_CHANGES, QUEUE_LIMIT_S, OptionChanges, StartOptions
 from control_plane.store.database import Document

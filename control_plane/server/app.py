@@ -17,28 +17,26 @@ from control_plane.concurrency.loops import run_every
 from control_plane.files import upload_sweeper
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
-from control_plane.reads.kind_parts import names_of
+from control_plane.reads.kinds.parts import names_of
 from control_plane.runs.groups import advancer
 from control_plane.runs.schedules import scheduler
 from control_plane.server import dependencies
 from control_plane.server.api import (
     artifacts,
-    audit_log,
     boards,
     bulk,
     claims,
     fleet,
     groups,
     ingest,
-    keys,
     kinds,
     results,
     runs,
     schedules,
-    secrets,
     stream,
     uploads,
 )
+from control_plane.server.api.access import audit_log, keys, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import answers_of
 from control_plane.server.deps import Deps

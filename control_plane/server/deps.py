@@ -36,7 +36,7 @@ from control_plane.log.projector import Projector
 from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.reads.groups import GroupReading
-from control_plane.reads.kind_loops import KindLoops
+from control_plane.reads.kinds.loops import KindLoops
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading

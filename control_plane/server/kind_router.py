@@ -15,8 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
 from control_plane.access.auth import HOME
-from control_plane.reads.kind_errors import route_failed
-from control_plane.reads.kind_loops import KindLoop
+from control_plane.reads.kinds.errors import route_failed
+from control_plane.reads.kinds.loops import KindLoop
 from events.runtime.errors import PodfleetError
 
 ANSWER_S: Final = 30.0  # until an answer begins, from the end of the request's body

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Match, Mount
 
 from control_plane.access.auth import require
 from control_plane.model.kind_packages import modules
-from control_plane.reads.kind_loops import KindLoop
+from control_plane.reads.kinds.loops import KindLoop
 from control_plane.server.kind_router import KindRouter
 from control_plane.server.web.page_renderer import Site
 from events.kinds.guarded_call import asked

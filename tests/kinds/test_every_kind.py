@@ -19,7 +19,7 @@ from control_plane.model import projection
 from control_plane.model.kind_packages import templates
 from control_plane.model.ownership import OWNERS
 from control_plane.model.projection import AttemptView, Update, fold
-from control_plane.reads.kind_parts import parts_of_kinds
+from control_plane.reads.kinds.parts import parts_of_kinds
 from control_plane.server.web.forms.run import RunForm
 from control_plane.store.schema import INDEXES
 from events.envelope import Event

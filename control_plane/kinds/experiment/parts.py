@@ -11,7 +11,7 @@ import msgspec
 from control_plane.kinds.experiment import tree
 from control_plane.model.presentation import plain
 from control_plane.reads import paging
-from control_plane.reads.kind_parts import KindPart
+from control_plane.reads.kinds.parts import KindPart
 from control_plane.reads.reading import Reading
 from control_plane.store.reads import ARRIVAL, NUMBERED, Part, RunReads
 from events.answers.runs import Nodes

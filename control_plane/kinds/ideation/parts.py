@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from control_plane.reads.kind_parts import KindPart, documents_of
+from control_plane.reads.kinds.parts import KindPart, documents_of
 from events.formatting import idea_name
 from events.kinds.ideation import IDEAS
 

@@ -27,7 +27,7 @@ from msgspec import UNSET
 from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
 from control_plane.model import kind_packages
-from control_plane.reads.kind_errors import words_for
+from control_plane.reads.kinds.errors import words_for
 from control_plane.runs.boards.run_table import AGAINST
 from control_plane.runs.decisions import NOTE_CHARS_MAX
 from control_plane.server.api.runs import RunsView

@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any, Final
 
 from control_plane.model.kind_packages import rows
-from control_plane.reads.kind_errors import made
-from control_plane.reads.kind_loops import KindLoop
-from control_plane.reads.kind_parts import DETAILS, KindPart
+from control_plane.reads.kinds.errors import made
+from control_plane.reads.kinds.loops import KindLoop
+from control_plane.reads.kinds.parts import DETAILS, KindPart
 from control_plane.server.deps import Deps
 from control_plane.server.web.drawing.figures import figures, papers
 from control_plane.store.database import Database

@@ -139,7 +139,7 @@ def _direct(body: Mapping[str, Any]) -> MadeKey:
 
     from pydantic import ValidationError
 
-    from control_plane.server.api.keys import KeyBody
+    from control_plane.server.api.access.keys import KeyBody
     from events.runtime.errors import ConfigError, Rejected, Transient
 
     try:
@@ -157,7 +157,7 @@ async def _store(body: Any) -> MadeKey:
     from pathlib import Path
 
     from control_plane.access.key_ring import KeyRing
-    from control_plane.server.api.keys import shown_once, wanted_key
+    from control_plane.server.api.access.keys import shown_once, wanted_key
     from control_plane.store import database, schema
     from control_plane.store.access.keys import Keys
     from events.runtime.clock import SystemClock, SystemIds

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from control_plane.config import read_settings
-from control_plane.reads.kind_parts import names_of, parts_of_kinds
+from control_plane.reads.kinds.parts import names_of, parts_of_kinds
 from control_plane.server.api.contract.struct_routes import reference
 from control_plane.server.app import create_app
 from control_plane.server.deps import wire

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from control_plane.reads import kind_errors, kind_loops
-from control_plane.reads.kind_loops import Ended, Held, KindLoop, KindLoops
-from control_plane.reads.kind_parts import KindPart, rows_of
+from control_plane.reads.kinds import errors as kind_errors
+from control_plane.reads.kinds import loops as kind_loops
+from control_plane.reads.kinds.loops import Ended, Held, KindLoop, KindLoops
+from control_plane.reads.kinds.parts import KindPart, rows_of
 from control_plane.server.web import sections
 from control_plane.server.web.sections import RunPage, Section
 from control_plane.store.reads import Part

@@ -20,7 +20,8 @@ from control_plane.access.auth import Principal
 from control_plane.access.key_ring import Unauthorized
 from control_plane.access.keys import Scope
 from control_plane.config import read_settings
-from control_plane.reads import kind_errors, kind_loops
+from control_plane.reads.kinds import errors as kind_errors
+from control_plane.reads.kinds import loops as kind_loops
 from control_plane.server import kind_router, kind_routes
 from control_plane.server.api.runs import MayRead
 from control_plane.server.app import create_app

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from control_plane.reads import kind_told
-from control_plane.reads.kind_told import TOLD_BYTES_MAX, tellers_of_kinds, told_to
+from control_plane.reads.kinds import told as kind_told
+from control_plane.reads.kinds.told import TOLD_BYTES_MAX, tellers_of_kinds, told_to
 from control_plane.store.reads import RunReads
 from events.kinds import KINDS
 from events.runtime.errors import ConfigError, Transient

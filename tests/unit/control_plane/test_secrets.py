@@ -16,7 +16,7 @@ from control_plane.access.secrets.naming import require_named, require_names
 from control_plane.access.secrets.vault import Vault, WantedSecret
 from control_plane.config import read_settings
 from control_plane.runs.submission import Submission, check, run_fields
-from control_plane.server.api.secrets import SecretBody
+from control_plane.server.api.access.secrets import SecretBody
 from control_plane.store.access.secrets import Secrets
 from events.answers.access.secrets import SecretValues
 from events.pipe import Start

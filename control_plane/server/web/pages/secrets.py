@@ -11,11 +11,11 @@ from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
 
 from control_plane.access.secrets.vault import WantedSecret
+from control_plane.server.api.access.secrets import SecretBody, listed
 from control_plane.server.api.contract.bodies import Body, SecretName
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import MayRead, Page
-from control_plane.server.api.secrets import SecretBody, listed
 from control_plane.server.web.forms import fields
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.page_renderer import Site

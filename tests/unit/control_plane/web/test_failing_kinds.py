@@ -13,8 +13,8 @@ import pytest
 
 from control_plane.kinds.experiment.parts import PARTS
 from control_plane.model import kind_packages
-from control_plane.reads import kind_errors
-from control_plane.reads.kind_parts import KindPart, parts_of_kinds
+from control_plane.reads.kinds import errors as kind_errors
+from control_plane.reads.kinds.parts import KindPart, parts_of_kinds
 from control_plane.server.web import sections
 from control_plane.server.web.sections import RunPage, Section
 from control_plane.store.reads import Part, RunReads

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from control_plane.kinds.experiment.parts import page_of_nodes
 from control_plane.model.projection import AttemptView, attempt_id, fold
-from control_plane.reads.kind_loops import KindLoops
+from control_plane.reads.kinds.loops import KindLoops
 from control_plane.reads.reading import Reading
 from control_plane.server.api.runs import LogFilters
 from control_plane.server.web import sections

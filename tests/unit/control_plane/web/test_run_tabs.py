@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.reads.kind_parts import parts_of_kinds
+from control_plane.reads.kinds.parts import parts_of_kinds
 from control_plane.server.web.run_pages.file_tree import DEPTH_MAX, FOLDERS_MAX, Folder, file_tree
 from control_plane.server.web.run_pages.headline import NUMBERS_MAX, Headline, headline
 from control_plane.server.web.run_pages.submit_commands import as_cli, as_curl

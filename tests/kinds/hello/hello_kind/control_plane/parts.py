@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from control_plane.reads.kind_parts import KindPart, documents_of
+from control_plane.reads.kinds.parts import KindPart, documents_of
 from hello_kind import GREETINGS
 
 PARTS = (

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from control_plane.model.kind_packages import modules
-from control_plane.reads.kind_errors import made
-from control_plane.reads.kind_loops import KindLoop
+from control_plane.reads.kinds.errors import made
+from control_plane.reads.kinds.loops import KindLoop
 from control_plane.store.database import Database
 from control_plane.store.reads import RunReads
 from events.runtime.errors import ConfigError

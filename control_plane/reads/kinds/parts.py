@@ -11,8 +11,8 @@ import msgspec
 
 from control_plane.model.kind_packages import rows
 from control_plane.model.presentation import plain
-from control_plane.reads.kind_errors import made
-from control_plane.reads.kind_loops import KindLoop
+from control_plane.reads.kinds.errors import made
+from control_plane.reads.kinds.loops import KindLoop
 from control_plane.store.database import Database
 from control_plane.store.reads import Part, RunReads
 from events.answers.runs import Run

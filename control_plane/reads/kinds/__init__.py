@@ -1,0 +1,1 @@
+"""What kinds of run contribute to reads: loops, parts of a run, what attempts are told, errors."""
