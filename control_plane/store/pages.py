@@ -92,6 +92,10 @@ async def read_page(db: Database, wanted: Wanted) -> Slice:
         conditions = [wanted.leading, wanted.residual, _following(wanted.order, wanted.after)]
         if bound is not None:
             conditions.append({"$nor": [_following(wanted.order, bound)]})
+            (name, direction), value = wanted.order[0], bound[0]
+            # of several fields the planner takes no bound out of that: it would walk on to the end
+            if len(bound) > 1 and value is not None and name in wanted.leading:
+                conditions.append({name: {"$lte" if direction > 0 else "$gte": value}})
         cursor = (
             raw(db, wanted.collection)
             .find(_all(conditions), dict.fromkeys(wanted.hidden, 0) or None)
