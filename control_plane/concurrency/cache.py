@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from control_plane.concurrency.singleflight import Singleflight
 from events.runtime.clock import Clock
 
 T = TypeVar("T")
@@ -18,11 +17,10 @@ NAMES_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class Cache(Generic[T]):
-    """A cache of values by name; each is valid for `BELIEVED_S`, and read once for concurrent requests."""
+    """A cache of values by name; each is valid for `BELIEVED_S`."""
 
     clock: Clock
     _read: OrderedDict[str, tuple[float, T]] = field(default_factory=OrderedDict)
-    _reads: Singleflight[T] = field(default_factory=Singleflight)
 
     async def get(self, name: str, read: Callable[[], Awaitable[T]]) -> T:
         """Return the cached value of a name, or read it."""
@@ -30,7 +28,7 @@ class Cache(Generic[T]):
         known = self._read.get(name)
         if known is not None and now_s - known[0] <= BELIEVED_S:
             return known[1]
-        found = await self._reads.read(name, read)
+        found = await read()
         self._read[name] = (now_s, found)
         self._read.move_to_end(name)
         while len(self._read) > NAMES_MAX:

@@ -61,6 +61,7 @@ EXTRA = {
     "/api/kinds": "/api/kinds",
     "/api/kinds/": "/api/kinds/probe",
     "/runs/new": "/runs/new?kind=probe",
+    "/runs/new/look": "/runs/new/look?kind=probe",
 }
 GROUP = {"id": "sweep", "run": {"kind": "probe"}, "plan": {"kind": "matrix", "values": {"seconds": [1, 2]}}}
 SCHEDULE = {"id": "nightly", "cron": "0 3 * * *", "run": {"kind": "probe"}}
@@ -149,7 +150,8 @@ async def test_every_question_is_answered_along_an_index_in_its_order(
     monkeypatch.setattr(pages, "SCAN_MAX", SCAN)
     (await asking.post("/api/schedules", json=SCHEDULE)).raise_for_status()
     (await asking.post("/api/groups", json=GROUP)).raise_for_status()
-    asked = all_questions(filled[1]) | EXTRA
+    waiting = (await asking.post("/api/runs", json={"kind": "probe"})).raise_for_status().json()["id"]
+    asked = all_questions(filled[1]) | EXTRA | {"/runs//change": f"/runs/{waiting}/change"}
     paths = [urlsplit(address).path for address in asked.values()]
     served = [route for route in routes(app) if route.path not in UNASKED]
     missing = [route.path for route in served if not any(map(route.path_regex.match, paths))]

@@ -396,7 +396,7 @@ async def test_what_could_never_fire_is_not_stored(database_url: str) -> None:
             ({"cron": "0 0 31 2 *"}, "bad_cron"),
             ({"time_zone": "Nowhere"}, "unknown_zone"),
             ({"run": WantedRun(kind="nothing")}, "unknown_kind"),
-            ({"run": WantedRun(kind="probe", spec={"x": 1})}, "invalid_spec"),
+            ({"run": WantedRun(kind="probe", spec={"speed": 1})}, "invalid_spec"),
             ({"run": WantedRun(kind="probe", requires={"x": 1})}, "invalid_requirements"),
             ({"run": WantedRun(kind="probe", labels={"slot": "x"})}, "reserved_label"),
         ]

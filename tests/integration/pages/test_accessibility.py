@@ -31,7 +31,8 @@ TREES = {
     """,
     "/runs/{run}/results": """
         - main:
-          - heading /Results of/ [level=1]
+          - heading [level=1]
+          - navigation "Run"
           - navigation "Result sets"
           - searchbox "Text"
           - textbox "Filter"

@@ -79,7 +79,7 @@ def test_a_run_is_filled_in_checked_and_submitted_from_its_page(page: Page, flee
     page.get_by_role("combobox", name="review").select_option("none")
     page.get_by_role("group", name="nodes").get_by_label("Stage_1").fill("0")
     page.get_by_text("The run itself").click()
-    page.get_by_label("labels").fill(f"batch={name}")
+    page.locator("[name=labels]").fill(f"batch={name}")
     page.get_by_role("button", name="Check").click()
     stage = page.get_by_role("textbox", name="Stage_1")
     expect(stage).to_have_accessible_description(re.compile(r"^Integer, at least 1\. .*Expected `int` >= 1$"))

@@ -25,7 +25,7 @@ def main(lease_ttl_s: float, beat_s: float, data: Path) -> int:
     )
     with ForkServer(ChildOptions(environ=settings.environ), world.clock) as fork_server:
         fork_server.prestart()
-        return EXIT_LEFT if serve(settings, world, fork_server) else 0
+        return 0 if serve(settings, world, fork_server) is None else EXIT_LEFT
 
 
 if __name__ == "__main__":
