@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from control_plane.model.groups.status import CLOSED
@@ -28,7 +28,7 @@ class GroupUser:
     servers: ReplicaSet
     balancer: Balancer
     ledger: Ledger
-    names: list[str] = field(default_factory=list)
+    wanted: int = 0
 
     def work(self) -> None:
         """Make a group in every second history; others come with the misfortunes."""
@@ -37,13 +37,14 @@ class GroupUser:
 
     def strike(self) -> None:
         """Make a group, or do something with one that there is."""
-        if self.names and self.kernel.chance.random() < 0.6:
-            name = self.kernel.chance.choice(self.names)
+        made = sorted(self.ledger.groups)
+        if made and self.kernel.chance.random() < 0.6:
+            name = self.kernel.chance.choice(made)
             step = self.kernel.chance.choice([self.pause_for_a_while, self.cancel, self.again, self.retry])
             self.kernel.spawn("group", self.node, lambda: step(name))
         else:
-            name = f"group-{len(self.names)}"
-            self.names.append(name)
+            name = f"group-{self.wanted}"
+            self.wanted += 1
             self.kernel.spawn("group", self.node, lambda: self.make(name))
 
     def make(self, name: str) -> None:
