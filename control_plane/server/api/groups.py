@@ -53,7 +53,7 @@ def router(deps: Deps) -> APIRouter:
     async def one(group_id: str, _: MayRead, response: Response) -> Group:
         return await told(group_id, response)
 
-    @routes.patch("/{group_id}")
+    @routes.patch("/{group_id}", responses={409: {}, 412: {}})
     async def edit(
         group_id: str, body: GroupEdit, principal: MaySubmit, response: Response, match: IfMatch
     ) -> Group:
@@ -83,7 +83,7 @@ def router(deps: Deps) -> APIRouter:
         await service.cancel(group_id, by=principal.name)
         return await told(group_id, response)
 
-    @routes.post("/{group_id}/again")
+    @routes.post("/{group_id}/again", responses={409: {}, 412: {}})
     async def again(group_id: str, principal: MaySubmit, response: Response, match: MayMatch = None) -> Group:
         revision = None if match is None else revision_of(match)
         await service.again(group_id, revision=revision, by=principal.name)

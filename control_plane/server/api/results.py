@@ -23,7 +23,8 @@ FILE: Final[dict[int | str, dict[str, Any]]] = {
         "description": "The rows as a file",
     }
 }
-Filter = Annotated[str, Field(max_length=2_048)]
+FILTER_CHARS_MAX: Final = 400  # so that all of them fit into the head of a request
+Filter = Annotated[str, Field(max_length=FILTER_CHARS_MAX)]
 
 
 class RowsWanted(BaseModel):
@@ -68,7 +69,7 @@ def router(deps: Deps) -> APIRouter:
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return StreamingResponse(pieces, media_type=MEDIA_TYPES[wanted.format], headers=headers)
 
-    @routes.get("/api/results/compare")
+    @routes.get("/api/results/compare", responses={404: {}})
     async def compare(
         _: MayRead,
         run: Several,
