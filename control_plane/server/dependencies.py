@@ -13,7 +13,7 @@ from typing import Final
 
 from fastapi import Request
 
-from control_plane.concurrency.singleflight import seen
+from control_plane.concurrency.singleflight import Singleflight, seen
 from control_plane.files.blobs import Blobs
 from control_plane.server.readiness import OK, UNREACHABLE, UNWRITABLE, States, word
 from control_plane.store import database, schema
@@ -48,6 +48,7 @@ class Dependencies:
     _mongodb_answered_s: float | None = None
     _known: dict[str, tuple[float, str]] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[str]] = field(default_factory=dict)
+    _looks: Singleflight[str] = field(default_factory=Singleflight)
 
     async def mongodb(self) -> str:
         """Return the state of MongoDB now."""
@@ -59,15 +60,21 @@ class Dependencies:
             self._mongodb_answered_s = self.clock.monotonic_s()
 
     async def require_mongodb(self, request: Request) -> None:
-        """Refuse a read within a second while MongoDB is away; a write may wait through an election.
+        """Refuse a read within two seconds while MongoDB is away; a write may wait through an election.
 
         Raises `Transient`.
         """
         answered_s = self._mongodb_answered_s
         if request.method not in READS or request.url.path in ALWAYS or answered_s is None:
             return
-        if self.clock.monotonic_s() - answered_s > AWAY_S and await self.mongodb() == UNREACHABLE:
+        if self.clock.monotonic_s() - answered_s <= AWAY_S:
+            return
+        # by a look that begins now: MongoDB may be back since the last one
+        if await self._looks.read("mongodb", self._look_at_mongodb) == UNREACHABLE:
             raise Transient("mongodb_unreachable", "MongoDB does not answer; try again")
+
+    async def _look_at_mongodb(self) -> str:
+        return await self._checked("mongodb", partial(database.ping, self._own()))
 
     async def look(self) -> States:
         """Return the state of each dependency; indexes and room are looked at in `run_once`."""

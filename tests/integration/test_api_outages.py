@@ -167,7 +167,7 @@ def test_an_outage_is_a_503_that_passes_and_leaves_nothing_half_done(plane: Plan
     assert "podfleet_runs{" not in numbers.text, "no number that nobody knows now"
     for path in ("/", "/runs", f"/runs/{run_id}", f"/api/runs/{run_id}/explain", "/pods"):
         answer, seconds = plane.timed(path)
-        assert (answer.status_code, seconds < 0.9) == (503, True), f"{path}: {answer.text}"
+        assert (answer.status_code, seconds < 1.8) == (503, True), f"{path}: {answer.text}"
         assert int(answer.headers["retry-after"]) > 0
     event = {
         "specversion": "1.0", "id": "1", "source": "//test", "type": "ai.run.log", "subject": f"run/{run_id}",

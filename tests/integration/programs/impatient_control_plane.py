@@ -1,4 +1,4 @@
-"""A control plane that gives up on MongoDB after a second: no test waits longer for it."""
+"""A control plane that gives up on MongoDB after two seconds: no test waits longer for it."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from control_plane.__main__ import main
 from control_plane.store import database
 
 if __name__ == "__main__":
-    vars(database)["SERVER_SELECTION_S"] = 1
+    vars(database)["SERVER_SELECTION_S"] = 2
     sys.exit(main())
