@@ -23,9 +23,15 @@ CHUNKS: Final = (
     *(pytest.param(first, marks=LONG) for first in range(SEEDS, SEEDS_LONG, CHUNK)),
 )
 
+# two workers share them
+PLANTED: Final = [
+    pytest.param(name, marks=pytest.mark.xdist_group(f"planted bugs {number % 2}"))
+    for number, name in enumerate(sorted(BUGS))
+]
 FOUND_WITHIN: Final = 60  # seeds; each planted bug is found in one of them, most in one of the first ten
 
 
+@pytest.mark.slow("25 histories")
 @pytest.mark.parametrize("first", CHUNKS)
 def test_no_history_breaks_a_law(first: int) -> None:
     broken = {
@@ -34,7 +40,8 @@ def test_no_history_breaks_a_law(first: int) -> None:
     assert broken == {}, f"replay with: python -m testing.simulation --seed {next(iter(broken))}"
 
 
-@pytest.mark.parametrize("name", sorted(BUGS))
+@pytest.mark.slow("tens of histories, until one shows the bug")
+@pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
     assert any(
