@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from control_plane.model.ownership import strangers
 from control_plane.runs.options import LABEL_CHARS_MAX
 from control_plane.runs.submission import (
     WORDS_MAX,
@@ -73,6 +74,11 @@ def test_text_of_a_person_is_no_expression_of_the_store_and_a_past_start_no_way_
     assert fields["queuedAt"] == Expression({"$max": ["$$NOW", {"$literal": EPOCH}]})
     assert fields["status"] == Status.DELAYED.value
     assert run_fields(check(WANTED))["queuedAt"] == Expression("$$NOW")
+
+
+def test_every_field_of_a_new_run_has_a_writer() -> None:
+    wanted = replace(WANTED, group_id="g", slot=0, idempotency_key="k", secrets=("API_KEY",))
+    assert strangers("runs", run_fields(check(wanted))) == []
 
 
 @pytest.mark.parametrize(
