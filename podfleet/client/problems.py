@@ -14,6 +14,10 @@ NEXT_STEPS: Final[Mapping[str | int, str]] = {
     "unknown_group": "`podfleet groups list` shows those that there are",
     "unknown_artifact": "`podfleet artifacts list RUN` shows those of a run",
     "unknown_pod": "`podfleet pods list` shows those that there are",
+    **dict.fromkeys(
+        ("illegal_group_action", "round_has_begun", "changed_meanwhile"),
+        "`podfleet groups show GROUP` says how it stands",
+    ),
     "group_exists": "choose another name with `--name`",
     "schedule_exists": "choose another id, or remove that one with `podfleet schedules remove`",
     "idempotency_conflict": "take a new key for another run, or submit the same as before",

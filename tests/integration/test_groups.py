@@ -495,7 +495,7 @@ async def test_a_group_over_http_from_its_creation_to_its_end(database_url: str)
         assert (await client.post("/api/groups/sweep/resume")).json()["status"] == "OPEN"
         assert (await client.post("/api/groups/sweep/cancel")).json()["status"] == "CANCELING"
         again = await client.post("/api/groups/sweep/again")
-        assert (again.status_code, again.json()["code"]) == (409, "illegal_action")
+        assert (again.status_code, again.json()["code"]) == (409, "illegal_group_action")
         assert (await client.get("/api/groups/unknown")).status_code == 404
 
 
@@ -546,6 +546,37 @@ async def test_the_pages_of_a_group_show_its_members_its_best_and_its_failures(d
         again = await client.post("/groups/sweep/again", data={"revision": str(group["revision"])})
         assert again.status_code == 303
         assert "Earlier rounds" in (await client.get("/groups/sweep")).text
+
+
+async def test_the_best_and_the_causes_of_a_group_are_those_of_its_slots_as_they_stand(
+    database_url: str,
+) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await only.add(plan={"kind": "matrix", "values": {"seconds": [1, 2, 3]}, "parallel": 3})
+        await only.advance()
+        good, bad, retried = (run["_id"] for run in await only.runs())
+        error = {"code": "OUT_OF_LUCK", "message": "it failed after its number was known"}
+        for run_id, loss in ((good, 0.5), (bad, 0.1), (retried, 0.2)):
+            told = {
+                "summary": {"loss": loss},
+                "summaryAttempt": 1,
+                "error": None if run_id == good else error,
+            }
+            await only.db.runs.update_one({"_id": run_id}, {"$set": told})
+        await only.end("COMPLETED", good)
+        await only.end("FAILED", bad, retried)
+        again = await only.deps.submitter.retry(retried, by="ada")
+        await only.db.runs.update_one(
+            {"_id": again.run_id}, {"$set": {"summary": {"loss": 0.7}, "summaryAttempt": 1}}
+        )
+        await only.end("HUMAN_REJECTED", again.run_id)
+        best = await only.deps.groups.reading.groups.best("g", 0, "loss", 1)
+        assert best == [
+            {"_id": good, "slot": 0, "value": 0.5},
+            {"_id": again.run_id, "slot": 2, "value": 0.7},
+        ]
+        causes = await only.deps.groups.reading.groups.causes("g", 0)
+        assert [(each["_id"], each["count"], each["run"]) for each in causes] == [("OUT_OF_LUCK", 1, bad)]
 
 
 async def plan_of_members(replica: Replica) -> str:

@@ -63,5 +63,7 @@ def usual(action: Action, status: GroupStatus) -> GroupStatus:
     row = TRANSITIONS[action]
     if status not in row:
         takes = ", ".join(sorted(row))
-        raise Conflict("illegal_action", f"the group is {status}; {action} is for a group that is {takes}")
+        raise Conflict(
+            "illegal_group_action", f"the group is {status}; {action} is for a group that is {takes}"
+        )
     return row[status][0]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
-from control_plane.model.groups.members import Members, Trial, counted, newest, objective
+from control_plane.model.groups.members import COUNTED_AS, Members, Trial, counted, newest, objective
 from control_plane.model.groups.parameters import value_at
 from control_plane.model.groups.status import ACTIVE, CLOSED, Action, GroupStatus
 from control_plane.store.database import Database, Document, answers
@@ -30,6 +30,7 @@ MEMBERS: Final = RUNS.collection
 _NEWEST: Final[Order] = (("createdAt", -1), ("_id", -1))
 _BY_SLOT: Final[Order] = (("_id", 1),)
 _LIVE: Final = sorted(status.value for status in Status if status not in FINAL)
+_SUCCEEDED: Final = sorted(status.value for status in Status if COUNTED_AS[status] == "succeeded")
 _ROW: Final = ("plan.rows", "plan.values", "journal", "rounds")
 
 
@@ -251,23 +252,21 @@ class Groups:
 
     @answers()
     async def causes(self, group_id: str, first: int) -> list[Document]:
-        """Return why members failed: code, how many, and one of them each, the most frequent first."""
+        """Return why members failed: code, how many, and one of them each, the most frequent first.
+
+        Of each slot its newest run counts: what was retried is no failure of the group.
+        """
         pipeline: list[Document] = [
-            {
-                "$match": {
-                    "groupId": group_id,
-                    "slot": {"$gte": first},
-                    "status": Status.FAILED.value,
-                }
-            },
-            {"$sort": {"_id": -1}},
+            *_newest_of_slots(group_id, first, {"code": "$error.code", "message": "$error.message"}),
+            {"$match": {"newest.status": Status.FAILED.value}},
+            {"$sort": {"newest.run": -1}},
             {"$limit": FAILURES_MAX},
             {
                 "$group": {
-                    "_id": "$error.code",
+                    "_id": "$newest.code",
                     "count": {"$sum": 1},
-                    "run": {"$first": "$_id"},
-                    "message": {"$first": "$error.message"},
+                    "run": {"$first": "$newest.run"},
+                    "message": {"$first": "$newest.message"},
                 }
             },
             {"$sort": {"count": -1}},
@@ -285,22 +284,25 @@ class Groups:
 
     @answers()
     async def best(self, group_id: str, first: int, name: str, direction: int) -> list[Document]:
-        """Return the members with the best headline number of this name: 1 is lower, -1 is higher."""
-        field = f"summary.{name}"
+        """Return the members with the best headline number of this name: 1 is lower, -1 is higher.
+
+        As for a study, a number counts where the newest run of its slot has succeeded.
+        """
         pipeline: list[Document] = [
-            {"$match": {"groupId": group_id, "slot": {"$gte": first}, field: {"$type": "number"}}},
-            {
-                "$group": {
-                    "_id": None,
-                    "best": {
-                        "$topN": {
-                            "n": BEST_MAX,
-                            "sortBy": {field: direction, "_id": 1},
-                            "output": {"_id": "$_id", "slot": "$slot", "value": f"${field}"},
-                        }
-                    },
-                }
-            },
+            *_newest_of_slots(group_id, first, {"value": f"$summary.{name}"}),
+            {"$match": {"newest.status": {"$in": _SUCCEEDED}, "newest.value": {"$type": "number"}}},
+            {"$sort": {"newest.value": direction, "newest.run": 1}},
+            {"$limit": BEST_MAX},
+            {"$project": {"_id": "$newest.run", "slot": "$_id", "value": "$newest.value"}},
         ]
         cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
-        return [best for each in await cursor.to_list() for best in each["best"]]
+        return await cursor.to_list()
+
+
+def _newest_of_slots(group_id: str, first: int, fields: Document) -> list[Document]:
+    """Return the stages that bring the newest run of each slot from `first` on, with these fields."""
+    output = {"run": "$_id", "status": "$status", **fields}
+    return [
+        {"$match": {"groupId": group_id, "slot": {"$gte": first}}},
+        {"$group": {"_id": "$slot", "newest": {"$top": {"sortBy": {"_id": -1}, "output": output}}}},
+    ]
