@@ -554,8 +554,10 @@ def test_every_page_here_takes_hostile_text_in_both_themes_at_phone_width(
     fleet.client.patch(f"/api/schedules/{name}", json={"paused": True, "note": HOSTILE})
     secret = {"value": "a value", "keys": [HOSTILE[:100]], "kinds": [HOSTILE[:200]]}
     assert fleet.client.put(f"/api/secrets/{'A' * 100}", json=secret).status_code in (200, 201)
+    probe = fleet.submit("probe", requires={"region": name})  # its columns are wider than a phone
     paths = (
         "/runs",
+        f"/runs/{probe}/results",
         "/secrets",
         "/schedules",
         f"/schedules/{name}",

@@ -286,7 +286,9 @@ def test_a_refusal_is_an_exception_with_code_and_advice(
 @pytest.mark.parametrize("code", ["illegal_group_action", "round_has_begun", "changed_meanwhile"])
 def test_what_a_group_refuses_names_the_command_that_shows_groups(code: str) -> None:
     with pytest.raises(Refused) as refused:
-        answered(412 if code == "changed_meanwhile" else 409, {"code": code, "detail": "not so"}).pause_group("g")
+        answered(412 if code == "changed_meanwhile" else 409, {"code": code, "detail": "not so"}).pause_group(
+            "g"
+        )
     assert "podfleet groups show" in str(refused.value.advice)
 
 
