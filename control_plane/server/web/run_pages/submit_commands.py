@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import UNSET
+
 from events.answers.runs import Run
 
 
@@ -21,6 +23,8 @@ def as_cli(run: Run) -> str:
     if run.priority:
         words += ["--priority", str(run.priority)]
     words += ["--max-attempts", str(run.max_attempts)]
+    for name in _secrets(run):
+        words += ["--secret", name]
     return " ".join(_quoted(words))
 
 
@@ -33,6 +37,7 @@ def as_curl(run: Run) -> str:
         "requires": _requires(run),
         "priority": run.priority,
         "max_attempts": run.max_attempts,
+        "secrets": _secrets(run),
     }
     text = json.dumps(
         {name: value for name, value in body.items() if value or name == "spec"}, ensure_ascii=False
@@ -41,6 +46,10 @@ def as_curl(run: Run) -> str:
         'curl -s "$CONTROL_PLANE_URL/api/runs" -H "Authorization: Bearer $PODFLEET_API_KEY" '
         f"-H 'content-type: application/json' -d {shlex.quote(text)}"
     )
+
+
+def _secrets(run: Run) -> list[str]:
+    return [] if run.secrets is UNSET else run.secrets
 
 
 def _requires(run: Run) -> Mapping[str, Any]:

@@ -149,16 +149,19 @@ JSON = st.recursive(
 def test_the_commands_submit_the_same_specification(spec: dict[str, Any]) -> None:
     run: Any = SimpleNamespace(
         kind="probe", spec=spec, labels={"a": "it's"}, requires={"region": "eu", "gpu_gib": None},
-        priority=3, max_attempts=2,
+        priority=3, max_attempts=2, secrets=["API_KEY"],
     )  # fmt: skip
     words = shlex.split(as_cli(run))
     pairs = [words[place + 1] for place, each in enumerate(words) if each == "-p"]
     assert parameters.spec(None, pairs) == spec
     assert words[:4] == ["podfleet", "submit", "--kind", "probe"]
     tail = words[4 + 2 * len(pairs) :]
-    assert tail == ["--label", "a=it's", "--requires", "region=eu", "--priority", "3", "--max-attempts", "2"]
+    assert tail == [
+        "--label", "a=it's", "--requires", "region=eu", "--priority", "3", "--max-attempts", "2",
+        "--secret", "API_KEY",
+    ]  # fmt: skip
     body = json.loads(shlex.split(as_curl(run))[-1])
     assert body == {
         "kind": "probe", "spec": spec, "labels": {"a": "it's"}, "requires": {"region": "eu"}, "priority": 3,
-        "max_attempts": 2,
+        "max_attempts": 2, "secrets": ["API_KEY"],
     }  # fmt: skip
