@@ -60,10 +60,10 @@ class Proposer:
     ) -> list[Values]:
         if count <= 0:
             return []
-        if study.sampler != "tpe":
-            return study.proposals(known, count)
-        require_sampler(study)
         # beside the event loop: a study may have two thousand trials
+        if study.sampler != "tpe":
+            return await asyncio.to_thread(study.proposals, known, count)
+        require_sampler(study)
         asked = await asyncio.to_thread(lambda: msgspec.json.encode(request(study, trials, known, count)))
         answer = await self._ask(asked)
         return [_values(study, params) for params in answer]
