@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from control_plane.config import read_settings
+from control_plane.runs.groups import advancer
 from control_plane.runs.groups.advancer import FILL_MAX, Advancer
 from control_plane.runs.groups.service import GroupService, WantedGroup
 from control_plane.runs.submission import Submitter
@@ -424,6 +425,19 @@ SPOILED: list[tuple[dict[str, Any], str]] = [
     ({"status": "LOST"}, "unreadable"),
     ({"first": "x"}, "unreadable"),
 ]
+
+
+async def test_a_group_that_cannot_be_served_keeps_no_later_one_waiting(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advancer, "BATCH_MAX", 1)
+    async with replicas(database_url, 1) as (only,):
+        await only.add("a")
+        await only.add("b")
+        await only.db.groups.update_one({"_id": "a"}, {"$unset": {"since": 1}})
+        with pytest.raises(KeyError):
+            await only.advance()
+        assert slots(await only.runs("b")) == [0, 1, 2, 3]
 
 
 async def test_numbers_beyond_32_bits_come_back_as_they_were(database_url: str) -> None:

@@ -79,7 +79,13 @@ class Proposer:
                     await process.stdin.drain()
                     line = await process.stdout.readline()
                 return msgspec.json.decode(line, type=list[dict[str, Any]])
-            except (OSError, TimeoutError, ValueError, msgspec.DecodeError) as error:
+            except TimeoutError as error:
+                await self.close()
+                message = (
+                    f"a proposal took longer than {ANSWER_S:.0f} s: give the study fewer runs or parameters"
+                )
+                raise Rejected("slow_study", message) from error
+            except (OSError, ValueError, msgspec.DecodeError) as error:
                 await self.close()
                 raise Transient(
                     "no_proposal", f"the process of proposals did not answer: {error!r}"

@@ -218,6 +218,16 @@ async def test_without_the_extra_a_study_by_estimates_is_refused(monkeypatch: py
         await Proposer().slots(make_study(sampler="tpe"), [], 1)
 
 
+async def test_a_proposal_that_takes_long_ends_the_process_and_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proposing, "ANSWER_S", 0.0)
+    proposer = Proposer()
+    with pytest.raises(Rejected, match="took longer"):  # the group rests, and no other one waits for it again
+        await proposer.slots(make_study(sampler="tpe"), [], 1)
+    assert proposer.process is None
+
+
 async def test_an_answer_that_is_none_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposing, "MODULE", "this")  # prints text and ends
     proposer = Proposer()
