@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -13,6 +14,7 @@ import typer
 
 from events.answers.kinds.kind import ColumnAnswer
 from events.answers.kinds.results import ComparedRow, ResultPage
+from events.text.escaping import for_terminal
 from podfleet.client import endpoints
 from podfleet.client.synchronous import Client
 from podfleet.commands.runs import SHOWN, Limit
@@ -88,7 +90,7 @@ def export(
         run_id, set=set, sort=sort, filters=filters or (), q=search, format=format
     )
     if output is None:
-        for piece in control_plane.pieces(call):
+        for piece in printed(control_plane.pieces(call)):
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return
@@ -103,6 +105,15 @@ def export(
     finally:
         half.unlink(missing_ok=True)
     say(output)
+
+
+def printed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a file as standard output takes it: a terminal without the characters that steer it."""
+    if not is_terminal():
+        yield from pieces
+        return
+    for text in codecs.iterdecode(pieces, "utf-8", "replace"):
+        yield for_terminal(text.replace("\r", "")).encode("utf-8", "replace")
 
 
 @app.command()

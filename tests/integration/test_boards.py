@@ -255,6 +255,11 @@ async def test_the_pages_show_boards_and_say_what_is_wrong(
     assert "Remove by-x" in (await asking.get("/boards/by-x")).text
     refused = await asking.post("/boards", data={"id": "by x", "query": query})
     assert refused.status_code == 422
+    for unfit in ("&".join(f"a{number}=1" for number in range(100)), f"{query}&q=a%00"):
+        assert (await asking.post("/boards", data={"id": "x", "query": unfit})).status_code == 422
+    one_column = str(httpx.QueryParams({**BOARD, "columns": ""}))
+    assert (await asking.post("/boards", data={"id": "one", "query": one_column})).status_code == 303
+    assert "value of probe by" in (await asking.get("/boards")).text
     listed = await asking.get("/runs", params={"columns": "kind,summary.value,spec.x", "sort": "spec.x"})
     assert 'aria-sort="ascending"' in listed.text
     assert "data-rows" not in listed.text

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from control_plane.config import read_settings
+from control_plane.runs.groups import advancer
 from control_plane.runs.groups.advancer import FILL_MAX, Advancer
 from control_plane.runs.groups.service import GroupService, WantedGroup
 from control_plane.runs.submission import Submitter
@@ -25,6 +26,7 @@ from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Verifier
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Conflict, Rejected
+from tests.integration.research import IDEA
 
 RUN = {"kind": "probe", "spec": {"events": 1}, "labels": {"team": "vision"}}
 PLAN = {"kind": "matrix", "values": {"seconds": [1, 2, 3], "artifact_bytes": [1, 2]}, "parallel": 4}
@@ -425,6 +427,37 @@ SPOILED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+async def test_a_group_that_cannot_be_served_keeps_no_later_one_waiting(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advancer, "BATCH_MAX", 1)
+    async with replicas(database_url, 1) as (only,):
+        await only.add("a")
+        await only.add("b")
+        await only.db.groups.update_one({"_id": "a"}, {"$unset": {"since": 1}})
+        with pytest.raises(KeyError):
+            await only.advance()
+        assert slots(await only.runs("b")) == [0, 1, 2, 3]
+
+
+async def test_numbers_beyond_32_bits_come_back_as_they_were(database_url: str) -> None:
+    spec = {"idea": IDEA, "max_cost_usd": 2**40}
+    space = {"max_tokens": {"type": "int", "low": 2**40, "high": 2**40 + 1}}
+    plan = {"kind": "study", "sampler": "random", "goal": "min:value", "max_runs": 2, "parallel": 1}
+    async with replicas(database_url, 1) as (only,):
+        await only.add(run={"kind": "experiment", "spec": spec}, plan={**plan, "space": space}, paused=True)
+        await only.service.edit("g", revision=1, by="ada", plan={**plan, "space": space, "parallel": 2})
+        await only.service.resume("g", by="ada")
+        for _ in range(2):
+            await only.advance()
+            await only.end("FAILED", *[run["_id"] for run in await only.runs()])
+        specs = await Groups(only.db).specs([run["_id"] for run in await only.runs()])
+        assert sorted(each["max_tokens"] for each in specs.values()) == [2**40, 2**40 + 1]
+        names = ["idea", "max_tokens", "max_tokens.inner"]  # the store takes no two places that overlap
+        tried = await Groups(only.db).trials("g", 0, names, "value")
+        assert {type(each.values["max_tokens"]) for each in tried} == {int}
+
+
 async def test_an_audit_compares_groups_with_their_members(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,):
         await only.add(plan={"kind": "matrix", "rows": [{"seconds": 1}, {"seconds": 2}], "parallel": 2})
@@ -667,6 +700,10 @@ async def test_the_secrets_of_members_are_those_that_whoever_named_them_may_name
         await only.service.pause("g", by="ada")
         with pytest.raises(Rejected, match="TOKEN"):
             await only.service.edit("g", revision=2, by="bob", run={**run, "priority": 1})
+        other = {**PLAN, "values": {"seconds": [7]}}
+        with pytest.raises(Rejected, match="TOKEN"):  # values are what the secret is used for
+            await only.service.edit("g", revision=2, by="bob", plan=other)
+        await only.service.edit("g", revision=2, by="bob", plan={**PLAN, "parallel": 2})
         await only.service.resume("g", by="bob")
         await only.advance()
         members = await only.db.runs.find({"groupId": "g"}).to_list()

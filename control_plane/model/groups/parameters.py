@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from events.runtime.errors import Rejected
 
 # Each part names a field; at most eight lead into one another.
@@ -29,6 +31,14 @@ def assigned(spec: Mapping[str, Any], values: Values) -> dict[str, Any]:
             place[part] = place = dict(inner)
         place[last] = value
     return made
+
+
+def in_json(value: Any) -> bytes:
+    """Return a posted or stored value as JSON, the same for equal ones.
+
+    Whole numbers beyond 32 bits come from the store in a type of the driver's own.
+    """
+    return msgspec.json.encode(value, enc_hook=int, order="deterministic")
 
 
 def value_at(spec: Mapping[str, Any], name: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control_plane.model.groups.parameters import Values
+from control_plane.model.groups.parameters import Values, in_json
 from events.runtime.errors import Rejected
 
 
@@ -66,6 +66,7 @@ class Range:
 
 
 Dimension = Choice | Range
+VALUES_BYTES_MAX: Final = 4_096  # of one run, as JSON: the values of thousands are compared
 WHOLE_MAX: Final = 2**53  # what a number of JSON says exactly, and the store keeps
 
 
@@ -92,6 +93,10 @@ def space_of(stored: Mapping[str, Mapping[str, Any]]) -> dict[str, Dimension]:
             above = "0 < low < high" if form == "log" else "low < high"
             raise Rejected("bad_plan", f"plan.space: {name}: {form}({low}, {high}) is no range; {above}")
         found[name] = Range(form, low, high)
+    longest = [max(len(in_json(value)) for value in each.ends()) for each in found.values()]
+    if sum(longest) > VALUES_BYTES_MAX:
+        message = f"the values of a run have up to {sum(longest):,} bytes; {VALUES_BYTES_MAX:,} are allowed"
+        raise Rejected("bad_plan", f"plan.space: {message}")
     return found
 
 

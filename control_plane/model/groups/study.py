@@ -12,10 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from control_plane.model.groups.members import Members, Trial
-from control_plane.model.groups.parameters import Values
+from control_plane.model.groups.parameters import Values, in_json
 from control_plane.model.groups.space import Dimension, examples, space_of
 from events.runtime.errors import Rejected
 
@@ -106,8 +104,9 @@ class Study:
         return found
 
     def _grid(self) -> Iterator[Values]:
-        axes = [each.points(self.points) for each in self.space.values()]
-        for row in itertools.product(*axes):
+        # each value once: equal ones would make rows without end of which none is new
+        axes = [{in_json(at): at for at in each.points(self.points)} for each in self.space.values()]
+        for row in itertools.product(*(each.values() for each in axes)):
             yield dict(zip(self.space, row, strict=True))
 
     def _draws(self, number: int, count: int) -> Iterator[Values]:
@@ -118,7 +117,7 @@ class Study:
 
 def identity(values: Values) -> bytes:
     """Return what equal values have in common."""
-    return msgspec.json.encode(values, order="deterministic")
+    return in_json(values)
 
 
 def study_of(plan: Mapping[str, Any]) -> Study:

@@ -48,14 +48,20 @@ class Advancer:
     proposer: Proposer = field(default_factory=Proposer)
 
     async def run_once(self) -> int:
-        """Serve every group that is not closed; return how many runs are new."""
+        """Serve every group that is not closed; return how many runs are new, or raise the first failure."""
         fresh, after = 0, ""
+        failure: Exception | None = None
         for _ in range(PAGES_MAX):
             page = await self.groups.active(after, BATCH_MAX)
-            fresh += sum(await serve_all(page, self.advance, at_once=AT_ONCE))
+            try:
+                fresh += sum(await serve_all(page, self.advance, at_once=AT_ONCE))
+            except Exception as error:  # noqa: BLE001 - raised below; no later page waits for it
+                failure = failure or error
             if len(page) < BATCH_MAX:
                 break
             after = page[-1]["_id"]
+        if failure is not None:
+            raise failure
         return fresh
 
     async def advance(self, stored: Document) -> int:

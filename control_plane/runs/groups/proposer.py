@@ -60,10 +60,10 @@ class Proposer:
     ) -> list[Values]:
         if count <= 0:
             return []
-        if study.sampler != "tpe":
-            return study.proposals(known, count)
-        require_sampler(study)
         # beside the event loop: a study may have two thousand trials
+        if study.sampler != "tpe":
+            return await asyncio.to_thread(study.proposals, known, count)
+        require_sampler(study)
         asked = await asyncio.to_thread(lambda: msgspec.json.encode(request(study, trials, known, count)))
         answer = await self._ask(asked)
         return [_values(study, params) for params in answer]
@@ -79,7 +79,13 @@ class Proposer:
                     await process.stdin.drain()
                     line = await process.stdout.readline()
                 return msgspec.json.decode(line, type=list[dict[str, Any]])
-            except (OSError, TimeoutError, ValueError, msgspec.DecodeError) as error:
+            except TimeoutError as error:
+                await self.close()
+                message = (
+                    f"a proposal took longer than {ANSWER_S:.0f} s: give the study fewer runs or parameters"
+                )
+                raise Rejected("slow_study", message) from error
+            except (OSError, ValueError, msgspec.DecodeError) as error:
                 await self.close()
                 raise Transient(
                     "no_proposal", f"the process of proposals did not answer: {error!r}"

@@ -13,7 +13,7 @@ import msgspec
 
 from control_plane.access.secrets.naming import require_names
 from control_plane.model.groups.members import Members
-from control_plane.model.groups.parameters import Values
+from control_plane.model.groups.parameters import Values, in_json
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
 from control_plane.model.groups.study import Study
@@ -115,8 +115,11 @@ class GroupService:
         group = await self._find(group_id)
         _require(group, revision)
         usual(Action.EDIT, GroupStatus(group["status"]))
-        named_by = group.get("namedBy") if run is None else by
+        is_limits_only = run is None and (plan is None or _slots(plan) == _slots(group["plan"]))
         run, plan = run or group["run"], plan or group["plan"]
+        named_by = (
+            group.get("namedBy") if is_limits_only else by
+        )  # values decide what a run does with secrets
         has_begun = group["status"] not in CLOSED and group["next"] > group["first"]
         if has_begun and (dict(run) != group["run"] or _slots(plan) != _slots(group["plan"])):
             names = ", ".join(sorted(LIMITS))
@@ -183,7 +186,7 @@ class GroupService:
 
     async def _check(self, group_id: str, run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
         """Check the plan and the specification of every slot. Raises `Rejected` that names the row."""
-        if (size := len(msgspec.json.encode([run, plan]))) > PLAN_BYTES_MAX:
+        if (size := len(in_json([run, plan]))) > PLAN_BYTES_MAX:
             raise Rejected("bad_plan", f"the group has {size:,} bytes; {PLAN_BYTES_MAX:,} are allowed")
         made = plan_of(plan)
         if isinstance(made, Study):

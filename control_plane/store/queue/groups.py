@@ -12,6 +12,7 @@ from pymongo.errors import DuplicateKeyError
 from control_plane.model.groups.members import COUNTED_AS, Members, Trial, counted, newest, objective
 from control_plane.model.groups.parameters import value_at
 from control_plane.model.groups.status import ACTIVE, CLOSED, Action, GroupStatus
+from control_plane.model.presentation import plain
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 from events.kinds.queues import RUNS
@@ -210,14 +211,16 @@ class Groups:
         wanted = {"groupId": group_id, "slot": {"$gte": first}}
         fields = {"slot": 1, "status": 1, place: 1}
         runs = newest(await self.db[MEMBERS].find(wanted, fields).to_list())
-        tops = {f"spec.{name.split('.')[0]}": 1 for name in names}
+        # the values alone; of two places that overlap the outer one, since the store takes no two
+        outer = [name for name in names if not any(name.startswith(f"{other}.") for other in names)]
+        places = {f"spec.{name}": 1 for name in outer}
         ids = [run["_id"] for run in runs.values()]
-        found = await self.db.run_specs.find({"_id": {"$in": ids}}, tops).to_list()
+        found = await self.db.run_specs.find({"_id": {"$in": ids}}, places).to_list()
         specs = {each["_id"]: each.get("spec", {}) for each in found}
         return tuple(
             Trial(
                 slot,
-                {name: value_at(specs.get(run["_id"], {}), name) for name in names},
+                {name: plain(value_at(specs.get(run["_id"], {}), name)) for name in names},
                 Status(run["status"]) in FINAL,
                 objective(run, metric),
             )

@@ -8,11 +8,12 @@ import json
 from typing import Any
 
 import pytest
+from bson import decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.model.groups.members import Members, Trial, objective
-from control_plane.model.groups.space import space_of
+from control_plane.model.groups.space import VALUES_BYTES_MAX, space_of
 from control_plane.model.groups.study import Study, identity, study_of
 from control_plane.runs.groups import proposer as proposing
 from control_plane.runs.groups.proposer import Proposer, request, require_sampler
@@ -67,6 +68,27 @@ def test_a_grid_ends_with_its_last_combination_and_holds_the_ends_of_its_ranges(
     assert sorted({each["lr"] for each in every}) == pytest.approx([0.001, 0.1, 10.0])
     assert {each["depth"] for each in every} == {1, 2, 4}
     assert study.proposals(every, 5) == []
+
+
+def test_a_grid_of_equal_values_ends() -> None:
+    equal = {"type": "values", "values": [1] * 1_000}
+    study = make_study(sampler="grid", space={f"p{number}": equal for number in range(20)})
+    assert study.proposals([], 2) == [{f"p{number}": 1 for number in range(20)}]
+    near = {"type": "uniform", "low": 1.0, "high": 1.0 + 2**-52}
+    study = make_study(sampler="grid", points=100, space={f"p{number}": near for number in range(20)})
+    assert len(study.proposals([], 5)) == 5
+
+
+def test_values_that_take_long_to_compare_are_refused() -> None:
+    half = {"type": "values", "values": [1, "x" * (VALUES_BYTES_MAX // 2)]}
+    assert space_of({"p": half})
+    with pytest.raises(Rejected, match="bytes"):
+        space_of({"p": half, "q": half})
+
+
+def test_numbers_are_the_same_before_and_after_they_were_stored() -> None:
+    stored = decode(encode({"each": 2**40}))
+    assert identity(stored) == identity({"each": 2**40})
 
 
 def test_random_values_of_a_small_space_run_out() -> None:
@@ -194,6 +216,16 @@ async def test_without_the_extra_a_study_by_estimates_is_refused(monkeypatch: py
         require_sampler(make_study(sampler="tpe"))
     with pytest.raises(Rejected, match="podfleet\\[study\\]"):
         await Proposer().slots(make_study(sampler="tpe"), [], 1)
+
+
+async def test_a_proposal_that_takes_long_ends_the_process_and_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proposing, "ANSWER_S", 0.0)
+    proposer = Proposer()
+    with pytest.raises(Rejected, match="took longer"):  # the group rests, and no other one waits for it again
+        await proposer.slots(make_study(sampler="tpe"), [], 1)
+    assert proposer.process is None
 
 
 async def test_an_answer_that_is_none_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfleet import output
+from podfleet.commands import results
 from podfleet.output import Column, clean, clean_lines, field, print_items
 
 COLUMNS = (
@@ -125,3 +126,13 @@ def test_a_terminal_gets_a_table_whose_ids_are_whole(
     assert width < 200 or "a 1; yes" in lines[0], "a person reads no brackets"
     print_items([], COLUMNS, none="nothing yet")
     assert capsys.readouterr().out == "nothing yet\n"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_file_that_is_printed_steers_no_terminal(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "is_terminal", lambda: is_terminal)
+    pieces = "key\r\n\x1b[2Jä\x9b\r\n".encode()
+    told = b"".join(results.printed([pieces[:9], pieces[9:11], pieces[11:]]))
+    assert told == ("key\n\\x1b[2Jä\\x9b\n".encode() if is_terminal else pieces)

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from control_plane.reads.comparison import RUNS_MAX
 from control_plane.runs.boards.saved import Page as Saved
-from control_plane.server.api.boards import BOARD_ID, QUERY_MAX, TEXT_CHARS_MAX, BoardWanted, saveable
+from control_plane.server.api.boards import BOARD_ID, TEXT_CHARS_MAX, BoardWanted, SavedBody, saveable
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
+from control_plane.server.web.forms.fields import Unfit, read_body
 from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.pages.form_actions import carried_out, refused, see
 from events.answers.kinds.boards import SavedBoard
@@ -51,12 +52,14 @@ def router(site: Site) -> APIRouter:
         query: Annotated[str, Form(max_length=QUERY_CHARS_MAX)],
         page: Annotated[Saved, Form()] = "board",
     ) -> Response:
-        given = dict(parse_qsl(query, max_num_fields=2 * QUERY_MAX))
         path = f"/boards/{quote(id, safe='')}"
         try:
             if not BOARD_ID.fullmatch(id):
                 raise Rejected("bad_id", "a name has lower-case letters, digits and dashes, at most 63")
-            order = shelf.save(id, page, saveable(page, given), by=principal.name)
+            body = read_body(SavedBody, {"page": page, "query": dict(parse_qsl(query))})
+            order = shelf.save(id, page, saveable(page, body.query), by=principal.name)
+        except Unfit as unfit:
+            return await site.problem(422, str(unfit), back="/boards")
         except Rejected as error:
             return await refused(site, error, "/boards")
         return await carried_out(site, order, path)

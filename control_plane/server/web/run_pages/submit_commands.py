@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from msgspec import UNSET
 
 from events.answers.runs import Run
+from events.text.escaping import STEERING
 
 
 def as_cli(run: Run) -> str:
@@ -39,9 +41,7 @@ def as_curl(run: Run) -> str:
         "max_attempts": run.max_attempts,
         "secrets": _secrets(run),
     }
-    text = json.dumps(
-        {name: value for name, value in body.items() if value or name == "spec"}, ensure_ascii=False
-    )
+    text = _in_json({name: value for name, value in body.items() if value or name == "spec"})
     return (
         'curl -s "$CONTROL_PLANE_URL/api/runs" -H "Authorization: Bearer $PODFLEET_API_KEY" '
         f"-H 'content-type: application/json' -d {shlex.quote(text)}"
@@ -58,14 +58,31 @@ def _requires(run: Run) -> Mapping[str, Any]:
 
 def _typed(value: Any) -> str:
     """Return a value as the command line reads it: text as it is where that is no JSON."""
-    if not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, str) or STEERING.search(value):
+        return _in_json(value)
     try:
         json.loads(value)
     except ValueError:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return _in_json(value)
+
+
+def _in_json(value: Any) -> str:
+    return STEERING.sub(_number, json.dumps(value, ensure_ascii=False))
+
+
+def _number(found: re.Match[str]) -> str:
+    """Return a character by its number, as JSON and the shell's $'' both read it."""
+    return f"\\u{ord(found[0]):04x}"
 
 
 def _quoted(words: list[str]) -> Iterator[str]:
-    return (shlex.quote(each) for each in words)
+    return (_quote(each) for each in words)
+
+
+def _quote(word: str) -> str:
+    """Return a word for a shell; a character that steers the terminal it is pasted into, by its number."""
+    if not STEERING.search(word):
+        return shlex.quote(word)
+    plain = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{STEERING.sub(_number, plain)}'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from control_plane.server.web.run_pages.headline import NUMBERS_MAX, Headline, h
 from control_plane.server.web.run_pages.submit_commands import as_cli, as_curl
 from control_plane.server.web.run_pages.tabs import Tab, tabs_of
 from control_plane.server.web.sections import placed
+from events.text.escaping import STEERING
 from podfleet import parameters
 
 
@@ -139,7 +141,7 @@ def test_odd_values_have_no_change_and_are_no_failure(value: Any) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=6)
-    | st.sampled_from(("5", "null", "NaN", "$(x)", "'")),
+    | st.sampled_from(("5", "null", "NaN", "$(x)", "'", "\x1b[201~\x15ls", "\x9b\u202e")),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
     max_leaves=6,
 )  # fmt: skip
@@ -151,6 +153,7 @@ def test_the_commands_submit_the_same_specification(spec: dict[str, Any]) -> Non
         kind="probe", spec=spec, labels={"a": "it's"}, requires={"region": "eu", "gpu_gib": None},
         priority=3, max_attempts=2, secrets=["API_KEY"],
     )  # fmt: skip
+    assert not STEERING.search(as_cli(run) + as_curl(run))
     words = shlex.split(as_cli(run))
     pairs = [words[place + 1] for place, each in enumerate(words) if each == "-p"]
     assert parameters.spec(None, pairs) == spec
@@ -165,3 +168,14 @@ def test_the_commands_submit_the_same_specification(spec: dict[str, Any]) -> Non
         "kind": "probe", "spec": spec, "labels": {"a": "it's"}, "requires": {"region": "eu"}, "priority": 3,
         "max_attempts": 2, "secrets": ["API_KEY"],
     }  # fmt: skip
+
+
+def test_a_label_that_would_steer_the_terminal_it_is_pasted_into_is_written_by_numbers() -> None:
+    label = "it's \\u0041 \x1b[201~\x15rm -rf x"
+    run: Any = SimpleNamespace(
+        kind="probe", spec={}, labels={"a": label}, requires=None, priority=0, max_attempts=3
+    )
+    command = as_cli(run).replace("podfleet submit", "printf '%s\\0'")
+    assert not STEERING.search(command)
+    told = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert f"a={label}" in told.stdout.split("\0")
