@@ -22,7 +22,7 @@ def _by(writer: str, *fields: str) -> dict[str, str]:
 CLAIMABLE: Final[Writers] = {
     **_by(
         "submit", "kind", "title", "review", "words", "hypothesisId", "parentRunId", "groupId", "slot",
-        "createdAt", "idempotency",
+        "createdAt", "idempotency", "secrets",
     ),
     **_by(
         "submit, change", "labels", "labelList", "queueLimitS", "classKey", "priority", "queuedAt",
@@ -115,6 +115,10 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "boards": _by(
         "author", "page", "query", "createdBy", "createdAt", "updatedBy", "updatedAt", "revision",
     ),
+    "secrets": {
+        **_by("author", "kinds", "keys", "setBy", "setAt", "createdAt"),
+        **_by("author, rotation", "sealed", "keyId"),
+    },
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
     ),
