@@ -6,9 +6,10 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from control_plane.model.groups.parameters import Values
+from events.kinds.results import WHOLE_MAX
 from events.runtime.errors import Rejected
 
 
@@ -66,7 +67,6 @@ class Range:
 
 
 Dimension = Choice | Range
-WHOLE_MAX: Final = 2**53  # what a number of JSON says exactly, and the store keeps
 
 
 def _evenly(low: float, high: float, count: int) -> list[float]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from events.kinds.results import COLUMN_NAME
 from events.runtime.errors import Rejected
 
 DEPTH_MAX: Final = 6
@@ -23,7 +24,7 @@ _STEP: Final = "[A-Za-z_][A-Za-z0-9_-]{0,63}"
 _NAMES: Final[Mapping[Place, re.Pattern[str]]] = {
     "spec": re.compile(rf"{_STEP}(?:\.{_STEP}){{0,{DEPTH_MAX - 1}}}"),
     "label": re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}"),
-    "summary": re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}"),
+    "summary": re.compile(COLUMN_NAME),
 }
 
 
