@@ -34,7 +34,7 @@ def change_decision(
         return Illegal(run.status, Cause.CHANGE)
     if revision not in (None, run.revision):
         shown = f"you were shown revision {revision} of the run, by now it is {run.revision}"
-        raise OutOfDate("run_changed", f"{shown}: look again")
+        raise OutOfDate("changed_meanwhile", f"{shown}: look again")
     sets = {**_plain(run, changes), **_required(run, changes), **_labelled(run, changes)}
     to, moments = _start(run, changes, now)
     limit_s = run.queue_limit_s or QUEUE_LIMIT_S

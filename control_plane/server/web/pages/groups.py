@@ -8,14 +8,14 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
+from pydantic import AfterValidator
 
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import TRANSITIONS, Action, GroupStatus
 from control_plane.reads.groups import Best
 from control_plane.reads.reading import Json
 from control_plane.server.api.contract.group_bodies import GOAL, GroupPause
-from control_plane.server.api.groups import revision_of
-from control_plane.server.api.runs import MayRead, MaySubmit, Page
+from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.page_renderer import Live, Site
 from control_plane.server.web.pages.form_actions import carried_out
@@ -34,7 +34,7 @@ MARKS: Final[Json] = {
 DECISIONS_SHOWN: Final = 20
 
 Note = Annotated[str, Form(max_length=20_000)]
-Revision = Annotated[str, Form(max_length=30)]
+Revision = Annotated[str, Form(max_length=30), AfterValidator(revision_of)]
 
 
 class MembersPage(Page):
@@ -104,7 +104,7 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     @routes.post("/groups/{group_id}/again")
     async def again(group_id: str, principal: MaySubmit, revision: Revision) -> Response:
         # whoever presses twice means once
-        order = service.again(group_id, revision=revision_of(revision), by=principal.name)
+        order = service.again(group_id, revision=int(revision), by=principal.name)
         return await carried_out(site, order, _path(group_id))
 
 
