@@ -31,8 +31,8 @@ def assigned(spec: Mapping[str, Any], values: Values) -> dict[str, Any]:
     return made
 
 
-def value_at(spec: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a parameter in a specification, None where it is left out."""
+def value_at(spec: Any, name: str) -> Any:
+    """Return the value of a field in a specification, None where it is left out."""
     found: Any = spec
     for part in name.split("."):
         if not isinstance(found, Mapping) or part not in found:
