@@ -47,7 +47,7 @@ def change_decision(
 
 def own_labels(kind: str, labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels that are their submitter's: those of its kind and of a schedule come anew."""
-    others = {*RESERVED, *KINDS[kind].labels}
+    others = {*RESERVED, *(KINDS[kind].labels if kind in KINDS else ())}
     return {name: value for name, value in labels.items() if name not in others}
 
 

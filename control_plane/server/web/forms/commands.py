@@ -7,32 +7,55 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from control_plane.runs.change import own_labels
+from control_plane.runs.options import Options
 from control_plane.server.api.contract.bodies import NewRun
+from events.answers.runs import Run
 
 
-def cli_command(body: NewRun) -> str:
+def submission_of(body: NewRun) -> dict[str, Any]:
+    """Return what is sent to submit a run; what has its default is left out."""
+    return body.model_dump(mode="json", exclude_defaults=True)
+
+
+def submission_like(run: Run) -> dict[str, Any]:
+    """Return what is sent to submit a run like this one; what has its default is left out."""
+    usual, asked = Options(), (run.requires or {}).items()
+    wanted = {
+        "kind": run.kind,
+        "spec": run.spec,
+        "requires": {name: value for name, value in asked if value not in (None, {})},
+        "labels": own_labels(run.kind, run.labels),
+        "priority": run.priority,
+        "max_attempts": run.max_attempts,
+        "queue_limit_s": run.queue_limit_s,
+    }
+    return {name: value for name, value in wanted.items() if value and value != getattr(usual, name, None)}
+
+
+def cli_command(sent: Mapping[str, Any]) -> str:
     """Return the command that submits a run."""
-    return shlex.join(["podfleet", "submit", "--kind", body.kind, *_words(_sent(body))])
+    return shlex.join(["podfleet", "submit", "--kind", sent["kind"], *_words(sent)])
 
 
-def curl_command(body: NewRun) -> str:
+def curl_command(sent: Mapping[str, Any]) -> str:
     """Return the request that submits a run; address and key are in the environment, as for the command."""
-    data = shlex.quote(json.dumps(_sent(body), ensure_ascii=False))
+    data = shlex.quote(json.dumps(sent, ensure_ascii=False))
     return (
         'curl -X POST "$CONTROL_PLANE_URL/api/runs" -H "Authorization: Bearer $PODFLEET_API_KEY" '
         f"-H 'Content-Type: application/json' -d {data}"
     )
 
 
-def _sent(body: NewRun) -> dict[str, Any]:
-    return body.model_dump(mode="json", exclude_defaults=True)
-
-
 def _words(sent: Mapping[str, Any]) -> Iterator[str]:
     for name, value in sent.get("spec", {}).items():
         yield from ("-p", f"{name}={_text(value)}")
     for name, value in sent.get("requires", {}).items():
-        yield from ("--requires", f"{name}={_text(value)}")
+        if name == "labels":
+            for label, asked in value.items():
+                yield from ("--requires", f"labels.{label}={asked}")
+        else:
+            yield from ("--requires", f"{name}={value if name == 'pod' else _text(value)}")
     for name, value in sent.get("labels", {}).items():
         yield from ("--label", f"{name}={value}")
     options = {"priority": "--priority", "max_attempts": "--max-attempts", "queue_limit_s": "--queue-limit"}
