@@ -7,10 +7,11 @@ in the order of the declaration, so new columns are added at the end.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeGuard
 
 import msgspec
 
@@ -27,6 +28,7 @@ KEY_BYTES_MAX: Final = 200
 TEXT_BYTES_MAX: Final = 1024
 STATUS_CHARS_MAX: Final = 40
 SORT_CHARS_MAX: Final = 64  # of a text by which rows are sorted
+FLOAT_MAX: Final = sys.float_info.max
 WHOLE_MAX: Final = 2**53  # a larger whole number is another one in many programs
 SORT_NAMES: Final = tuple(f"c{number}" for number in range(SORTED_MAX))
 SET_NAME: Final = "[a-z][a-z0-9_]{0,39}"
@@ -90,6 +92,11 @@ def set_named(sets: Sequence[ResultSet], name: str) -> ResultSet | None:
 def is_of(column: Column, value: Value) -> bool:
     """Say whether a value is of a column's type; a boolean is no number."""
     return isinstance(value, _TYPES[column.type]) and isinstance(value, bool) == (column.type == "bool")
+
+
+def is_measured(value: object) -> TypeGuard[int | float]:
+    """Say whether a headline number, or what stands in its place, is a finite number; a boolean is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FLOAT_MAX
 
 
 def sort_values(result_set: ResultSet, values: Mapping[str, Value]) -> dict[str, Value]:
