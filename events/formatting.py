@@ -257,7 +257,7 @@ def note_answer(outcome: str, about: str, words: str) -> str:
 def _values(values: Mapping[str, Any]) -> str:
     """Return the values of a row, or headline numbers, in one line."""
     told = list(values.items())[:VALUES_SHOWN_MAX]
-    words = [f"{name} = {number(value) if is_number(value) else value}" for name, value in told]
+    words = [f"{name} = {field_value(value)}" for name, value in told]
     return ", ".join([*words, "…"] if len(values) > len(told) else words)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from podfleet.client.options import OptionChanges, StartOptions
+from podfleet.client.options import OptionChanges, Options, StartOptions
 
 SPEC_BYTES_MAX: Final = 4 << 20
 DEPTH_MAX: Final = 64
@@ -86,17 +86,20 @@ def options(
     requires: Sequence[str] | None,
     attempts: int | None,
     queue_limit: int | None,
-    not_before: str | None,
-) -> StartOptions:
-    """Return the options of a new run. Ends the command at what cannot be read."""
+) -> Options:
+    """Return the options of the runs of a schedule or a group. Ends the command at what cannot be read."""
     return {
         "priority": priority,
         "labels": labels(label) or None,
         "requires": requirements(requires) or None,
         "max_attempts": attempts,
         "queue_limit_s": queue_limit,
-        "not_before": None if not_before is None else moment(not_before),
     }
+
+
+def start_options(*, not_before: str | None, **others: Any) -> StartOptions:
+    """Return the options of a new run. Ends the command at what cannot be read."""
+    return {**options(**others), "not_before": None if not_before is None else moment(not_before)}
 
 
 def changes(

@@ -115,6 +115,10 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "boards": _by(
         "author", "page", "query", "createdBy", "createdAt", "updatedBy", "updatedAt", "revision",
     ),
+    "secrets": {
+        **_by("author", "kinds", "keys", "setBy", "setAt", "createdAt"),
+        **_by("author, rotation", "sealed", "keyId"),
+    },
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
     ),

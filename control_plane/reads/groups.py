@@ -18,6 +18,7 @@ from control_plane.store.queue.groups import Groups
 from events.answers.answer import Listing
 from events.answers.groups import Group, GroupRow
 from events.answers.runs import RunRow
+from events.kinds.results import is_measured
 from events.text.truncation import brief
 
 VALUE_CHARS_MAX: Final = 100
@@ -87,7 +88,7 @@ class GroupReading:
         """Return the names of the headline numbers that members of this round have."""
         found = await self.groups.summarized(group.id, group.first)
         summary = found["summary"] if found is not None else {}
-        return [name for name, value in summary.items() if type(value) in (int, float)]
+        return [name for name, value in summary.items() if is_measured(value)]
 
     async def best(self, group: Group, name: str, *, is_lower_better: bool) -> list[Best]:
         """Return the members of this round with the best values of a headline number, the best first."""

@@ -20,7 +20,7 @@ import msgspec
 from events.answers.kinds.results import ResultRow
 from events.kinds.results import Column, Value, is_of
 from events.runtime.errors import Rejected
-from events.text.escaping import for_spreadsheet
+from events.text.escaping import spreadsheet_cell
 
 Format = Literal["csv", "ndjson", "parquet"]
 MEDIA_TYPES: Final[Mapping[Format, str]] = {
@@ -80,25 +80,12 @@ class Csv:
 
     def _cells(self, row: ResultRow) -> list[str]:
         values = [row.values.get(each.name) for each in self.columns]
-        return [cell(each) for each in (row.key, row.status, *values, row.detail)]
+        return [spreadsheet_cell(each) for each in (row.key, row.status, *values, row.detail)]
 
     def _lines(self, rows: Sequence[Sequence[str]]) -> bytes:
         text = io.StringIO()
         csv.writer(text).writerows(rows)
         return text.getvalue().encode("utf-8", "replace")
-
-
-def cell(value: Value) -> str:
-    """Return a value as a cell that no spreadsheet executes."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return for_spreadsheet(value)
-        case _:
-            return repr(value)
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from control_plane.store.results import Sorted
 from events.kinds.results import (
+    COLUMN_NAME,
     OF_EVERY_ROW,
     SORT_CHARS_MAX,
     TEXT_BYTES_MAX,
@@ -23,7 +24,7 @@ FILTERS_MAX: Final = 8
 SEARCH_CHARS_MAX: Final = 200
 OPERATORS: Final = {"=": "$eq", "!=": "$ne", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte"}
 BAD_FILTER: Final = "bad_filter"
-_FORM: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63})\s*(<=|>=|!=|=|<|>)(.*)", re.DOTALL)
+_FORM: Final = re.compile(rf"({COLUMN_NAME})\s*(<=|>=|!=|=|<|>)(.*)", re.DOTALL)
 _TEXT_COLUMNS: Final = {name: Column(name, type="text") for name in OF_EVERY_ROW}
 
 

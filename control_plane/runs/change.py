@@ -34,7 +34,7 @@ def change_decision(
         return Illegal(run.status, Cause.CHANGE)
     if revision not in (None, run.revision):
         shown = f"you were shown revision {revision} of the run, by now it is {run.revision}"
-        raise OutOfDate("run_changed", f"{shown}: look again")
+        raise OutOfDate("changed_meanwhile", f"{shown}: look again")
     sets = {**_plain(run, changes), **_required(run, changes), **_labelled(run, changes)}
     to, moments = _start(run, changes, now)
     limit_s = run.queue_limit_s or QUEUE_LIMIT_S
@@ -47,7 +47,7 @@ def change_decision(
 
 def own_labels(kind: str, labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels that are their submitter's: those of its kind and of a schedule come anew."""
-    others = {*RESERVED, *KINDS[kind].labels}
+    others = {*RESERVED, *(KINDS[kind].labels if kind in KINDS else ())}
     return {name: value for name, value in labels.items() if name not in others}
 
 

@@ -7,10 +7,11 @@ in the order of the declaration, so new columns are added at the end.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeGuard
 
 import msgspec
 
@@ -27,20 +28,22 @@ KEY_BYTES_MAX: Final = 200
 TEXT_BYTES_MAX: Final = 1024
 STATUS_CHARS_MAX: Final = 40
 SORT_CHARS_MAX: Final = 64  # of a text by which rows are sorted
+FLOAT_MAX: Final = sys.float_info.max
 WHOLE_MAX: Final = 2**53  # a larger whole number is another one in many programs
 SORT_NAMES: Final = tuple(f"c{number}" for number in range(SORTED_MAX))
+SET_NAME: Final = "[a-z][a-z0-9_]{0,39}"
+COLUMN_NAME: Final = "[A-Za-z][A-Za-z0-9_-]{0,63}"
 # What a row has beside its values, and a filter may name.
 OF_EVERY_ROW: Final = ("key", "status")
 
 Value = Annotated[int, msgspec.Meta(ge=-WHOLE_MAX, le=WHOLE_MAX)] | float | str | bool | None
 ColumnType = Literal["number", "text", "bool"]
 Direction = Literal["higher", "lower"]
-SetName = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]{0,39}$")]
-ColumnName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+# `$` would let a line break follow, and a set gives its name to the file of an export.
+SetName = Annotated[str, msgspec.Meta(pattern=rf"\A{SET_NAME}\Z")]
+ColumnName = Annotated[str, msgspec.Meta(pattern=rf"\A{COLUMN_NAME}\Z")]
 Values = Annotated[dict[ColumnName, Value], msgspec.Meta(max_length=COLUMNS_MAX)]
 
-_SET: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_COLUMN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _FORMAT: Final = re.compile(r"|\+?,?d|\+?,?\.[0-9][efg%]")
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {"number": (int, float), "text": (str,), "bool": (bool,)}
 
@@ -91,6 +94,11 @@ def is_of(column: Column, value: Value) -> bool:
     return isinstance(value, _TYPES[column.type]) and isinstance(value, bool) == (column.type == "bool")
 
 
+def is_measured(value: object) -> TypeGuard[int | float]:
+    """Say whether a headline number, or what stands in its place, is a finite number; a boolean is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FLOAT_MAX
+
+
 def sort_values(result_set: ResultSet, values: Mapping[str, Value]) -> dict[str, Value]:
     """Return the fields of a row by which indexes sort it: null for a value that is of another type."""
     found: dict[str, Value] = {}
@@ -136,7 +144,7 @@ def misdeclared(results: Sequence[ResultSet], headline: Sequence[Column]) -> Ite
         yield f"it has {len(results)} result sets, {SETS_MAX} are the most"
     yield from _repeated("result set", [each.name for each in results])
     for each in results:
-        if not _SET.fullmatch(each.name):
+        if not re.fullmatch(SET_NAME, each.name):
             yield f"the result set {each.name!r} is not made of a-z, 0-9 and _, or is over 40 characters"
         if len(each.title) > TITLE_CHARS_MAX:
             yield f"the title of {each.name!r} is over {TITLE_CHARS_MAX} characters"
@@ -152,7 +160,7 @@ def _columns(where: str, columns: Sequence[Column]) -> Iterator[str]:
         yield f"{where!r} has {len(columns)} columns, {COLUMNS_MAX} are the most"
     yield from _repeated(f"column of {where!r}", [each.name for each in columns])
     for each in columns:
-        if not _COLUMN.fullmatch(each.name):
+        if not re.fullmatch(COLUMN_NAME, each.name):
             yield f"the column {each.name!r} of {where!r} has a name that no column can have"
         if each.type not in _TYPES or each.direction not in (None, "higher", "lower"):
             yield f"the column {each.name!r} of {where!r} has an unknown type or direction"

@@ -15,6 +15,19 @@ def for_spreadsheet(text: str) -> str:
     return f"'{text}" if len(text) > 1 and FORMULA.match(text) and not is_number(text) else text
 
 
+def spreadsheet_cell(value: str | int | float | bool | None) -> str:
+    """Return a value as a cell that no spreadsheet executes, as JSON says it; nothing is empty."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return for_spreadsheet(value)
+        case _:
+            return repr(value)
+
+
 def for_terminal(text: str) -> str:
     """Return `text` with its lines, and each character that steers a terminal by its number."""
     return STEERING.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

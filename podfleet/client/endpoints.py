@@ -67,6 +67,10 @@ def _run_body(
     return {"kind": kind, **_given(spec=spec, secrets=secrets or None), **given(options)}
 
 
+def _if_match(revision: int | None) -> dict[str, str]:
+    return {} if revision is None else {"If-Match": f'"{revision}"'}
+
+
 def run(run_id: str) -> Call[Run]:
     """Return a run with everything that belongs to it."""
     return Call("GET", "/api/runs/{run_id}", Run, {"run_id": run_id})
@@ -204,7 +208,7 @@ def note(run_id: str, text: str) -> Call[Run]:
 
 def change(run_id: str, *, revision: int | None = None, **changes: Unpack[OptionChanges]) -> Call[Run]:
     """Give a waiting run other options; with `revision` only if the run is that of this revision."""
-    headers = {} if revision is None else {"If-Match": f'"{revision}"'}
+    headers = _if_match(revision)
     place = {"run_id": run_id}
     return Call("PATCH", "/api/runs/{run_id}", Run, place, body=in_json(changes), headers=headers)
 
@@ -428,7 +432,7 @@ def edit_group(
     group_id: str, *, revision: int, plan: Plan | None = None, run: Json | None = None
 ) -> Call[Group]:
     """Change the plan or the run of a group that is not running, if it is still at `revision`."""
-    headers = {"If-Match": str(revision)}
+    headers = _if_match(revision)
     body = _given(plan=plan, run=run)
     return Call("PATCH", "/api/groups/{group_id}", Group, {"group_id": group_id}, body=body, headers=headers)
 
@@ -450,7 +454,7 @@ def cancel_group(group_id: str) -> Call[Group]:
 
 def group_again(group_id: str, *, revision: int | None = None) -> Call[Group]:
     """Begin a new round of a closed group, if it is still at `revision` where one is given."""
-    headers = _given(**{"If-Match": None if revision is None else str(revision)})
+    headers = _if_match(revision)
     return Call("POST", "/api/groups/{group_id}/again", Group, {"group_id": group_id}, headers=headers)
 
 

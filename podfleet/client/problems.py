@@ -25,7 +25,7 @@ NEXT_STEPS: Final[Mapping[str | int, str]] = {
     "to a key of this control plane; in the folder of `podfleet up` none is needed",
     403: "ask for a key that may do this; `podfleet config show` says which one is sent",
     409: "`podfleet runs show ID` says how it stands",
-    412: "`podfleet runs show ID` says how it stands",
+    412: "`podfleet runs show ID`, or `podfleet groups show GROUP`, says how it stands",
     429: "wait a moment and try again",
     500: "the control plane's log says more; `podfleet doctor` looks at what it stands on",
     503: "wait a moment and try again; `podfleet doctor` says what is missing",

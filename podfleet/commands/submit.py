@@ -60,7 +60,7 @@ def submit(
 ) -> None:
     """Queue a run and print its id."""
     spec = parameters.spec(file, parameter)
-    wanted = parameters.options(
+    wanted = parameters.start_options(
         priority=priority,
         label=label,
         requires=requires,

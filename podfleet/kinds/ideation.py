@@ -87,7 +87,7 @@ def new(
         raise typer.BadParameter("give the idea as text, or as a file with -f", param_hint="--idea")
     if dry_run and ideation:
         raise typer.BadParameter("an ideation measures nothing", param_hint="--dry-run")
-    options = parameters.options(
+    options = parameters.start_options(
         priority=priority,
         label=label,
         requires=requires,
@@ -181,7 +181,7 @@ def launch(
     as_json: AsJson = False,
 ) -> None:
     """Queue another run of a hypothesis with its chosen or another idea; print the run's id."""
-    options = parameters.options(
+    options = parameters.start_options(
         priority=priority,
         label=label,
         requires=requires,

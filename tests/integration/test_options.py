@@ -107,7 +107,7 @@ def test_a_waiting_run_is_changed_by_a_decision_and_a_claim_finds_it_in_its_clas
     assert changed(fleet, run_id, **OPTIONS).json()["revision"] == answer.json()["revision"], "twice is once"
     assert changed(fleet, run_id, labels={"x": None}).json()["labels"] == {"team": "vision"}
     stale = changed(fleet, run_id, first["revision"], priority=1)
-    assert (stale.status_code, stale.json()["code"]) == (412, "run_changed")
+    assert (stale.status_code, stale.json()["code"]) == (412, "changed_meanwhile")
     assert changed(fleet, run_id, "soon", priority=1).status_code == 422
     attempt = by_hand("runs", "probe/16/eu")
     assert attempt.claim.run_id == run_id

@@ -7,7 +7,6 @@ judged has succeeded, whatever the verdict on its claim: it did what it was to d
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from ulid import ULID
 
+from events.kinds.results import is_measured
 from events.lifecycle import Status
 
 S = Status
@@ -111,6 +111,5 @@ def newest(runs: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
 def objective(run: Mapping[str, Any], metric: str) -> float | None:
     """Return the headline number of a run that has succeeded, None where it has none."""
     value: Any = (run.get("summary") or {}).get(metric)
-    if COUNTED_AS[Status(run["status"])] != "succeeded" or type(value) not in (int, float):
-        return None
-    return float(value) if math.isfinite(value) else None
+    has_succeeded = COUNTED_AS[Status(run["status"])] == "succeeded"
+    return float(value) if has_succeeded and is_measured(value) else None

@@ -41,8 +41,8 @@ def in_json(value: Any) -> bytes:
     return msgspec.json.encode(value, enc_hook=int, order="deterministic")
 
 
-def value_at(spec: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a parameter in a specification, None where it is left out."""
+def value_at(spec: Any, name: str) -> Any:
+    """Return the value of a field in a specification, None where it is left out."""
     found: Any = spec
     for part in name.split("."):
         if not isinstance(found, Mapping) or part not in found:

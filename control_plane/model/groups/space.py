@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.model.groups.parameters import Values, in_json
+from events.kinds.results import WHOLE_MAX
 from events.runtime.errors import Rejected
 
 
@@ -67,7 +68,6 @@ class Range:
 
 Dimension = Choice | Range
 VALUES_BYTES_MAX: Final = 4_096  # of one run, as JSON: the values of thousands are compared
-WHOLE_MAX: Final = 2**53  # what a number of JSON says exactly, and the store keeps
 
 
 def _evenly(low: float, high: float, count: int) -> list[float]:

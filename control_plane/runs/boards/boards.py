@@ -13,8 +13,8 @@ from control_plane.model.views.boards.board import Board, Cell, Entry, board_of
 from control_plane.runs.boards.query import METHODS, BoardQuery, CheckedQuery, checked
 from control_plane.store.queue.run_fields import FoundRun, NewestRuns, RunFieldReads
 from events.answers.kinds.boards import Board as BoardAnswer
-from events.answers.kinds.boards import BoardCell, BoardRow, Told
-from events.text.escaping import for_spreadsheet
+from events.answers.kinds.boards import BoardCell, BoardRow
+from events.text.escaping import spreadsheet_cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,16 @@ class Boards:
 def in_csv(board: BoardAnswer) -> bytes:
     """Return a board as CSV: a line a row, of a mean its ends and its count besides; no cell is a formula."""
     parts = ("", " low", " high", " runs") if board.show == "mean" else ("", " runs")
-    titles = [_cell(each) if board.columns_by else board.cell for each in board.columns]
+    titles = [spreadsheet_cell(each) if board.columns_by else board.cell for each in board.columns]
     text = io.StringIO()
     lines = csv.writer(text)
-    lines.writerow([for_spreadsheet(board.rows_by), *(f"{each}{part}" for each in titles for part in parts)])
+    lines.writerow([spreadsheet_cell(board.rows_by), *(f"{each}{part}" for each in titles for part in parts)])
     for row in board.rows:
         lines.writerow(
-            [_cell(row.value), *(each for cell in row.cells for each in _numbers(cell, len(parts)))]
+            [
+                spreadsheet_cell(row.value),
+                *(each for cell in row.cells for each in _numbers(cell, len(parts))),
+            ]
         )
     return text.getvalue().encode("utf-8", "replace")
 
@@ -49,19 +52,7 @@ def _numbers(cell: BoardCell | None, count: int) -> list[str]:
     if cell is None:
         return [""] * count
     ends = [cell.low, cell.high] if count > 2 else []
-    return [_cell(each) for each in (cell.number, *ends, cell.count)]
-
-
-def _cell(value: Told) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return for_spreadsheet(value)
-        case _:
-            return repr(value)
+    return [spreadsheet_cell(each) for each in (cell.number, *ends, cell.count)]
 
 
 def _answered(query: CheckedQuery, found: NewestRuns) -> BoardAnswer:

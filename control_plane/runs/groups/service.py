@@ -170,7 +170,8 @@ class GroupService:
             "rounds": [*group["rounds"], earlier][-ROUNDS_MAX:],
         }
         if await self.groups.decide(group, Entry(Action.AGAIN, status, by), sets) is None:
-            raise OutOfDate("changed_meanwhile", f"group {group_id} has changed meanwhile; look at it again")
+            _require(await self._find(group_id), group["revision"])
+            raise _contended(group_id)
 
     async def _act(self, action: Action, group_id: str, *, by: str, reason: str | None = None) -> None:
         for _ in range(TRIES_MAX):

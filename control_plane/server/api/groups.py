@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from control_plane.runs.groups.service import WantedGroup
 from control_plane.server.api.contract.group_bodies import GroupEdit, GroupPause, NewGroup, posted
 from control_plane.server.api.contract.struct_routes import StructRoute
-from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, Page
+from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, MustSee, Page, Seen
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
 from events.answers.groups import Group, GroupRow
-from events.runtime.errors import Rejected
-
-REVISION_CHARS_MAX: Final = 30
-IfMatch = Annotated[str, Header(alias="If-Match", min_length=1, max_length=REVISION_CHARS_MAX)]
-MayMatch = Annotated[str | None, Header(alias="If-Match", min_length=1, max_length=REVISION_CHARS_MAX)]
 
 
 def router(deps: Deps) -> APIRouter:
@@ -55,11 +50,11 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.patch("/{group_id}", responses={409: {}, 412: {}})
     async def edit(
-        group_id: str, body: GroupEdit, principal: MaySubmit, response: Response, match: IfMatch
+        group_id: str, body: GroupEdit, principal: MaySubmit, response: Response, seen: MustSee
     ) -> Group:
         await service.edit(
             group_id,
-            revision=revision_of(match),
+            revision=int(seen),
             by=principal.name,
             run=None if body.run is None else posted(body.run),
             plan=None if body.plan is None else posted(body.plan),
@@ -84,17 +79,9 @@ def router(deps: Deps) -> APIRouter:
         return await told(group_id, response)
 
     @routes.post("/{group_id}/again", responses={409: {}, 412: {}})
-    async def again(group_id: str, principal: MaySubmit, response: Response, match: MayMatch = None) -> Group:
-        revision = None if match is None else revision_of(match)
+    async def again(group_id: str, principal: MaySubmit, response: Response, seen: Seen = None) -> Group:
+        revision = None if seen is None else int(seen)
         await service.again(group_id, revision=revision, by=principal.name)
         return await told(group_id, response)
 
     return routes
-
-
-def revision_of(match: str) -> int:
-    """Return the revision in `If-Match`. Raises `Rejected`."""
-    digits = match.strip().removeprefix("W/").strip('"')
-    if not (digits.isascii() and digits.isdigit()):
-        raise Rejected("bad_if_match", 'If-Match: it is the revision of the group, such as "3"')
-    return int(digits)

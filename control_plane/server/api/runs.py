@@ -31,16 +31,17 @@ MaySubmit = Annotated[Principal, Depends(require("submit"))]
 MayReview = Annotated[Principal, Depends(require("review"))]
 
 
-def _revision(text: str) -> str:
-    """Return the digits of a revision, in quotes or not."""
-    digits = text.removeprefix('"').removesuffix('"')
+def revision_of(text: str) -> str:
+    """Return the digits of a revision, in quotes or not. Raises `ValueError`."""
+    digits = text.removeprefix("W/").removeprefix('"').removesuffix('"')  # a proxy weakens an ETag
     if not (digits.isascii() and digits.isdigit() and len(digits) <= REVISION_CHARS_MAX):
-        raise ValueError('the `revision` of a run is wanted, such as "3"')
+        raise ValueError('the `revision` that was shown is wanted, such as "3"')
     return digits
 
 
-# the `revision` of the run that somebody looked at
-Seen = Annotated[str | SkipJsonSchema[None], Header(alias="If-Match"), AfterValidator(_revision)]
+# the `revision` of the run, or of the group, that somebody looked at
+Seen = Annotated[str | SkipJsonSchema[None], Header(alias="If-Match"), AfterValidator(revision_of)]
+MustSee = Annotated[str, Header(alias="If-Match"), AfterValidator(revision_of)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 

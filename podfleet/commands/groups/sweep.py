@@ -92,11 +92,9 @@ def sweep(
         secrets=secret,
         paused=paused,
         idempotency_key=key,
-        priority=priority,
-        labels=parameters.labels(label),
-        requires=parameters.requirements(requires),
-        max_attempts=attempts,
-        queue_limit_s=queue_limit,
+        **parameters.options(
+            priority=priority, label=label, requires=requires, attempts=attempts, queue_limit=queue_limit
+        ),
     )
     if as_json:
         print_json(made)

@@ -17,6 +17,7 @@ from control_plane.model.views.boards.board import Board, Entry, Show, board_of
 from control_plane.model.views.boards.interval import mean_of, t_reach
 from control_plane.model.views.boards.run_fields import read_field, read_fields
 from control_plane.model.views.boards.values import KEY_CHARS_MAX, value_of
+from control_plane.runs.boards.query import BoardQuery, checked
 from events.runtime.errors import Rejected
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -183,6 +184,7 @@ def test_a_field_is_found_where_its_name_says(text: str, run: Any, spec: Any, ex
         "spec.a\n", "spec.a\x00", "spec." + ".".join("abcdefg"), "spec." + "a" * 65, "specs.a", "lease.until",
         "label.", "label.$x", "label." + "a" * 64, "label.a\nb", "summary.a.b", "summary.$a", "summary._a",
         "tokens.hash", "_id", "spec.ä", "SPEC.a", "spec." + "a.b" * 100,
+        "spec." + ".".join(["a" * 40] * 5),
     ],
 )  # fmt: skip
 def test_what_is_no_field_is_refused(text: str) -> None:
@@ -194,3 +196,32 @@ def test_columns_are_divided_by_commas_each_once_and_few() -> None:
     assert [*map(str, read_fields(["spec.x, label.a", "spec.x", ""]))] == ["spec.x", "label.a"]
     with pytest.raises(Rejected, match="9 columns are too many; 8 are the most"):
         read_fields([",".join(f"spec.a{each}" for each in range(9))])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        ({}, None),
+        ({"cell": "summary.effect"}, None),
+        ({"kind": "not_installed", "cell": "anything"}, None),
+        ({"show": "best", "cell": "p_value"}, None),
+        ({"show": "best"}, "no_direction"),
+        ({"kind": "not_installed", "show": "best"}, "no_direction"),
+        ({"cell": "conclusion"}, "bad_cell"),
+        ({"kind": "$where"}, "bad_kind"),
+        ({"kind": ""}, "bad_kind"),
+        ({"rows": "summary.effect"}, "bad_field"),
+        ({"columns": "summary.effect"}, "bad_field"),
+        ({"cell": "a.b"}, "bad_field"),
+    ],
+)
+def test_a_board_that_cannot_be_made_is_refused_before_anything_is_read(
+    wanted: dict[str, Any], code: str | None
+) -> None:
+    asked = BoardQuery(**{"kind": "experiment", "rows": "spec.x", "cell": "effect", **wanted})
+    if code is None:
+        assert checked(asked).filters.status == "COMPLETED"
+        return
+    with pytest.raises(Rejected) as refused:
+        checked(asked)
+    assert refused.value.code == code

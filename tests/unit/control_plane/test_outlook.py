@@ -14,7 +14,7 @@ from control_plane.model.views.runs import usage
 from control_plane.runs.estimate import Estimate, estimated
 from control_plane.runs.placement import placed
 from control_plane.server.api.contract.bodies import NewRun
-from control_plane.server.web.forms.commands import cli_command, curl_command
+from control_plane.server.web.forms.commands import cli_command, curl_command, submission_of
 from control_plane.server.web.forms.typed import text_of, value_of
 from events.answers.runs import RunRow
 from events.kinds.fields import Field
@@ -82,14 +82,19 @@ TEXTS = ["a b", "it's", "5", "null", "true", "[1", '"x"', "a=b", "ü", "-p", "$(
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_command_says_what_the_form_says_whatever_it_holds(text: str) -> None:
     body = NewRun(
-        kind="probe", spec={"a": text, "b": {"c": [text, 1.5, None]}}, labels={"l": text}, priority=-5
+        kind="probe",
+        spec={"a": text, "b": {"c": [text, 1.5, None]}},
+        labels={"l": text},
+        requires={"gpu_gib": 8, "labels": {"gpus": "4"}, "pod": "7"},
+        priority=-5,
     )
-    words = shlex.split(cli_command(body))
+    words = shlex.split(cli_command(submission_of(body)))
     given = [*zip(words[4::2], words[5::2], strict=True)]
     assert parameters.spec(None, [each for name, each in given if name == "-p"]) == body.spec
     assert parameters.labels([each for name, each in given if name == "--label"]) == body.labels
+    assert parameters.requirements([each for name, each in given if name == "--requires"]) == body.requires
     assert ("--priority", "-5") in given
-    sent = shlex.split(curl_command(body))[-1]
+    sent = shlex.split(curl_command(submission_of(body)))[-1]
     assert NewRun.model_validate_json(sent) == body
 
 

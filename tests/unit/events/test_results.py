@@ -56,6 +56,7 @@ def test_a_row_within_its_bounds_is_taken(values: dict[str, Any]) -> None:
         {"$where": 1},
         {"a.b": 1},
         {"a\u0000": 1},
+        {"a\n": 1},
         {"é": 1},
         {"n" * 65: 1},
         {f"n{number}": number for number in range(65)},
@@ -85,7 +86,8 @@ def test_a_number_that_is_not_finite_is_refused(raw: str) -> None:
 @pytest.mark.parametrize(
     "field",
     [
-        {"set": "Rows"}, {"set": ""}, {"set": "a" * 41}, {"set": "a.b"}, {"set": None}, {"key": ""},
+        {"set": "Rows"}, {"set": ""}, {"set": "a" * 41}, {"set": "a.b"}, {"set": "rows\n"}, {"set": None},
+        {"key": ""},
         {"key": "k" * 201}, {"key": "ß" * 101}, {"key": 5}, {"status": "s" * 41}, {"status": 5},
         {"detail": "d" * 201}, {"detail": ""},
     ],

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, Final, Literal
 
 from control_plane.model.views.boards.interval import mean_of
 from control_plane.model.views.boards.values import NONE, Value, value_of
-from events.kinds.results import Direction
+from events.kinds.results import Direction, is_measured
 
 ROWS_MAX: Final = 200
 COLUMNS_MAX: Final = 40
@@ -95,11 +94,6 @@ def board_of(
         rows_left_out=len(whole) - len(rows),
         columns_left_out=len(all_columns) - len(columns),
     )
-
-
-def is_measured(number: Any) -> bool:
-    """Say whether a value of a summary is a number; a boolean is none."""
-    return isinstance(number, int | float) and not isinstance(number, bool) and isfinite(number)
 
 
 def _cells(

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from control_plane.model.groups.parameters import value_at
+from events.kinds.results import COLUMN_NAME
 from events.runtime.errors import Rejected
 
 DEPTH_MAX: Final = 6
@@ -23,7 +25,7 @@ _STEP: Final = "[A-Za-z_][A-Za-z0-9_-]{0,63}"
 _NAMES: Final[Mapping[Place, re.Pattern[str]]] = {
     "spec": re.compile(rf"{_STEP}(?:\.{_STEP}){{0,{DEPTH_MAX - 1}}}"),
     "label": re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}"),
-    "summary": re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}"),
+    "summary": re.compile(COLUMN_NAME),
 }
 
 
@@ -45,8 +47,9 @@ class RunField:
     def of(self, run: Mapping[str, Any], spec: Any) -> Any:
         """Return the value of a stored run and its specification; None where it has none."""
         if self.place == "spec":
-            return _at(spec, self.name.split("."))
-        return _at(run.get("labels" if self.place == "label" else "summary"), [self.name])
+            return value_at(spec, self.name)
+        named = run.get("labels" if self.place == "label" else "summary")
+        return named.get(self.name) if isinstance(named, Mapping) else None
 
 
 def read_field(text: str, places: Iterable[Place] = ("spec", "label", "summary")) -> RunField:
@@ -71,11 +74,3 @@ def read_fields(texts: Iterable[str]) -> Sequence[RunField]:
 def _example(places: Iterable[Place]) -> str:
     examples = {"spec": "spec.seconds", "label": "label.team", "summary": "summary.value"}
     return next(examples[each] for each in places)
-
-
-def _at(value: Any, path: Sequence[str]) -> Any:
-    for name in path:
-        if not isinstance(value, Mapping) or name not in value:
-            return None
-        value = value[name]
-    return value

@@ -11,9 +11,11 @@ from control_plane.model.groups.parameters import NAME_PATTERN
 from control_plane.model.groups.study import RUNS_MAX
 from control_plane.runs.groups.service import NOTE_CHARS_MAX
 from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, RunBody, Storable
+from events.kinds.results import COLUMN_NAME
 
 PARAMETERS_MAX: Final = 20
 CHOICES_MAX: Final = 1_000  # of a parameter of a study
+GOAL: Final = f"(min|max):({COLUMN_NAME})"
 
 GroupId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 ParameterName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
@@ -76,7 +78,7 @@ class StudyPlan(Body):
 
     kind: Literal["study"]
     sampler: Literal["grid", "random", "tpe"]
-    goal: Annotated[str, StringConstraints(pattern=r"^(min|max):[A-Za-z_][A-Za-z0-9_ -]{0,63}$")]
+    goal: Annotated[str, StringConstraints(pattern=f"^{GOAL}$")]
     space: Annotated[
         dict[ParameterName, Annotated[ChoiceBody | RangeBody, Field(discriminator="type")]],
         Field(min_length=1, max_length=PARAMETERS_MAX, json_schema_extra={"additionalProperties": False}),

@@ -8,23 +8,20 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
+from pydantic import AfterValidator
 
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import TRANSITIONS, Action, GroupStatus
 from control_plane.reads.groups import Best
 from control_plane.reads.reading import Json
-from control_plane.server.api.contract.group_bodies import GroupPause
-from control_plane.server.api.groups import revision_of
-from control_plane.server.api.runs import MayRead, MaySubmit, Page
+from control_plane.server.api.contract.group_bodies import GOAL, GroupPause
+from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.page_renderer import Live, Site
 from control_plane.server.web.pages.form_actions import carried_out
 from events.answers.groups import Group
 from events.runtime.errors import Rejected
 
-# A name that is a path in a document would be taken for one.
-BY_PATTERN: Final = re.compile(r"(min|max):([A-Za-z_][A-Za-z0-9_ -]{0,63})")
-BY_CHARS_MAX: Final = 80
 MARKS: Final[Json] = {
     "OPEN": ("▶", "RUNNING"),
     "PAUSED": ("‖", "DELAYED"),
@@ -37,7 +34,7 @@ MARKS: Final[Json] = {
 DECISIONS_SHOWN: Final = 20
 
 Note = Annotated[str, Form(max_length=20_000)]
-Revision = Annotated[str, Form(max_length=30)]
+Revision = Annotated[str, Form(max_length=30), AfterValidator(revision_of)]
 
 
 class MembersPage(Page):
@@ -107,7 +104,7 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     @routes.post("/groups/{group_id}/again")
     async def again(group_id: str, principal: MaySubmit, revision: Revision) -> Response:
         # whoever presses twice means once
-        order = service.again(group_id, revision=revision_of(revision), by=principal.name)
+        order = service.again(group_id, revision=int(revision), by=principal.name)
         return await carried_out(site, order, _path(group_id))
 
 
@@ -115,7 +112,7 @@ async def _best(site: Site, group: Group, by: str | None) -> list[Best]:
     """Return the best members by `min:NAME` or `max:NAME`. Raises `Rejected`."""
     if by is None:
         return []
-    goal = BY_PATTERN.fullmatch(by)
+    goal = re.fullmatch(GOAL, by)  # a name that is a path in a document would be taken for one
     if goal is None:
         raise Rejected("bad_goal", "by: it is min:NAME or max:NAME, with the name of a headline number")
     return await site.deps.groups.reading.best(group, goal[2], is_lower_better=goal[1] == "min")

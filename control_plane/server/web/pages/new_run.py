@@ -20,7 +20,7 @@ from control_plane.runs.explainer import placement
 from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MaySubmit
-from control_plane.server.web.forms.commands import cli_command, curl_command
+from control_plane.server.web.forms.commands import cli_command, curl_command, submission_of
 from control_plane.server.web.forms.fields import Unfit, typed_texts
 from control_plane.server.web.forms.parts import options_in
 from control_plane.server.web.forms.run import RunForm
@@ -156,7 +156,8 @@ def _commands(form: RunForm) -> dict[str, str] | None:
         body = form.body()
     except Unfit:
         return None
-    return {"cli": cli_command(body), "curl": curl_command(body)}
+    sent = submission_of(body)
+    return {"cli": cli_command(sent), "curl": curl_command(sent)}
 
 
 def _kinds() -> list[Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from events.kinds.results import is_measured
 
 NUMBERS_MAX: Final = 12  # on the first screen of a run
 
@@ -31,10 +32,5 @@ def headline(summary: Json | None, before: Json | None) -> list[Headline]:
 
 
 def _row(name: str, value: Any, before: Any) -> Headline:
-    is_comparable = _is_number(value) and _is_number(before)
-    change = float(value) - float(before) if is_comparable else None
-    return Headline(name, value, before, change if change is None or math.isfinite(change) else None)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
+    change = value - before if is_measured(value) and is_measured(before) else None
+    return Headline(name, value, before, change if is_measured(change) else None)

@@ -13,11 +13,11 @@ from control_plane.reads.comparison import FACTS_MAX, flat
 from control_plane.server.api.runs import LogFilters
 from control_plane.server.web.drawing.chart_figure import ChartFigure, chart_figure
 from control_plane.server.web.drawing.charts import Chart, Line, smoothed
+from control_plane.server.web.forms.commands import cli_command, curl_command, submission_like
 from control_plane.server.web.page_renderer import NOT_LIVE, Site
 from control_plane.server.web.run_pages.file_tree import file_tree
 from control_plane.server.web.run_pages.frame import framed
 from control_plane.server.web.run_pages.overview import can_revise
-from control_plane.server.web.run_pages.submit_commands import as_cli, as_curl
 from control_plane.server.web.run_pages.tabs import FILES, LOG, METRICS, OF_EVERY_RUN, SPEC
 from control_plane.server.web.side_by_side import metrics, written
 from events.catalog import TYPES
@@ -104,8 +104,9 @@ async def spec_tab(site: Site, run_id: str) -> HTMLResponse:
     if run.parent_run_id is not None:
         before = await site.deps.reading.run_reads.spec(run.parent_run_id)
     changes = None if before is None else _changes(run.spec or {}, plain(before.get("spec")) or {})
+    sent = submission_like(run)
     return await frame.show(
-        "run/spec.html", changes=changes, written=written, cli=as_cli(run), curl=as_curl(run)
+        "run/spec.html", changes=changes, written=written, cli=cli_command(sent), curl=curl_command(sent)
     )
 
 

@@ -48,6 +48,9 @@ def test_every_event_has_a_line() -> None:
         return formatting.says(from_document(LoggedEvent, {"type": event_type, "data": data}))
 
     assert says("ai.run.status_changed", entry) == "new → QUEUED (submit, by me)"
+    row = {"set": "rows", "key": "k", "values": {"a": 0.123456, "b": None, "c": True, "d": "5"}}
+    assert says("ai.result.recorded", row) == "rows k: a = 0.1235, b = –, c = true, d = 5"
+    assert says("ai.run.summarized", {"values": dict.fromkeys("abcdefghi")}).endswith("h = –, …")
     assert says("ai.artifact.registered", {"name": "a", "stage": "b"}) == "a"
     assert says("ai.future.thing", {}) == ""
 

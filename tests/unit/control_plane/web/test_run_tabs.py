@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.reads.kinds.parts import parts_of_kinds
+from control_plane.runs.options import QUEUE_LIMIT_S
+from control_plane.server.web.forms.commands import cli_command, curl_command, submission_like
 from control_plane.server.web.run_pages.file_tree import DEPTH_MAX, FOLDERS_MAX, Folder, file_tree
 from control_plane.server.web.run_pages.headline import NUMBERS_MAX, Headline, headline
-from control_plane.server.web.run_pages.submit_commands import as_cli, as_curl
 from control_plane.server.web.run_pages.tabs import Tab, tabs_of
 from control_plane.server.web.sections import placed
 from events.text.escaping import STEERING
@@ -150,32 +151,35 @@ JSON = st.recursive(
 @given(st.dictionaries(st.from_regex(r"\A[a-z_]{1,8}\Z"), JSON, max_size=4))
 def test_the_commands_submit_the_same_specification(spec: dict[str, Any]) -> None:
     run: Any = SimpleNamespace(
-        kind="probe", spec=spec, labels={"a": "it's"}, requires={"region": "eu", "gpu_gib": None},
-        priority=3, max_attempts=2, secrets=["API_KEY"],
+        kind="probe", spec=spec, labels={"a": "it's", "schedule": "nightly"},
+        requires={"region": "eu", "gpu_gib": None, "labels": {}}, priority=3, max_attempts=2,
+        queue_limit_s=QUEUE_LIMIT_S, secrets=["API_KEY"],
     )  # fmt: skip
-    assert not STEERING.search(as_cli(run) + as_curl(run))
-    words = shlex.split(as_cli(run))
+    sent = submission_like(run)
+    assert not STEERING.search(cli_command(sent) + curl_command(sent))
+    words = shlex.split(cli_command(sent))
     pairs = [words[place + 1] for place, each in enumerate(words) if each == "-p"]
     assert parameters.spec(None, pairs) == spec
     assert words[:4] == ["podfleet", "submit", "--kind", "probe"]
     tail = words[4 + 2 * len(pairs) :]
     assert tail == [
-        "--label", "a=it's", "--requires", "region=eu", "--priority", "3", "--max-attempts", "2",
-        "--secret", "API_KEY",
+        "--requires", "region=eu", "--label", "a=it's", "--secret", "API_KEY", "--priority", "3",
+        "--max-attempts", "2",
     ]  # fmt: skip
-    body = json.loads(shlex.split(as_curl(run))[-1])
+    body = json.loads(shlex.split(curl_command(sent))[-1])
     assert body == {
-        "kind": "probe", "spec": spec, "labels": {"a": "it's"}, "requires": {"region": "eu"}, "priority": 3,
-        "max_attempts": 2, "secrets": ["API_KEY"],
+        "kind": "probe", **({"spec": spec} if spec else {}), "labels": {"a": "it's"},
+        "requires": {"region": "eu"}, "priority": 3, "max_attempts": 2, "secrets": ["API_KEY"],
     }  # fmt: skip
 
 
 def test_a_label_that_would_steer_the_terminal_it_is_pasted_into_is_written_by_numbers() -> None:
     label = "it's \\u0041 \x1b[201~\x15rm -rf x"
     run: Any = SimpleNamespace(
-        kind="probe", spec={}, labels={"a": label}, requires=None, priority=0, max_attempts=3
-    )
-    command = as_cli(run).replace("podfleet submit", "printf '%s\\0'")
+        kind="probe", spec={}, labels={"a": label}, requires=None, priority=0, max_attempts=3,
+        queue_limit_s=QUEUE_LIMIT_S, secrets=[],
+    )  # fmt: skip
+    command = cli_command(submission_like(run)).replace("podfleet submit", "printf '%s\\0'")
     assert not STEERING.search(command)
     told = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert f"a={label}" in told.stdout.split("\0")
