@@ -277,11 +277,11 @@ def test_a_value_is_found_nowhere_but_encrypted(
     fleet: Fleet, s3: S3Server, way: dict[str, str], until: Until
 ) -> None:
     set_secret(fleet)
-    names = {"secrets": ["API_KEY"], "spec": {"seconds": 1}}
+    names = {"secrets": ["API_KEY"], "spec": {"seconds": 2}}
     run_id = fleet.submit("probe", **names)
     key = {"PODFLEET_API_KEY": key_of(fleet, "pod")}
     worker = fleet.start_worker("--max-runs", "2", name="pod", **key, **way)
-    fleet.wait_for(run_id, "RUNNING")
+    until(lambda: fleet.run(run_id)["startedAt"], 60)
     assert MARKER.encode() not in commands(worker.pid)
     assert fleet.wait_for(run_id, "COMPLETED")["error"] is None
     fetches = fleet.client.get("/api/audit", params={"object": f"run/{run_id}"}).json()["items"]
