@@ -227,8 +227,7 @@ def _view_of(run: Run, record: AttemptRecord) -> AttemptView:
 
 def _summary_of(run: Run) -> Mapping[str, Any] | None:
     """Return the headline numbers that the current attempt has said, as far as it was applied."""
-    is_own = run.summary is not None and run.summary.attempt == run.attempt and run.last_event_seq > 0
-    return run.summary.values if run.summary is not None and is_own else None
+    return None if run.summary is None or run.summary.attempt != run.attempt else run.summary.values
 
 
 def _phase(status: Status, folded: Fold) -> Status:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from control_plane.model.groups.parameters import value_at
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.presentation import plain
 from control_plane.model.views.document_mapping import from_document
@@ -19,6 +18,7 @@ from events.answers.answer import Listing
 from events.answers.groups import Group, GroupRow
 from events.answers.runs import RunRow
 from events.kinds.results import is_measured
+from events.kinds.spec import value_at
 from events.text.truncation import brief
 
 VALUE_CHARS_MAX: Final = 100

@@ -1,8 +1,9 @@
-"""What every specification has: the limits of an attempt, pure."""
+"""What every specification has: the limits of an attempt, and values at the names of its fields; pure."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -30,3 +31,13 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     no_progress_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds between two events.")] = (
         NO_PROGRESS_S
     )
+
+
+def value_at(spec: Any, name: str) -> Any:
+    """Return the value of a field in a specification, None where it is left out."""
+    found: Any = spec
+    for part in name.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return None
+        found = found[part]
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,6 +26,7 @@ from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Verifier
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Conflict, Rejected
+from tests.integration.dying import Died, DiesAt
 from tests.integration.research import IDEA
 
 RUN = {"kind": "probe", "spec": {"events": 1}, "labels": {"team": "vision"}}
@@ -84,29 +85,6 @@ async def replicas(url: str, count: int) -> AsyncIterator[list[Replica]]:
     finally:
         for each in every:
             await each.client.close()
-
-
-class Died(Exception):
-    """The process ended here."""
-
-
-class DiesAt:
-    """A port whose owner dies when a call of `name` has been answered, or before it is made."""
-
-    def __init__(self, port: Any, name: str, *, answered: bool) -> None:
-        self._port, self._name, self._answered = port, name, answered
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        method = getattr(self._port, name)
-
-        async def call(*arguments: Any, **named: Any) -> Any:
-            if name != self._name:
-                return await method(*arguments, **named)
-            if self._answered:
-                await method(*arguments, **named)
-            raise Died
-
-        return call
 
 
 def slots(runs: list[dict[str, Any]]) -> list[int]:

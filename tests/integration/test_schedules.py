@@ -25,6 +25,7 @@ from control_plane.upkeep.spec_sweeper import SpecSweeper
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Rejected
 from events.testing import ManualClock
+from tests.integration.dying import Died, DiesAt
 
 REPLICAS = 8
 RARE = "0 0 29 2 *"  # no slot of its own comes due while a test runs
@@ -87,29 +88,6 @@ async def replicas(url: str, count: int, clock: Any = None) -> AsyncIterator[lis
             await each.client.close()
 
 
-class Died(Exception):
-    """The process ended here."""
-
-
-class DiesAfter:
-    """A port whose owner dies when call `calls` of `name` has been answered, or before it is made."""
-
-    def __init__(self, port: Any, name: str, *, answered: bool) -> None:
-        self._port, self._name, self._answered = port, name, answered
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        method = getattr(self._port, name)
-
-        async def call(*arguments: Any, **named: Any) -> Any:
-            if name != self._name:
-                return await method(*arguments, **named)
-            if self._answered:
-                await method(*arguments, **named)
-            raise Died
-
-        return call
-
-
 async def test_a_slot_that_eight_replicas_fire_at_once_has_one_run(database_url: str) -> None:
     async with replicas(database_url, REPLICAS) as every:
         names = [f"s{number}" for number in range(5)]
@@ -149,9 +127,9 @@ async def test_a_replica_that_dies_at_any_step_leaves_one_run_to_the_next(
         schedules: Any = Schedules(first.db)
         queue: Any = Submissions(first.db)
         if port == "queue":
-            queue = DiesAfter(queue, step, answered=answered)
+            queue = DiesAt(queue, step, answered=answered)
         else:
-            schedules = DiesAfter(schedules, step, answered=answered)
+            schedules = DiesAt(schedules, step, answered=answered)
         submitter = first.deps.submitter
         dying = Scheduler(
             schedules, Submitter(submitter.runs, queue, submitter.ids, submitter.reads, submitter.groups)

@@ -227,7 +227,7 @@ def test_keys_for_secrets_are_rotated_and_without_one_people_are_told_what_to_se
 def test_the_command_takes_a_value_from_a_pipe_or_a_file_and_prints_none(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    values = {**os.environ, "CONTROL_PLANE_URL": fleet.url, "PODFLEET_API_KEY": ROOT_KEY}  # noqa: TID251
+    values = {**os.environ, "CONTROL_PLANE_URL": fleet.url, "PODFLEET_API_KEY": ROOT_KEY}  # noqa: TID251 - as a shell does
     (tmp_path / "value").write_text(f"{MARKER}\n")
 
     def run(*words: str, given: str | None = None) -> tuple[int, str]:

@@ -39,13 +39,3 @@ def in_json(value: Any) -> bytes:
     Whole numbers beyond 32 bits come from the store in a type of the driver's own.
     """
     return msgspec.json.encode(value, enc_hook=int, order="deterministic")
-
-
-def value_at(spec: Any, name: str) -> Any:
-    """Return the value of a field in a specification, None where it is left out."""
-    found: Any = spec
-    for part in name.split("."):
-        if not isinstance(found, Mapping) or part not in found:
-            return None
-        found = found[part]
-    return found

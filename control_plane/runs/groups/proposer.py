@@ -103,7 +103,7 @@ class Proposer:
         """End the process."""
         process, self.process = self.process, None
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
                 process.kill()
             await process.wait()
 

@@ -10,12 +10,12 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from control_plane.model.groups.members import COUNTED_AS, Members, Trial, counted, newest, objective
-from control_plane.model.groups.parameters import value_at
 from control_plane.model.groups.status import ACTIVE, CLOSED, Action, GroupStatus
 from control_plane.model.presentation import plain
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 from events.kinds.queues import RUNS
+from events.kinds.spec import value_at
 from events.lifecycle import FINAL, Status
 from events.queue.journal import ServerTime, expression
 from events.runtime.errors import Transient

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from control_plane.model.groups.matrix import SLOTS_MAX, matrix_of
 from control_plane.model.groups.members import COUNTED_AS, COUNTS, Members, counted, member_id
-from control_plane.model.groups.parameters import assigned, value_at
+from control_plane.model.groups.parameters import assigned
 from control_plane.model.groups.plan import BATCH_MAX, Close, Group, Submit, Wait, next_slots
 from control_plane.model.groups.status import ACTIVE, CLOSED, TRANSITIONS, Action, GroupStatus, usual
 from control_plane.runs.groups.members import submission
 from control_plane.runs.submission import check
+from events.kinds.spec import value_at
 from events.lifecycle import FINAL, Status
 from events.runtime.errors import Conflict, Rejected
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from control_plane.model.groups.parameters import value_at
 from events.kinds.results import COLUMN_NAME
+from events.kinds.spec import value_at
 from events.runtime.errors import Rejected
 
 DEPTH_MAX: Final = 6
