@@ -20,6 +20,7 @@ from pod_worker.config import Settings, Wishes, read_settings
 from pod_worker.rental import Rental, rental_of
 from pod_worker.rental_end import end
 
+LIMIT_S = 10.0
 RUNPOD = {"RUNPOD_POD_ID": "abc123", "RUNPOD_API_KEY": "a-key"}
 VAST = {"CONTAINER_ID": "4711", "CONTAINER_API_KEY": "a-key"}
 
@@ -82,21 +83,25 @@ def test_the_provider_is_asked_until_it_agrees(
     statuses: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rental_end, "AGAIN_FIRST_S", 0.01)
+    stop = threading.Event()
+    too_late = threading.Timer(LIMIT_S, stop.set)  # who asks for ever is stopped, and has failed
     with provider(*statuses) as (rented, asked):
-        assert end(rented, threading.Event(), SystemClock())
+        too_late.start()
+        assert end(rented, stop, SystemClock())
+    too_late.cancel()
     assert asked == ["/v1/pods/abc123 Bearer a-key"] * len(statuses)
 
 
 def test_a_signal_ends_the_asking() -> None:
     stop = threading.Event()
     with provider(500) as (rented, asked):
-        asking = threading.Thread(target=end, args=(rented, stop, SystemClock()))
+        asking = threading.Thread(target=end, args=(rented, stop, SystemClock()), daemon=True)
         asking.start()
         while not asked:
             assert asking.is_alive()
             threading.Event().wait(0.01)
         stop.set()
-        asking.join(10)
+        asking.join(LIMIT_S)
         assert not asking.is_alive()
 
 
@@ -105,7 +110,7 @@ def test_what_was_not_delivered_dies_with_no_pod(undelivered: int, count: int) -
     stop = threading.Event()
     with provider(204) as (rented, asked):
         settings = replace(read(PODFLEET_ON_LEAVE="end", **RUNPOD), rental=rented)
-        leaving = threading.Thread(target=leave, args=(settings, undelivered, stop))
+        leaving = threading.Thread(target=leave, args=(settings, undelivered, stop), daemon=True)
         leaving.start()
         if count:
             while not asked:
@@ -113,6 +118,6 @@ def test_what_was_not_delivered_dies_with_no_pod(undelivered: int, count: int) -
                 threading.Event().wait(0.01)
             assert leaving.is_alive(), "it sleeps until the provider ends it"
         stop.set() if count else None
-        leaving.join(10)
+        leaving.join(LIMIT_S)
         assert not leaving.is_alive()
         assert len(asked) == count
