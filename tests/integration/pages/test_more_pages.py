@@ -480,11 +480,10 @@ def test_a_theme_is_chosen_and_holds_from_the_first_paint_on(scripted: Page) -> 
     page = scripted.context.new_page()
     page.emulate_media(color_scheme="light")
     page.add_init_script(
-        """new MutationObserver((_, watch) => {
-             if (!document.body) return;
+        """requestAnimationFrame(function frame() {
+             if (!document.body) return requestAnimationFrame(frame);
              window.atFirst = getComputedStyle(document.body).backgroundColor;
-             watch.disconnect();
-           }).observe(document, { childList: true, subtree: true })"""
+           })"""
     )
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
