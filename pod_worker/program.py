@@ -4,7 +4,8 @@ What is said to others is said by the store's clock. A lease is trusted by the m
 one goes on while the machine is paused (see `Instant`).
 
 Law: the program exits at most `LEAVE_S` after the first signal, even if the network fails. Unsent events
-stay in its outbox, and runs that it did not release are rescued.
+stay in its outbox, and runs that it did not release are rescued. A worker that leaves by itself delivers its
+events first: its disk may go with it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ from pod_worker.worker import Pauses, Pod, WarmProcess, Worker
 
 log = logging.getLogger(__name__)
 
-FLUSH_S: Final = 1.0
+FLUSH_S: Final = 1.0  # after a signal
+DELIVER_S: Final = (
+    600.0  # where nothing hurries the worker: the control plane gives a short log up after that
+)
 RETRY_S: Final = 2.0
 LEAVE_S: Final = 4.7  # one provider kills a pod five seconds after its signal
 
@@ -139,7 +143,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             quiet.set()
             health.changed.set()
             uploads.close()
-            sender.flush(clock.monotonic_s() + FLUSH_S)
+            sender.flush(clock.monotonic_s() + (FLUSH_S if world.stop.is_set() else DELIVER_S))
             _say_goodbye(roster)
         return outbox.pending() if has_left else None
 

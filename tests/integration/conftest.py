@@ -36,7 +36,7 @@ from tests.servers import S3Server, empty, own_database
 PORTS_TRIED = 3
 LOG = "control-plane.log"
 SECRETS_KEY = b64encode(b"the key for secrets of the tests").decode()
-START_S = 60.0
+START_S = 300.0
 QUICK_WORKER = str(Path(__file__).parent / "programs" / "quick_worker.py")
 NDJSON = {"content-type": "application/x-ndjson"}
 

@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -20,12 +21,13 @@ from control_plane.store.queue.runs import Runs
 from control_plane.upkeep.rescuer import Rescuer
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.exits import EXIT_LEFT
-from pod_worker.program import LEAVE_S
+from pod_worker.program import FLUSH_S, LEAVE_S
 from podfleet.embedded.process import Command
 from podfleet.embedded.service import Service
 from podfleet.embedded.supervisor import Supervisor
 from tests.fork_server import Program
 from tests.integration.conftest import QUICK_WORKER
+from tests.integration.relay import Relay
 
 pytestmark = pytest.mark.common_fleet
 # test_program.py pins the limit to the digit; here the machine may be busy with other work
@@ -51,6 +53,20 @@ def test_a_worker_leaves_after_its_number_of_runs(fleet: Any) -> None:
     worker = fleet.start_worker("--max-runs", "2")
     assert worker.wait(60) == 0
     assert sorted(fleet.run(each)["status"] for each in ids) == ["COMPLETED", "COMPLETED", "QUEUED"]
+
+
+def test_a_worker_that_leaves_by_itself_delivers_its_events_first(fleet: Any, until: Any) -> None:
+    relay = Relay(urlsplit(fleet.url).netloc)
+    try:
+        worker = fleet.start_worker("--max-runs", "1", CONTROL_PLANE_URL=f"http://{relay.endpoint}")
+        run_id = fleet.submit(spec={"seconds": 1, "events": 3})
+        until(lambda: fleet.run(run_id)["status"] == "RUNNING")
+        relay.late_s = 1.5 * FLUSH_S
+        assert worker.wait(60) == 0
+        run = fleet.run(run_id)
+        assert run["lastEventSeq"] == run["settled"]["last"]
+    finally:
+        relay.close()
 
 
 def test_a_worker_leaves_when_nothing_came_for_a_while(fleet: Any) -> None:
