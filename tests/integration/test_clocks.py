@@ -32,7 +32,9 @@ from tests.integration.programs.timed_storage import TimedStorage, serving
 from tests.servers import S3Server
 
 HOUR_S = 3600.0
-CLOSE = timedelta(seconds=1.5)  # what measuring on a busy machine may be off
+CLOSE_S = 20.0  # what measuring on a busy machine may be off: half of what an answer takes
+CLOSE = timedelta(seconds=CLOSE_S)
+AN_HOUR = r"3,(59|60)\d s"  # about
 PROGRAMS = Path(__file__).parent / "programs"
 WRONG_CLOCK = str(PROGRAMS / "wrong_clock.py")
 BOTH_WAYS = pytest.mark.parametrize("way", [1, -1], ids=["ahead", "behind"])
@@ -102,9 +104,10 @@ def test_a_pods_clock_that_is_set_in_mid_run_costs_nothing(
         set_clock(Path(shift), way * HOUR_S)
     run = fleet.wait_for(run_id, "COMPLETED")
     require_one_axis(fleet, run)
-    until(lambda: abs((the_pod(fleet)["clockOffsetS"] or 0.0) + HOUR_S) < 2)
-    assert "3,600 s behind the store" in fleet.client.get(f"/pods/{the_pod(fleet)['id']}").text
-    assert abs((metric(fleet.client, "podfleet_pod_clock_offset_seconds_max") or 0.0) - HOUR_S) < 2
+    until(lambda: abs((the_pod(fleet)["clockOffsetS"] or 0.0) + HOUR_S) < CLOSE_S)
+    shown = fleet.client.get(f"/pods/{the_pod(fleet)['id']}").text
+    assert re.search(rf"{AN_HOUR} behind the store", shown)
+    assert abs((metric(fleet.client, "podfleet_pod_clock_offset_seconds_max") or 0.0) - HOUR_S) < CLOSE_S
     assert "clock.off" in (fleet.home / "w1.log").read_text()
 
 
@@ -115,12 +118,13 @@ def test_a_pods_clock_that_is_set_in_mid_run_costs_nothing(
 def test_a_pod_that_starts_with_a_wrong_clock_shows_the_stores_moments(
     fleet: Fleet, where: dict[str, str], ahead_s: float
 ) -> None:
+    begun = SystemClock().now()
     start_pod(fleet, shift_of(fleet.home, ahead_s), **where)
     run = fleet.wait_for(fleet.submit(spec={"seconds": 0.5, "events": 10}), "COMPLETED")
     require_one_axis(fleet, run)
     pod = the_pod(fleet)
-    assert abs(pod["clockOffsetS"] - ahead_s) < 2
-    assert abs(moment(pod["startedAt"]) - moment(pod["reportedAt"])) < timedelta(seconds=45)
+    assert abs(pod["clockOffsetS"] - ahead_s) < CLOSE_S
+    assert begun - CLOSE < moment(pod["startedAt"]) < moment(pod["reportedAt"]) + CLOSE
 
 
 @BOTH_WAYS
@@ -138,7 +142,8 @@ def test_a_control_plane_an_hour_off_serves_as_any(
             require_one_axis(fleet, run)
             assert_offset(client, way * HOUR_S, "control_plane")
             assert_offset(client, 0.0, "storage")
-            assert f"3,600 s {'ahead of' if way > 0 else 'behind'} the store" in client.get("/numbers").text
+            how = "ahead of" if way > 0 else "behind"
+            assert re.search(rf"{AN_HOUR} {how} the store", client.get("/numbers").text)
             told = parsedate_to_datetime(client.get("/healthz").headers["date"])
             assert abs(told - SystemClock().now()) < timedelta(minutes=1), "answers have the store's date"
             assert "clock.off" in fleet.log.read_text()
@@ -148,7 +153,9 @@ def test_a_control_plane_an_hour_off_serves_as_any(
             require_one_axis(fleet, run)
             pod = the_pod(fleet)
             assert pod["state"] in {"idle", "busy", "starting"}, "it serves, and is not shown as gone"
-            assert abs(pod["clockOffsetS"]) < 2, "the pod's clock is right, whatever its control plane's"
+            assert abs(pod["clockOffsetS"]) < CLOSE_S, (
+                "the pod's clock is right, whatever its control plane's"
+            )
         finally:
             end(fleet.workers)
 
@@ -179,7 +186,7 @@ def test_a_storage_an_hour_off_takes_what_is_signed_for_its_clock(
 
 @BOTH_WAYS
 def test_the_storage_refuses_keys_and_is_not_blamed_for_a_clock_in_silence(way: int) -> None:
-    words = f"the clock of this machine is 3,600 s {'behind' if way > 0 else 'ahead of'} the storage's"
+    words = rf"the clock of this machine is {AN_HOUR} {'behind' if way > 0 else 'ahead of'} the storage's"
     with serving(TimedStorage(way * HOUR_S, refuses_keys=True)) as storage:
         with pytest.raises(ConfigError, match=words):
             asyncio.run(open_blobs(read_storage(storage.environment)).prepare())
@@ -221,7 +228,7 @@ def test_the_embedded_storage_takes_what_an_hour_off_would_refuse(s3: S3Server, 
     assert asyncio.run(blobs.beginning(key, 9)) == b"new"
     url = asyncio.run(blobs.get_url(key, name="new"))
     assert httpx.get(url, trust_env=False).content == b"new"
-    assert blobs.clock.machine_ahead_s == pytest.approx(way * HOUR_S, abs=2)
+    assert blobs.clock.machine_ahead_s == pytest.approx(way * HOUR_S, abs=CLOSE_S)
 
 
 @BOTH_WAYS
@@ -232,10 +239,9 @@ def test_the_doctor_names_the_clock_that_is_wrong(
     monkeypatch.setattr(SystemClock, "now", lambda self: true(self) + timedelta(seconds=way * HOUR_S))
     found = list(doctor.clocks({"MONGODB_URL": database_url, **s3.environment}))
     how = "ahead of" if way > 0 else "behind"
-    assert [(each.state, each.says) for each in found] == [
-        ("failed", f"3,600 s {how} the store's"),
-        ("failed", f"3,600 s {how} the storage's"),
-    ]
+    assert [each.state for each in found] == ["failed"] * 2
+    for each, whose in zip(found, ("store", "storage"), strict=True):
+        assert re.fullmatch(rf"{AN_HOUR} {how} the {whose}'s", each.says)
     monkeypatch.setattr(doctor, "PATIENCE_S", 0.1)
     assert list(doctor.clocks({"MONGODB_URL": "mongodb://127.0.0.1:1/x"})) == [], "nobody answers there"
 
@@ -254,7 +260,7 @@ def as_server(storage: TimedStorage) -> S3Server:
 
 def offset_is(client: httpx.Client, wanted_s: float, part: str) -> bool:
     found = metric(client, f'podfleet_clock_offset_seconds{{part="{part}"}}')
-    return found is not None and abs(found - wanted_s) < 2.5
+    return found is not None and abs(found - wanted_s) < CLOSE_S
 
 
 def assert_offset(client: httpx.Client, wanted_s: float, part: str) -> None:

@@ -75,15 +75,18 @@ async def is_answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def test_a_head_that_is_never_whole_ends_the_connection_and_no_other() -> None:
-    async with served(head_s=0.3) as (connect, connections, kind):
-        honest = await connect()
+    async with served() as (connect, connections, kind), asyncio.timeout(60):
+        honest, waiting, behind = await connect(), await connect(), await connect()
+        waiting[1].write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        while len(connections) < 3 or not any(each.cycle for each in connections):
+            await asyncio.sleep(0.01)
         assert await is_answered(*honest)
-        slow = {}
-        for begun in (b"", b"\r\n", b"GET / HT", ASK[:-2], ASK + b"GET"):
+        kind.limits = Limits(head_s=0.3)  # for those alone that do not keep to it
+        behind[1].write(ASK + b"GET")
+        slow = {ASK + b"GET": behind}
+        for begun in (b"", b"\r\n", b"GET / HT", ASK[:-2]):
             slow[begun] = await connect()
             slow[begun][1].write(begun)
-        waiting = await connect()
-        waiting[1].write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
         for begun, (reader, _) in slow.items():
             assert (await ended(reader)).startswith(b"HTTP/1.1 200") == (ASK in begun), begun
         assert await is_answered(*honest)  # an idle one may stay for as long as uvicorn keeps it

@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from events.catalog import RunLog, RunStarted, RunUsage
 from events.envelope import Head, wire
 from events.runtime.clock import SystemClock
@@ -65,6 +67,7 @@ def test_what_ended_what_it_cost_and_what_was_refused_is_counted(fleet: Any, unt
     assert "style=" not in page.text
 
 
+@pytest.mark.common_fleet
 def test_what_waits_behind_a_gap_is_a_lag(fleet: Any, by_hand: Any) -> None:
     fleet.submit()
     one = by_hand("runs", "probe/cpu/any")
@@ -79,6 +82,7 @@ def test_what_waits_behind_a_gap_is_a_lag(fleet: Any, by_hand: Any) -> None:
     assert "2 events of 1 run not applied yet" in fleet.client.get("/numbers").text
 
 
+@pytest.mark.common_fleet
 def test_every_number_has_help_and_the_queue_is_gone_when_it_is_empty(fleet: Any) -> None:
     run = fleet.submit()
     assert scrape(fleet)['podfleet_queue_depth{class_key="probe/cpu/any"}'] == 1
@@ -90,6 +94,7 @@ def test_every_number_has_help_and_the_queue_is_gone_when_it_is_empty(fleet: Any
     assert all(len(says) > 10 for _, says in helps)
 
 
+@pytest.mark.common_fleet
 def test_what_stands_and_should_not_is_counted_and_how_much_room_there_is(fleet: Any, by_hand: Any) -> None:
     fleet.submit()
     one = by_hand("runs", "probe/cpu/any")

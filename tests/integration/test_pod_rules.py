@@ -51,7 +51,7 @@ def test_a_cordoned_pod_claims_nothing_over_restarts_until_the_cordon_is_lifted(
     fleet.start_quick_worker(name="w1")
     waits = fleet.submit(spec={"seconds": 0})
     until(lambda: database.pods.count_documents({"state": "idle"}) == 1, seconds=60)
-    until(lambda: reason_of(fleet, waits)["code"] == "pods_held_back", seconds=30)
+    until(lambda: reason_of(fleet, waits)["code"] == "pods_held_back")
     assert "cordoned: its disk is replaced (by " in reason_of(fleet, waits)["message"]
     before = database.pods.find_one({"state": "idle"})["reportedAt"]
     until(lambda: database.pods.find_one({"state": "idle"})["reportedAt"] > before)
@@ -178,7 +178,7 @@ def test_a_pod_with_a_wrong_key_is_out_of_the_queue_after_three_failures_until_i
         assert claim is not None
         failed.append(claim["runId"])
         served(fleet, "good/1")
-    until(lambda: orders_of(fleet, "bad/1")["quarantine"], seconds=30)
+    until(lambda: orders_of(fleet, "bad/1")["quarantine"])
     assert fleet.client.post("/api/pods", json=line("bad/2")).json()["quarantine"] is not None  # restarted
     for restarted in ("bad/1", "bad/2"):
         assert served(fleet, restarted) is None

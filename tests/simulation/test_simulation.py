@@ -29,6 +29,7 @@ PLANTED: Final = [
     for number, name in enumerate(sorted(BUGS))
 ]
 FOUND_WITHIN: Final = 60  # seeds; each planted bug is found in one of them, most in one of the first ten
+FOUND_LATE: Final = {"slots-without-compare": 31}  # looked at first; where it shows nothing any more, all are
 
 
 @pytest.mark.slow("25 histories")
@@ -44,9 +45,8 @@ def test_no_history_breaks_a_law(first: int) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
-    assert any(
-        play(seed, bug.product, strikes=bug.strikes, trace_max=0).violations for seed in range(FOUND_WITHIN)
-    )
+    seeds = sorted(range(FOUND_WITHIN), key=lambda seed: seed != FOUND_LATE.get(name))
+    assert any(play(seed, bug.product, strikes=bug.strikes, trace_max=0).violations for seed in seeds)
 
 
 def test_the_same_seed_is_the_same_history_in_any_process() -> None:

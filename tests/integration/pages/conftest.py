@@ -13,7 +13,16 @@ from contextlib import contextmanager
 from functools import cache
 
 import pytest
-from playwright.sync_api import Browser, BrowserType, Dialog, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    BrowserType,
+    Dialog,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 from events.runtime.clock import SystemIds
 from podfleet.embedded.mongod import Mongod
@@ -27,7 +36,8 @@ BROWSER_FLAGS = (
 DESK: ViewportSize = {"width": 1280, "height": 720}
 Tabs = Callable[[bool], Page]
 
-expect.set_options(timeout=60_000)  # of milliseconds: a limit for a loaded machine, which nobody waits for
+PATIENCE_MS = 60_000  # a limit for a loaded machine, which nobody waits for; of a browser's own, half as long
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="package")
@@ -61,7 +71,13 @@ def browser(launcher: BrowserType, chromium: str) -> Browser:
 def reading(launcher: BrowserType, chromium: str, fleet: Fleet) -> Iterator[Page]:
     """A page of the fleet in a Chromium that has all that a person's has, such as a reader of PDF."""
     with launcher.launch(executable_path=chromium, args=list(BROWSER_FLAGS)) as whole:
-        yield whole.new_page(base_url=fleet.url)
+        yield patient(whole.new_context(base_url=fleet.url)).new_page()
+
+
+def patient(context: BrowserContext) -> BrowserContext:
+    """Return a context whose pages take their time: to load, and to have what a test is going to click."""
+    context.set_default_timeout(PATIENCE_MS)
+    return context
 
 
 @pytest.fixture(scope="package")
@@ -71,7 +87,7 @@ def tabs(browser: Browser, fleet: Fleet) -> Tabs:
     @cache
     def tab(has_scripts: bool) -> Page:
         context = browser.new_context(base_url=fleet.url, java_script_enabled=has_scripts, viewport=DESK)
-        return context.new_page()
+        return patient(context).new_page()
 
     return tab
 
@@ -113,6 +129,12 @@ def page(request: pytest.FixtureRequest, tabs: Tabs, fleet: Fleet) -> Iterator[P
     # What a form refuses comes with its own status, which the browser calls an error.
     with quiet(tabs(request.param), fleet.url, "status of 409", "status of 422") as lent:
         yield lent
+
+
+@pytest.fixture
+def has_scripts(page: Page, tabs: Tabs) -> bool:
+    """Whether scripts run in `page`; to look for what they made would be too soon at times."""
+    return page == tabs(True)
 
 
 @pytest.fixture

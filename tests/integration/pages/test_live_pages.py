@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from events.catalog import RunLog, RunStarted
 from tests.integration.conftest import start_control_plane
+from tests.integration.pages.conftest import patient
 
 pytestmark = pytest.mark.xdist_group("pages")
 Until = Callable[..., None]
@@ -126,7 +127,7 @@ def test_a_restart_of_the_control_plane_loses_and_repeats_no_event(
     home.mkdir()
     process, url = start_control_plane(home, fleet.database_url, s3)
     try:
-        page = browser.new_page(base_url=url)
+        page = patient(browser.new_context(base_url=url)).new_page()
         page.goto(f"/runs/{run_id}/log")
         is_live(page)
         hand.say(RunStarted(), *(RunLog(level="info", message=f"line {n}") for n in range(10)))
@@ -140,7 +141,7 @@ def test_a_restart_of_the_control_plane_loses_and_repeats_no_event(
         hand.say(*(RunLog(level="info", message=f"line {n}") for n in range(20, 30)))
         until(lambda: len(lines_of(page)) >= 30)
         assert lines_of(page) == [f"line {n}" for n in range(30)]
-        page.close()
+        page.context.close()
     finally:
         process.kill()
         process.wait()

@@ -104,7 +104,8 @@ def test_a_run_is_filled_in_checked_and_submitted_from_its_page(page: Page, flee
 def test_what_is_typed_is_judged_at_once_and_a_waiting_run_is_changed(scripted: Page, fleet: Any) -> None:
     scripted.goto("/")
     scripted.get_by_role("link", name="New", exact=True).click()
-    scripted.get_by_role("link", name="probe").click()
+    with scripted.expect_navigation():  # the scripts of the form are at work then
+        scripted.get_by_role("link", name="probe").click()
     seconds = scripted.get_by_role("textbox", name="seconds", exact=True)
     seconds.fill("soon")
     expect(seconds).to_have_accessible_description(re.compile("a number$"))
@@ -428,7 +429,7 @@ def test_a_bulk_over_http_goes_on_where_it_was_and_repeats_nothing(fleet: Any, n
         assert fleet.client.post("/api/runs/bulk", json=wrong).status_code == 422, wrong
 
 
-def test_runs_are_compared_side_by_side(page: Page, fleet: Any, sweep: list[str]) -> None:
+def test_runs_are_compared_side_by_side(page: Page, has_scripts: bool, sweep: list[str]) -> None:
     page.goto("/runs?kind=experiment")
     for run_id in sweep:
         page.locator(f"#r-{run_id} .pick input").check()
@@ -452,7 +453,7 @@ def test_runs_are_compared_side_by_side(page: Page, fleet: Any, sweep: list[str]
     figure = page.locator("figure", has=chart)
     expect(figure.locator("tr[data-x]")).to_have_count(5)
     expect(figure.locator("tr[data-x] td").last).to_have_text("2", use_inner_text=False)
-    if page.locator("button.theme").is_visible():  # scripts run
+    if has_scripts:
         chart.hover(position={"x": 60, "y": 40})
         expect(figure.locator(".readout")).to_contain_text("step 0: mean of 2 seeds: 1.5 · <img src=x")
 
@@ -499,6 +500,7 @@ def test_a_theme_is_chosen_and_holds_from_the_first_paint_on(scripted: Page) -> 
     dark = page.evaluate(ground)
     assert dark != light
     page.goto("/pods")
+    page.wait_for_function("window.atFirst")  # a page may be loaded before its first frame is drawn
     assert page.evaluate("window.atFirst") == dark
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
     page.locator("button.theme").click()

@@ -45,9 +45,11 @@ def hand(fleet: Any, by_hand: Callable[[str, str], Any], name: str) -> Any:
     return worker
 
 
-def test_stages_and_nodes_are_pictures_and_a_node_leads_to_its_row(page: Page, hand: Any) -> None:
+def test_stages_and_nodes_are_pictures_and_a_node_leads_to_its_row(
+    page: Page, has_scripts: bool, hand: Any
+) -> None:
     page.goto(f"/runs/{hand.claim.run_id}#n-Stage_1/2")
-    if page_runs(page):  # a link from before there were tabs
+    if has_scripts:  # a link from before there were tabs
         page.wait_for_url("**/kind/tree#n-Stage_1/2")
         page.goto(f"/runs/{hand.claim.run_id}")
     assert (
@@ -112,11 +114,6 @@ def test_a_page_in_the_place_of_a_paper_does_not_run(reading: Page, hand: Any, u
         # the browser's own reader of PDF takes either, and runs nothing of it
         until(lambda: "ran" in reading.evaluate("heard") or is_read_as_pdf(reading))
         assert reading.evaluate("heard") == []
-
-
-def page_runs(page: Page) -> bool:
-    """Say whether scripts run in this page."""
-    return page.locator("nav .theme").is_visible()
 
 
 def is_read_as_pdf(page: Page) -> bool:

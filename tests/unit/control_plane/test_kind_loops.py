@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from control_plane.server.web.sections import RunPage, Section
 from control_plane.store.reads import Part
 from events.kinds import ROWS
 
-OPEN_S = 20.0  # nothing waits that long
+OPEN_S = 100.0  # nothing waits that long
 
 
 class Connection:
@@ -41,9 +42,23 @@ def connect() -> Any:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a loop that is not held answer whenever it can: on a busy machine that takes its time."""
     monkeypatch.setattr(kind_errors, "_LOGGED", set())
-    monkeypatch.setattr(kind_loops, "ANSWER_S", 0.2)
+    limit_to(monkeypatch, OPEN_S)
+
+
+def limit_to(patch: pytest.MonkeyPatch, seconds: float) -> None:
+    patch.setattr(kind_loops, "ANSWER_S", seconds)
+    patch.setattr(kind_errors, "PART_S", seconds)
+
+
+@contextmanager
+def impatience() -> Iterator[None]:
+    """Wait for what is held only as long as it takes to see that it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        limit_to(patch, 0.2)
+        yield
 
 
 @pytest.fixture
@@ -63,21 +78,34 @@ async def who(db: Any) -> tuple[str, bool]:
     return threading.current_thread().name, db.loop is asyncio.get_running_loop()
 
 
-def sleeping(until: threading.Event) -> Callable[[Any], Any]:
-    async def sleep(_: object) -> str:
-        assert until.wait(OPEN_S)
+class Sleeping:
+    """Code that holds its loop until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.until = threading.Event(), threading.Event()
+
+    async def __call__(self, _: object) -> str:
+        self.begun.set()
+        self.hold()
         return "awake"
 
-    return sleep
+    def hold(self) -> None:
+        assert self.until.wait(OPEN_S)
 
 
-def spinning(until: threading.Event) -> Callable[[Any], Any]:
-    async def spin(_: object) -> str:
-        while not until.is_set():
+class Spinning(Sleeping):
+    """The same, with a processor of its own."""
+
+    def hold(self) -> None:
+        while not self.until.is_set():
             sum(range(1000))
-        return "awake"
 
-    return spin
+
+async def hold(loop: KindLoop, blocking: Sleeping) -> asyncio.Task[str]:
+    """Hold a loop; return what waits for it."""
+    held = asyncio.create_task(loop.run(blocking))
+    assert await asyncio.to_thread(blocking.begun.wait, OPEN_S)
+    return held
 
 
 def test_a_kind_of_this_package_runs_on_the_loop_of_all() -> None:
@@ -90,18 +118,17 @@ async def test_each_kind_of_another_package_has_a_loop_and_a_connection_of_its_o
     assert loops.of("hello") is loops.of("hello")
 
 
-@pytest.mark.parametrize("blocking", [sleeping, spinning])
+@pytest.mark.parametrize("how", [Sleeping, Spinning])
 async def test_while_code_holds_its_loop_others_go_on_and_its_own_kind_is_refused(
-    blocking: Any, loops: KindLoops
+    how: type[Sleeping], loops: KindLoops
 ) -> None:
-    until = threading.Event()
-    held = asyncio.create_task(loop_of(loops, "hello").run(blocking(until)))
-    await asyncio.sleep(0.05)
-    with pytest.raises(Held, match="'hello'"):
+    blocking = how()
+    held = await hold(loop_of(loops, "hello"), blocking)
+    with impatience(), pytest.raises(Held, match="'hello'"):
         await loop_of(loops, "hello").run(who)
     assert await loop_of(loops, "other").run(who) == ("kind other", True)
     assert not held.done()
-    until.set()
+    blocking.until.set()
     assert await held == "awake"
     assert await loop_of(loops, "hello").run(who) == ("kind hello", True)
 
@@ -135,21 +162,27 @@ async def test_a_task_that_ends_programs_does_not_end_the_loop(loops: KindLoops)
     assert await loop_of(loops, "hello").run(task_that_exits) == "here"
 
 
-async def test_a_connection_is_closed_on_its_loop_and_a_held_loop_is_not_waited_for() -> None:
+async def test_a_connection_is_closed_on_its_loop_and_a_held_loop_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made: list[Any] = []
 
+    class Last(Connection):
+        async def close(self) -> None:
+            await super().close()
+            limit_to(monkeypatch, 0.2)  # whoever is asked next is held
+
     def remembered() -> Any:
-        made.append(Connection())
+        made.append(Last())
         return made[-1]
 
-    loops, until = KindLoops(remembered), threading.Event()
+    loops, blocking = KindLoops(remembered), Sleeping()
     await loop_of(loops, "hello").run(who)
     await loop_of(loops, "other").run(who)
-    held = asyncio.create_task(loop_of(loops, "other").run(sleeping(until)))
-    await asyncio.sleep(0.05)
+    held = await hold(loop_of(loops, "other"), blocking)
     await loops.close()
     assert [each.is_closed for each in made] == [True, False]
-    until.set()
+    blocking.until.set()
     await held
 
 
@@ -158,9 +191,8 @@ PART = KindPart(name="rows", title="Rows", rank=60, columns=("a",), read=None)  
 
 @pytest.mark.parametrize("place", ["read", "rows"])
 async def test_rows_of_a_kind_that_blocks_are_told_and_made_again_once_it_goes_on(
-    place: str, loops: KindLoops, monkeypatch: pytest.MonkeyPatch
+    place: str, loops: KindLoops
 ) -> None:
-    monkeypatch.setattr(kind_errors, "PART_S", 0.2)
     until = threading.Event()
 
     async def read(_: object, run_id: str) -> Part:
@@ -173,7 +205,8 @@ async def test_rows_of_a_kind_that_blocks_are_told_and_made_again_once_it_goes_o
 
     part, reads = replace(PART, read=read, rows=rows), SimpleNamespace()
     for _ in range(2):
-        told = await rows_of("hello", part, reads, "R", loop_of(loops, "hello"))  # type: ignore[arg-type]
+        with impatience():
+            told = await rows_of("hello", part, reads, "R", loop_of(loops, "hello"))  # type: ignore[arg-type]
         assert "'Rows' of the kind 'hello' could not be made" in str(told.problem)
     until.set()
     made = await rows_of("hello", part, reads, "R", loop_of(loops, "hello"))  # type: ignore[arg-type]

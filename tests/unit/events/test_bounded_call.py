@@ -14,7 +14,7 @@ from events.kinds.bounded_call import BoundedCalls, Unbounded, bounded
 from events.kinds.kind import Kind
 from events.kinds.probe import KIND
 
-OPEN_S = 20.0  # nothing waits that long
+OPEN_S = 100.0  # nothing waits that long
 
 # Each function of a kind, put where `call` finds it.
 PLACES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Kind], Callable[..., Any]]]] = {
@@ -37,10 +37,11 @@ def test_a_function_that_blocks_is_given_up_and_not_called_again_until_it_has_le
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounded_call, "CALL_S", 0.1)
-    until, calls = threading.Event(), list[threading.Thread]()
+    begun, until, calls = threading.Event(), threading.Event(), list[threading.Thread]()
 
     def block(*_: object) -> list[str]:
         calls.append(threading.current_thread())
+        begun.set()
         assert until.wait(OPEN_S)
         return ["done"]
 
@@ -49,6 +50,7 @@ def test_a_function_that_blocks_is_given_up_and_not_called_again_until_it_has_le
     for _ in range(3):
         with pytest.raises(Unbounded):
             function("a", "b")
+    assert begun.wait(OPEN_S)
     assert len(calls) == 1
     until.set()
     calls[0].join(OPEN_S)

@@ -111,8 +111,8 @@ def test_an_answer_without_end_is_not_read_and_a_head_without_end_is_given_up(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, start = serve
-    monkeypatch.setattr(bounded_head, "ASK_S", 0.3)
     assert look_at(start(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65_536)).ok
+    monkeypatch.setattr(bounded_head, "ASK_S", 0.3)
     for drips in (b"x", b"x-more: y\r\n"):
         assert look_at(start(b"HTTP/1.1 200 OK\r\n", drips)).code == "MODEL_UNREACHABLE"
 
