@@ -133,11 +133,12 @@ class User:
     def _run(self) -> None:
         with MongoClient[dict[str, Any]](self.database_url, serverSelectionTimeoutMS=COUNT_MS) as mongo:
             runs = mongo.get_default_database().runs
-            change_at_s = 0.0
+            changing, change_at_s = None, 0.0
             while not self.clock.wait(self.stop, TURN_S):
-                if self.recent and self.clock.monotonic_s() >= change_at_s:
+                is_free = changing is None or changing.done()  # one at a time: storms share these threads
+                if self.recent and is_free and self.clock.monotonic_s() >= change_at_s:
                     change_at_s = self.clock.monotonic_s() + CHANGE_EVERY_S
-                    self._pool.submit(self._change, self._wanted_change(), self.recent[-1])
+                    changing = self._pool.submit(self._change, self._wanted_change(), self.recent[-1])
                 try:
                     with pymongo.timeout(COUNT_MS / 1000):
                         waiting = runs.count_documents({"status": "QUEUED"})
