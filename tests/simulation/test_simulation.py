@@ -45,7 +45,8 @@ def test_no_history_breaks_a_law(first: int) -> None:
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
     assert any(
-        play(seed, bug.product, strikes=bug.strikes, trace_max=0).violations for seed in range(FOUND_WITHIN)
+        play(seed, bug.product, strikes=bug.strikes, themes=bug.themes, trace_max=0).violations
+        for seed in range(FOUND_WITHIN)
     )
 
 
