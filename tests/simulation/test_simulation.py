@@ -14,10 +14,10 @@ from testing.simulation.bugs import BUGS
 from testing.simulation.history import play
 
 ROOT: Final = Path(__file__).parents[2]
-SEEDS: Final = 25
+SEEDS: Final = 20
 SEEDS_LONG: Final = 500
-CHUNK: Final = 25
-LONG: Final = pytest.mark.long("500 histories; `make test` plays the first 25, `make chaos` 10,000")
+CHUNK: Final = 20
+LONG: Final = pytest.mark.long("500 histories; `make test` plays the first 20, `make chaos` 10,000")
 CHUNKS: Final = (
     *range(0, SEEDS, CHUNK),
     *(pytest.param(first, marks=LONG) for first in range(SEEDS, SEEDS_LONG, CHUNK)),
@@ -31,7 +31,7 @@ PLANTED: Final = [
 FOUND_WITHIN: Final = 60  # seeds; each planted bug is found in one of them, most in one of the first ten
 
 
-@pytest.mark.slow("25 histories")
+@pytest.mark.slow("20 histories")
 @pytest.mark.parametrize("first", CHUNKS)
 def test_no_history_breaks_a_law(first: int) -> None:
     broken = {

@@ -27,7 +27,7 @@ from testing.chaos.system.programs import Program, signal_all
 from testing.chaos.system.skew import set_clock
 from testing.chaos.system.storage import ObjectStorage, prepare_storage
 
-READY_S: Final = 60.0
+READY_S: Final = 240.0  # nobody waits for it where all is well
 READY_TURN_S: Final = 0.1
 ASK_S: Final = 2.0
 TTL_S: Final = 6.0
