@@ -51,7 +51,7 @@ class Settings:
     events: int = 500
     experiments: int = 3
     longest_run_s: float = 4.0
-    group_pause_s: float = 20.0
+    group_pause_s: float = 10.0
     peace_s: float = 300.0
     overtime_s: float = 60.0
     bug: str = NO_BUG
