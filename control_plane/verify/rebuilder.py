@@ -35,7 +35,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from control_plane.store.verify.collecting import Unjudged
+from control_plane.store.verify.collecting import HAND_MADE, Unjudged
 from control_plane.store.verify.evidence import Evidence
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.store.verify.repairs import Repairs
@@ -44,7 +44,6 @@ from control_plane.verify.repair import Change, Insert, Plan, Remove, Repair, pl
 from control_plane.verify.replay import replay
 from control_plane.verify.result_rows import row_repairs
 from control_plane.verify.verifier import (
-    HAND_MADE,
     LOOK_AGAIN_S,
     REPLACED,
     ROWS_TOLD_MAX,

@@ -7,14 +7,14 @@ again; a check across several runs is made twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
-from control_plane.store.verify.collecting import Unjudged
+from control_plane.store.verify.collecting import HAND_MADE, Unjudged
 from control_plane.store.verify.evidence import Document, Evidence
-from control_plane.store.verify.queries import VerifyReads
+from control_plane.store.verify.queries import TOGETHER_MAX, VerifyReads
 from control_plane.store.verify.shapes import name, problem
 from control_plane.verify.comparison import differences
 from control_plane.verify.groups import violations
@@ -36,8 +36,6 @@ NOTE: Final = "log-incomplete"
 UNREADABLE: Final = "unreadable"
 MESSAGE_CHARS_MAX: Final = 2_000
 REPLACED: Final = "\ufffd"  # stands for bytes that are no UTF-8
-# What working with stored values of any kind may raise.
-HAND_MADE: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 def clipped(message: str) -> str:
@@ -70,6 +68,25 @@ class Objects(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Look:
+    """What one look at a run found; it is final where no other look could find less."""
+
+    findings: list[Finding]
+    is_final: bool = True
+    is_young: bool = False
+    has_files: bool = True
+    stood_still: bool = False
+
+
+def _pages(runs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield runs in parts that are looked at together."""
+    for collection in dict.fromkeys(its for its, _ in runs):
+        named = [run_id for its, run_id in runs if its == collection]
+        for start in range(0, len(named), TOGETHER_MAX):
+            yield collection, named[start : start + TOGETHER_MAX]
+
+
 def _unheard(_: str) -> None:
     """Report no progress."""
 
@@ -89,51 +106,103 @@ class Verifier:
     second_look_s: float = SECOND_LOOK_S
 
     async def audit(self, *, rebuilds: bool, only: str | None = None) -> AsyncIterator[Finding]:
-        """Yield every finding: of each run in id order, or of one; then of the fleet."""
-        async for collection, run_id in self.reads.run_ids(only):
-            self.on_run(run_id)
-            for finding in await self.examine(collection, run_id, rebuilds=rebuilds):
-                yield finding
-            for finding in await self._check_objects(run_id):
-                yield finding
+        """Yield every finding: of each run, or of one, the runs that change last; then of the fleet."""
+        later: list[tuple[str, str]] = []
+        async for collection, page in self.reads.pages(only):
+            looks = await self._look(collection, page, rebuilds=rebuilds)
+            for run_id in page:
+                self.on_run(run_id)
+                look = looks[run_id]
+                if look.is_final or (look.stood_still and (self.patience_s <= 0 or not look.is_young)):
+                    for finding in look.findings:
+                        yield finding
+                else:
+                    later.append((collection, run_id))
+                if self.objects is not None and look.has_files:
+                    for finding in await self._check_objects(run_id):
+                        yield finding
+        async for finding in self._looked_again(later, rebuilds=rebuilds):
+            yield finding
         if only is None:
             async for finding in self._fleet():
                 yield finding
 
     async def rebuild(self) -> AsyncIterator[Finding]:
         """Yield every finding of every run, with a full comparison with the replay."""
-        async for collection, run_id in self.reads.run_ids():
-            for finding in await self.examine(collection, run_id):
-                yield finding
+        async for collection, page in self.reads.pages():
+            for run_id in page:
+                for finding in await self.examine(collection, run_id):
+                    yield finding
 
     async def examine(self, collection: str, run_id: str, *, rebuilds: bool = True) -> list[Finding]:
         """Return the findings of one run, read while it did not change."""
-        findings: list[Finding] = []
-        waited_s = 0.0
-        for _ in range(TRIES_MAX):
-            before = await self.reads.position(collection, run_id)
-            try:
-                evidence = await self.reads.evidence(collection, run_id)
-            except Unjudged as error:
-                return [Finding(run_id, error.message, error.invariant)]
-            except HAND_MADE as error:
-                return [odd(run_id, error)]
-            if evidence is None:
-                if REPLACED not in run_id:
-                    return []  # gone meanwhile
-                return [Finding(run_id, f"{collection}: its id is no text", UNREADABLE)]
-            findings = judge(evidence, rebuilds=rebuilds)
-            if rebuilds:
-                findings += await self._rows(evidence)
-            if all(finding.is_note for finding in findings):
-                return findings
-            stood_still = await self.reads.position(collection, run_id) == before
-            if stood_still and (waited_s >= self.patience_s or not is_young(evidence)):
-                return findings
-            pause_s = min(LOOK_AGAIN_S, self.patience_s)
-            await asyncio.sleep(pause_s)
-            waited_s += pause_s
-        return findings
+        return [
+            each async for each in self._looked_again([(collection, run_id)], rebuilds=rebuilds, waited=0)
+        ]
+
+    async def _looked_again(
+        self, runs: Sequence[tuple[str, str]], *, rebuilds: bool, waited: float | None = None
+    ) -> AsyncIterator[Finding]:
+        """Yield the findings of runs that remain; all of them are waited for at once.
+
+        `waited` None: they were looked at before.
+        """
+        left, waited_s = list(runs), waited
+        for tries in range(TRIES_MAX, 0, -1):
+            if not left:
+                return
+            if waited_s is None or tries < TRIES_MAX:
+                pause_s = min(LOOK_AGAIN_S, self.patience_s)
+                await asyncio.sleep(pause_s)
+                waited_s = (waited_s or 0.0) + pause_s
+            moving: list[tuple[str, str]] = []
+            for collection, page in _pages(left):
+                looks = await self._look(collection, page, rebuilds=rebuilds)
+                for run_id in page:
+                    look = looks[run_id]
+                    is_patient = waited_s >= self.patience_s or not look.is_young
+                    if look.is_final or (look.stood_still and is_patient) or tries == 1:
+                        for finding in look.findings:
+                            yield finding
+                    else:
+                        moving.append((collection, run_id))
+            left = moving
+
+    async def _look(self, collection: str, page: Sequence[str], *, rebuilds: bool) -> dict[str, _Look]:
+        """Look once at each of these runs."""
+        before = await self.reads.positions(collection, page)
+        found = await self.reads.evidences(collection, page)
+        looks = {
+            run_id: await self._judged(collection, run_id, found.get(run_id), rebuilds) for run_id in page
+        }
+        wrong = [run_id for run_id, look in looks.items() if not look.is_final]
+        if wrong:
+            after = await self.reads.positions(collection, wrong)
+            for run_id in wrong:
+                looks[run_id].stood_still = after.get(run_id) == before.get(run_id)
+        return looks
+
+    async def _judged(
+        self, collection: str, run_id: str, evidence: Evidence | Exception | None, rebuilds: bool
+    ) -> _Look:
+        match evidence:
+            case None if REPLACED in run_id:
+                return _Look([Finding(run_id, f"{collection}: its id is no text", UNREADABLE)])
+            case None:  # gone meanwhile
+                return _Look([], has_files=False)
+            case Unjudged():
+                return _Look([Finding(run_id, evidence.message, evidence.invariant)])
+            case Exception():
+                return _Look([odd(run_id, evidence)])
+        findings = judge(evidence, rebuilds=rebuilds)
+        if rebuilds and evidence.has_rows:
+            findings += await self._rows(evidence)
+        return _Look(
+            findings,
+            is_final=all(finding.is_note for finding in findings),
+            is_young=is_young(evidence),
+            has_files=bool(evidence.artifacts or evidence.misshapen),
+        )
 
     async def _rows(self, evidence: Evidence) -> list[Finding]:
         """Return how the rows of a run differ from its log, the first of many."""
@@ -200,15 +269,27 @@ class Verifier:
                 yield finding
 
     async def _groups(self) -> AsyncIterator[Finding]:
-        """Audit each group; what is wrong with one is looked at twice."""
+        """Audit each group; those with which something is wrong are looked at twice, many at once."""
+        wrong: dict[str, list[Finding]] = {}
         async for group_id in self.reads.groups.names():
-            findings = await self._group(group_id)
-            if findings:
-                await asyncio.sleep(self.second_look_s)
-                again = await self._group(group_id)
-                for each in findings:
-                    if each in again:
-                        yield each.clipped()
+            if findings := await self._group(group_id):
+                wrong[group_id] = findings
+            if len(wrong) == TOGETHER_MAX:
+                async for each in self._remaining(wrong):
+                    yield each
+                wrong = {}
+        async for each in self._remaining(wrong):
+            yield each
+
+    async def _remaining(self, wrong: Mapping[str, list[Finding]]) -> AsyncIterator[Finding]:
+        """Yield the findings of groups that a second look confirms."""
+        if wrong:
+            await asyncio.sleep(self.second_look_s)
+        for group_id, findings in wrong.items():
+            again = await self._group(group_id)
+            for each in findings:
+                if each in again:
+                    yield each.clipped()
 
     async def _group(self, group_id: str) -> list[Finding]:
         where = f"group {group_id}"

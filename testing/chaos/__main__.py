@@ -80,7 +80,8 @@ def main() -> int:
 def examined(settings: Settings, fleet: Fleet, trouble: Trouble) -> tuple[report.Result, list[Violation]]:
     """Check what a quiet fleet holds."""
     home = settings.home
-    journals = [home / "user.journal", home / "campaign.journal", *(pod.journal for pod in fleet.pods)]
+    people = ("user", "group-user", "campaign")
+    journals = [*(home / f"{name}.journal" for name in people), *(pod.journal for pod in fleet.pods)]
     outboxes = [(pod.outbox, False) for pod in fleet.pods]
     outboxes += [(path, True) for pod in fleet.pods for path in sorted(pod.home.glob("lost-*/outbox.db"))]
     server = fleet.storage.server

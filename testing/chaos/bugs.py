@@ -12,10 +12,12 @@ from typing import Any, Final
 from pymongo import WriteConcern
 
 from control_plane.log.projector import TRIES_MAX, Projector, Stretch, Turn
+from control_plane.model.groups.members import Members
 from control_plane.model.projection import fold
 from control_plane.model.run import Run
-from control_plane.store.database import Database
+from control_plane.store.database import Database, Document
 from control_plane.store.log.events import STRETCH_MAX, Events, decode
+from control_plane.store.queue.groups import Entry, Groups
 from control_plane.store.queue.runs import Advance, Found, Runs
 from events.delivery.sender import Ingest
 from events.envelope import Event
@@ -134,6 +136,13 @@ class ForgetfulRuns(Runs):
         return None
 
 
+class StaleCountingGroups(Groups):
+    """Closes a group with the counters of its last look: what befell a member since is not counted."""
+
+    async def close(self, group: Document, entry: Entry, members: Members) -> Document | None:
+        return await super().close(group, entry, Members(**group["counts"]))
+
+
 async def number_by_run(db: Database) -> None:
     """Let a position be a run's and a number, as if attempts had no numbering of their own."""
     await db.events.drop_index("by_sequence")
@@ -162,6 +171,7 @@ class Parts:
     runs: type[Runs] = Runs
     events: type[Events] = Events
     projector: type[Projector] = Projector
+    groups: type[Groups] = Groups
     ingest: Callable[[Ingest], Ingest] = honest_ingest
     schema: Callable[[Database], Any] = leave_schema
     write_concern: WriteConcern | None = None
@@ -177,6 +187,7 @@ BUGS: Final[Mapping[str, Parts]] = {
     "apply over a gap": Parts(events=LeapingEvents, projector=LeapingProjector),
     "journal never swept": Parts(runs=ForgetfulRuns),
     "mark before apply": Parts(projector=MarkingProjector),
+    "stale counters": Parts(groups=StaleCountingGroups),
     "drop on error": Parts(ingest=DroppingIngest),
 }
 

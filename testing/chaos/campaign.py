@@ -14,13 +14,16 @@ import httpx
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
+from control_plane.model.groups.status import CLOSED
 from events.lifecycle import FINAL
 from events.runtime.clock import Clock, Ids
 from testing.chaos.bugs import NO_BUG
 from testing.chaos.faults.injector import Injector
 from testing.chaos.faults.plan import LANES, Fault, Lane, hurried, plan
+from testing.chaos.group_load import GroupUser
 from testing.chaos.load import User
 from testing.chaos.proxies.balancer import MISHAPS
+from testing.chaos.proxies.door import Door
 from testing.chaos.proxies.network import LOOPBACK
 from testing.chaos.records import ledger
 from testing.chaos.records.journal import Journal
@@ -48,6 +51,7 @@ class Settings:
     events: int = 500
     experiments: int = 3
     longest_run_s: float = 4.0
+    group_pause_s: float = 10.0
     peace_s: float = 300.0
     overtime_s: float = 60.0
     bug: str = NO_BUG
@@ -66,6 +70,7 @@ def short(seed: int, home: Path) -> Settings:
         events=100,
         experiments=0,
         longest_run_s=1.0,
+        group_pause_s=4.0,
         peace_s=60.0,
         overtime_s=30.0,
     )
@@ -102,28 +107,42 @@ def run(settings: Settings, world: World, examine: Callable[[Fleet, Trouble], No
         Fleet(settings.home, settings.size, settings.seed, settings.bug, world.clock, world.ids) as fleet,
         httpx.Client(base_url=f"http://{LOOPBACK}:{fleet.address}", trust_env=False) as client,
     ):
+        door = Door(client, world.clock)
         user = User(
-            client,
+            door,
             fleet.cluster.url(),
             Journal.open(settings.home / "user.journal", "user", world.clock),
             world.clock,
             Random(f"{settings.seed}/user"),
+            Random(f"{settings.seed}/whims"),
+            pods=settings.size.pods,
             backlog=settings.backlog,
             events=settings.events,
             experiments=settings.experiments,
             longest_run_s=settings.longest_run_s,
         )
+        group_user = GroupUser(
+            door,
+            fleet.cluster.url(),
+            Journal.open(settings.home / "group-user.journal", "group-user", world.clock),
+            Random(f"{settings.seed}/groups"),
+            user.recent,
+            pause_s=settings.group_pause_s,
+        )
         injector = Injector(fleet, user, journal)
         possible = possible_lanes(settings.lanes, fleet)
         world.say(f"the fleet is up; {settings.seconds:g} s of faults begin")
         user.begin()
+        group_user.begin()
         try:
             _suffer(settings, world, injector, possible)
         finally:
             user.stop.set()
+            group_user.stop.set()
             injector.undo_all()
         world.say("healing")
         fleet.heal()
+        group_user.end()
         user.end()
         peace_s = _await_peace(settings, world, fleet)
         late = fleet.dismiss_pods()
@@ -184,14 +203,15 @@ def _suffer(settings: Settings, world: World, injector: Injector, lanes: Sequenc
 
 
 def _await_peace(settings: Settings, world: World, fleet: Fleet) -> float | None:
-    """Wait until every run is final and every outbox empty; None where that does not come in time."""
+    """Wait until every group is closed, every run final, every outbox empty; None if not in time."""
     begun_s = world.clock.monotonic_s()
     never = threading.Event()
     with MongoClient[dict[str, Any]](fleet.cluster.url(), serverSelectionTimeoutMS=ASK_MS) as mongo:
-        runs = mongo.get_default_database().runs
+        stored = mongo.get_default_database()
         while (waited_s := world.clock.monotonic_s() - begun_s) < settings.peace_s:
             try:
-                moving = runs.count_documents(MOVING, maxTimeMS=ASK_MS)
+                moving = stored.runs.count_documents(MOVING, maxTimeMS=ASK_MS)
+                moving += stored.groups.count_documents(OPEN, maxTimeMS=ASK_MS)
             except PyMongoError:
                 moving = -1
             if moving == 0 and not any(_is_waiting(pod.outbox) for pod in fleet.pods):
@@ -211,6 +231,9 @@ MOVING: Final[dict[str, Any]] = {
         {"journal.n": {"$gte": 0}},
     ]
 }
+
+
+OPEN: Final[dict[str, Any]] = {"status": {"$nin": sorted(CLOSED)}}
 
 
 def _is_waiting(outbox: Path) -> bool:

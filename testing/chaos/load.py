@@ -1,4 +1,4 @@
-"""What the campaign's user does: submits runs of every kind, and cancels in storms.
+"""What the campaign's user does: submits runs of every kind, changes some that wait, and cancels in storms.
 
 Law: a submission whose answer was lost is sent again under the same idempotency key; what was
 acknowledged is noted, and has to be found.
@@ -19,16 +19,20 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from events.runtime.clock import Clock
-from testing.chaos.records.journal import Journal
+from testing.chaos.proxies.door import Door
+from testing.chaos.records.journal import Journal, Phase
 
 TURN_S: Final = 0.25
-TRIES_MAX: Final = 40
-TRY_AGAIN_S: Final = 0.5
-ANSWER_S: Final = 8.0
 COUNT_MS: Final = 1_000
 STORM_MAX: Final = 12
 RECENT: Final = 60
 STORM_THREADS: Final = 4
+CHANGE_EVERY_S: Final = 2.0
+RACKS: Final = ("r0", "r1")
+WAITING: Final = ("QUEUED", "DELAYED")
+PART_ROWS: Final = 0.2  # of the probes record rows
+PART_BOUND: Final = 0.3  # ask for a pod or for a rack
+ROWS: Final = (1, 10, 60)
 
 ENDS: Final = {
     "completed": 60, "retryable": 8, "exception": 5, "kill": 5, "exit": 4, "segfault": 2,
@@ -42,10 +46,14 @@ class Wish:
 
     kind: str
     spec: dict[str, Any]
+    requires: dict[str, Any] = field(default_factory=dict)
 
 
-def wish(chance: Random, *, events: int, longest_s: float) -> Wish:
-    """Draw a probe: mostly short, sometimes long, ending in every way there is; about `events` said."""
+def wish(chance: Random, whims: Random, *, events: int, longest_s: float, pods: int) -> Wish:
+    """Draw a probe: mostly short, sometimes long, ending in every way there is; about `events` said.
+
+    Some record rows, some ask for a pod or a rack: by `whims`, so that the others stay what they were.
+    """
     end = chance.choices(list(ENDS), weights=list(ENDS.values()))[0]
     seconds = min(longest_s, chance.choice([0.1, 0.3, 0.6, 1.0, 1.5, 4.0]))
     spec: dict[str, Any] = {
@@ -57,7 +65,16 @@ def wish(chance: Random, *, events: int, longest_s: float) -> Wish:
     }
     if end in ("hang", "deaf"):
         spec["time_limit_s"] = seconds + chance.uniform(0.5, longest_s + 0.5)
-    return Wish("probe", spec)
+    if whims.random() < PART_ROWS:
+        spec["results"] = whims.choice(ROWS)
+    return Wish("probe", spec, required(whims, pods) if whims.random() < PART_BOUND else {})
+
+
+def required(whims: Random, pods: int) -> dict[str, Any]:
+    """Draw what a run asks for: one pod of the campaign, or one rack."""
+    if whims.random() < 0.5:
+        return {"pod": f"pod-{whims.randrange(pods)}"}
+    return {"labels": {"rack": whims.choice(RACKS)}}
 
 
 def experiment(number: int) -> Wish:
@@ -73,11 +90,13 @@ def experiment(number: int) -> Wish:
 class User:
     """Keeps a queue waiting, through the one address of the control planes."""
 
-    client: httpx.Client
+    door: Door
     database_url: str
     journal: Journal
     clock: Clock
     chance: Random
+    whims: Random
+    pods: int
     backlog: int
     events: int
     experiments: int
@@ -85,6 +104,7 @@ class User:
     stop: threading.Event = field(default_factory=threading.Event)
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=RECENT))
     submitted: int = 0
+    changed: int = 0
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(STORM_THREADS))
     _thread: threading.Thread | None = None
 
@@ -94,11 +114,12 @@ class User:
         self._thread.start()
 
     def end(self) -> None:
-        """Submit nothing new, and wait until every submission and every cancel under way is over."""
+        """Submit nothing new, wait until every request under way is over, and let any pod take what waits."""
         self.stop.set()
         if self._thread is not None:
             self._thread.join()
         self._pool.shutdown(wait=True)
+        self._unbind()
 
     def storm(self, draw: float) -> int:
         """Cancel some of the latest runs, all at once; return how many."""
@@ -112,7 +133,12 @@ class User:
     def _run(self) -> None:
         with MongoClient[dict[str, Any]](self.database_url, serverSelectionTimeoutMS=COUNT_MS) as mongo:
             runs = mongo.get_default_database().runs
+            changing, change_at_s = None, 0.0
             while not self.clock.wait(self.stop, TURN_S):
+                is_free = changing is None or changing.done()  # one at a time: storms share these threads
+                if self.recent and is_free and self.clock.monotonic_s() >= change_at_s:
+                    change_at_s = self.clock.monotonic_s() + CHANGE_EVERY_S
+                    changing = self._pool.submit(self._change, self._wanted_change(), self.recent[-1])
                 try:
                     with pymongo.timeout(COUNT_MS / 1000):
                         waiting = runs.count_documents({"status": "QUEUED"})
@@ -127,26 +153,24 @@ class User:
         if self.experiments > 0:
             self.experiments -= 1
             return experiment(self.experiments)
-        return wish(self.chance, events=self.events, longest_s=self.longest_run_s)
+        return wish(self.chance, self.whims, events=self.events, longest_s=self.longest_run_s, pods=self.pods)
 
     def _submit(self, wanted: Wish) -> None:
         self.submitted += 1
         key = f"{self.journal.actor}-{self.submitted}"
         call = self.journal.begin("submit", key=key)
-        body = {"kind": wanted.kind, "spec": wanted.spec}
-        for _ in range(TRIES_MAX):
-            answer = self._post("/api/runs", body, {"Idempotency-Key": key})
-            if answer is not None and answer.status_code in (200, 201):
-                run_id = str(answer.json()["id"])
-                self.recent.append(run_id)
-                self.journal.note("submit", "ok", call=call, run=run_id, key=key)
-                return
-            self.clock.wait(threading.Event(), TRY_AGAIN_S)
-        self.journal.note("submit", "unknown", call=call, key=key)
+        body = {"kind": wanted.kind, "spec": wanted.spec, "requires": wanted.requires}
+        answer = self.door.insist("POST", "/api/runs", body, {"Idempotency-Key": key})
+        if answer is None or not answer.is_success:
+            self.journal.note("submit", "unknown", call=call, key=key)
+            return
+        run_id = str(answer.json()["id"])
+        self.recent.append(run_id)
+        self.journal.note("submit", "ok", call=call, run=run_id, key=key)
 
     def _cancel(self, run_id: str) -> None:
         call = self.journal.begin("cancel", run=run_id)
-        answer = self._post(f"/api/runs/{run_id}/cancel", {}, {})
+        answer = self.door.ask("POST", f"/api/runs/{run_id}/cancel", {})
         if answer is not None and answer.status_code == httpx.codes.OK:
             self.journal.note("cancel", "ok", call=call, run=run_id, status=answer.json()["status"])
         elif answer is not None and answer.status_code == httpx.codes.CONFLICT:
@@ -154,12 +178,36 @@ class User:
         else:
             self.journal.note("cancel", "unknown", call=call, run=run_id)
 
-    def _post(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response | None:
-        """Return the answer; None where none came whole."""
-        try:
-            answer = self.client.post(path, json=body, headers=headers, timeout=ANSWER_S)
-            if answer.is_success:
-                answer.json()
-        except (httpx.HTTPError, ValueError):
-            return None
-        return answer
+    def _wanted_change(self) -> dict[str, Any]:
+        self.changed += 1
+        body: dict[str, Any] = {
+            "labels": {f"change-{self.changed}": "made"},
+            "priority": self.whims.randint(-1, 1),
+        }
+        if self.whims.random() < 0.5:
+            body["requires"] = required(self.whims, self.pods)
+        return body
+
+    def _change(self, body: dict[str, Any], run_id: str) -> None:
+        """Change a run that waits, once, as it was looked at: a second try could not tell its own doing."""
+        seen = self.door.ask("GET", f"/api/runs/{run_id}")
+        if seen is None or not seen.is_success or seen.json()["status"] not in WAITING:
+            return
+        (label,) = body["labels"]
+        call = self.journal.begin("change", run=run_id, label=label)
+        match_ = {"If-Match": f'"{seen.json()["revision"]}"'}
+        answer = self.door.ask("PATCH", f"/api/runs/{run_id}", body, match_)
+        phase: Phase = "unknown"
+        if answer is not None and answer.is_success:
+            phase = "ok"
+        elif answer is not None and answer.status_code in (409, 412):
+            phase = "fail"
+        self.journal.note("change", phase, call=call, run=run_id, label=label)
+
+    def _unbind(self) -> None:
+        """Let every pod take what waits: a pod that has failed a run leaves it to others for minutes."""
+        with MongoClient[dict[str, Any]](self.database_url) as mongo:
+            bound = {"status": {"$in": WAITING}, "classKey": {"$regex": "^~"}}
+            waiting = [each["_id"] for each in mongo.get_default_database().runs.find(bound, {"_id": 1})]
+        for run_id in waiting:
+            self.door.insist("PATCH", f"/api/runs/{run_id}", {"requires": {}})

@@ -16,6 +16,7 @@ from testing.chaos.checking.evidence import Violation
 from testing.chaos.checking.figures import Figures
 
 SHOWN_MAX: Final = 60
+COUNTED: Final = ("runs", "attempts", "events", "decisions", "artifacts", "groups", "rows", "changes")
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +83,7 @@ class Sum:
         self.mishaps.update(one.mishaps)
         self.requests += one.requests
         figures = one.figures
-        for name in ("runs", "attempts", "events", "decisions", "artifacts"):
+        for name in COUNTED:
             self.counts[name] += getattr(figures, name)
         self.statuses.update(figures.statuses)
         for name, seconds in figures.times.items():

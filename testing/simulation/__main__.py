@@ -18,6 +18,7 @@ from events.runtime.clock import SystemClock
 from testing.simulation.bugs import BUGS
 from testing.simulation.history import Outcome, play
 from testing.simulation.kernel import TRACE_MAX
+from testing.simulation.themes import THEMES
 
 SHOWN_MAX: Final = 60
 EXAMPLES_MAX: Final = 5
@@ -32,28 +33,34 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="play this one, and show its last steps")
     parser.add_argument("--steps", type=int, default=SHOWN_MAX, help="how many steps to show")
     parser.add_argument("--bug", choices=sorted(BUGS), help="plant a known bug")
+    parser.add_argument("--theme", choices=THEMES, help="what every history is about besides")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     if arguments.seed is not None:
-        return _show(_play(arguments.bug, arguments.seed, trace_max=TRACE_MAX), arguments.steps)
+        return _show(
+            _play(arguments.bug, arguments.theme, arguments.seed, trace_max=TRACE_MAX), arguments.steps
+        )
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     begun_s = SystemClock().monotonic_s()
     report = Report()
-    for outcome in _played(seeds, arguments.bug, arguments.processes):
+    for outcome in _played(seeds, arguments.bug, arguments.theme, arguments.processes):
         report.add(outcome)
     report.show(SystemClock().monotonic_s() - begun_s)
     return 1 if report.broken else 0
 
 
-def _play(bug: str | None, seed: int, *, trace_max: int = 0) -> Outcome:
+def _play(bug: str | None, theme: str | None, seed: int, *, trace_max: int = 0) -> Outcome:
+    themes: tuple[str, ...] = () if theme is None else (theme,)
     if bug is None:
-        return play(seed, trace_max=trace_max)
-    return play(seed, BUGS[bug].product, strikes=BUGS[bug].strikes, trace_max=trace_max)
+        return play(seed, themes=themes, trace_max=trace_max)
+    planted = BUGS[bug]
+    themes += tuple(planted.themes)
+    return play(seed, planted.product, strikes=planted.strikes, themes=themes, trace_max=trace_max)
 
 
-def _played(seeds: range, bug: str | None, processes: int) -> Iterator[Outcome]:
+def _played(seeds: range, bug: str | None, theme: str | None, processes: int) -> Iterator[Outcome]:
     with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(partial(_play, bug), seeds, chunksize=CHUNK)
+        yield from pool.map(partial(_play, bug, theme), seeds, chunksize=CHUNK)
 
 
 class Report:

@@ -16,12 +16,14 @@ from control_plane.log.ingest import Candidate, Capacity, Ingestor, Refused, Req
 from control_plane.log.projector import Projector, Stretch, Turn
 from control_plane.model.groups.members import Members, counted
 from control_plane.model.groups.plan import Group, Submit, next_slots
-from control_plane.model.projection import fold
+from control_plane.model.projection import RESULTS, Write, fold
 from control_plane.model.run import Run
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.store.database import Document, answers
+from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.events import decode as decode_event
+from control_plane.store.pods import Pods
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.runs import Advance, Found, Runs
 from control_plane.store.queue.runs import decode as decode_run
@@ -45,6 +47,7 @@ from testing.simulation.faults import STRIKES
 from testing.simulation.ledger import WitnessedOutbox
 from testing.simulation.product import Product
 from testing.simulation.store.replica_set import Call, ReplicaSet
+from testing.simulation.themes import ROWS, SICKNESS
 
 
 @contextmanager
@@ -255,6 +258,26 @@ class HastyAdvancer(Advancer):
         return await super()._decide(stored, group)
 
 
+class DoublingDocuments(Documents):
+    """Keeps each row that an attempt says, also where it says the row anew."""
+
+    async def write(self, writes: Sequence[Write]) -> None:
+        await super().write(
+            [
+                replace(each, id=f"{each.id}/{each.seq}") if each.collection == RESULTS else each
+                for each in writes
+            ]
+        )
+
+
+class TwiceCountedPods(Pods):
+    """Counts every pod twice where it is asked which there are."""
+
+    async def live(self, since: datetime) -> list[Document]:
+        found = await super().live(since)
+        return [*found, *({**each, "_id": f"twin-of-{each['_id']}", "telemetry": {}} for each in found)]
+
+
 class ForgettingOutbox(WitnessedOutbox):
     """Lets go of what it hands to the sender, before there is a verdict."""
 
@@ -305,9 +328,11 @@ class Bug:
 
     product: Product
     strikes: Sequence[str] = tuple(STRIKES)
+    themes: Sequence[str] = ()
 
 
 _ABSENCES: Final = ("pod: struck as it settles", "pod: killed")
+_NOTHING: Final = ("pod: clock jumps",)
 _GROUPS: Final = ("user: group",)
 _RETURNS: Final = ("pod: back as it is rescued", "replica: sluggish")
 
@@ -332,5 +357,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "retries-count-twice": Bug(Product(groups=DoublyCountingGroups), _GROUPS),
     "submits-before-it-decides": Bug(Product(advancer=HastyAdvancer), _GROUPS),
     "own-clock": Bug(Product(clock=OwnClock), ("pod: clock jumps",)),
+    "rows-double": Bug(Product(documents=DoublingDocuments), _NOTHING, (ROWS,)),
+    "quarantines-everybody": Bug(Product(roster=TwiceCountedPods), _NOTHING, (SICKNESS,)),
     "one-node-is-enough": Bug(Product(servers=OneNodeSet), ("store: step-down",)),
 }

@@ -6,10 +6,11 @@ import logging
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -19,6 +20,7 @@ from testing.simulation.actors.groups import GroupUser
 from testing.simulation.actors.people import User
 from testing.simulation.actors.pods import Pod
 from testing.simulation.actors.replicas import Balancer, HttpOdds, Replica
+from testing.simulation.actors.sickness import Sickness
 from testing.simulation.actors.stranger import Stranger
 from testing.simulation.faults import STRIKES, Nature, World
 from testing.simulation.invariants import EVENTUALLY_S, InvariantChecker
@@ -27,6 +29,7 @@ from testing.simulation.ledger import Ledger
 from testing.simulation.network import Odds, UnreliableNetwork
 from testing.simulation.product import Product
 from testing.simulation.store.replica_set import ReliableNetwork
+from testing.simulation.themes import ROWS, SICKNESS, own_themes
 
 TROUBLE_MAX_S: Final = 60.0
 MEMORY_DISK: Final = Path("/dev/shm")  # noqa: S108 - a disk that costs no time, where there is one
@@ -51,14 +54,21 @@ def play(
     product: Product | None = None,
     *,
     strikes: Sequence[str] = tuple(STRIKES),
+    themes: Collection[str] = (),
     trace_max: int = TRACE_MAX,
 ) -> Outcome:
-    """Play the history of a seed to its end, and check it; only `strikes` are drawn as misfortunes."""
+    """Play the history of a seed to its end, and check it; only `strikes` are drawn as misfortunes.
+
+    What it is about besides are the `themes`, and those that its seed has by itself.
+    """
+    themes = {*themes, *own_themes(seed)}
     kernel = Kernel(seed, trace_max)
     ledger = Ledger()
     with _disks() as home, _silence():
         try:
-            checker = _play(kernel, ledger, _world(kernel, ledger, home, product or Product()), strikes)
+            checker = _play(
+                kernel, ledger, _world(kernel, ledger, home, product or Product(), themes), strikes, themes
+            )
             runs = [each.document for each in checker.servers.collection("runs").majority({})]
             ledger.counts["runs"] = len(runs)
             ledger.counts["attempts"] = sum(run["attempt"] for run in runs)
@@ -77,7 +87,9 @@ def play(
     )
 
 
-def _play(kernel: Kernel, ledger: Ledger, world: World, strikes: Sequence[str]) -> InvariantChecker:
+def _play(
+    kernel: Kernel, ledger: Ledger, world: World, strikes: Sequence[str], themes: Collection[str]
+) -> InvariantChecker:
     checker = InvariantChecker(world.servers, ledger)
     world.servers.witness = checker.saw
     kernel.on_time = ledger.look
@@ -94,8 +106,15 @@ def _play(kernel: Kernel, ledger: Ledger, world: World, strikes: Sequence[str]) 
     kernel.spawn("user", world.user.node, world.user.work)
     kernel.spawn("group user", world.group_user.node, world.group_user.work)
     kernel.spawn("nature", world.nature, nature.work)
+    sickness = None
+    if SICKNESS in themes:
+        own = Random(f"{kernel.seed}/sickness")
+        sickness = Sickness(kernel, Node("sickness"), own, world.servers, world.pods, world.user, ledger)
+        kernel.spawn("sickness", sickness.node, partial(sickness.work, nature))
 
     def is_done() -> bool:
+        if sickness is not None and not sickness.is_over:
+            return False
         if not nature.is_calm or not checker.is_settled() or not world.group_user.is_done():
             return False
         return all(pod.now is not None and not pod.pending() for pod in world.pods)
@@ -112,7 +131,7 @@ def _play(kernel: Kernel, ledger: Ledger, world: World, strikes: Sequence[str]) 
     return checker
 
 
-def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> World:
+def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product, themes: Collection[str]) -> World:
     chance = kernel.chance
     store_clock, nature = Node("store"), Node("nature")
 
@@ -123,7 +142,13 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> Worl
     servers = product.servers(store_now, network)
     replicas = [
         Replica(
-            kernel, Node(f"replica-{number}"), servers, SeededIds(kernel.seed * 100 + number), ledger, product
+            kernel,
+            Node(f"replica-{number}"),
+            servers,
+            SeededIds(kernel.seed * 100 + number),
+            ledger,
+            product,
+            SICKNESS in themes,
         )
         for number in (1, 2)
     ]
@@ -143,6 +168,7 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> Worl
             ledger,
             product,
             home,
+            ROWS in themes,
         )
         for number in range(1, 1 + chance.randint(2, 4))
     ]
@@ -161,6 +187,7 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> Worl
     ids = SeededIds(kernel.seed * 100 + 99)
     stranger = Stranger(kernel, Node("stranger"), servers, balancer, ids, ledger)
     group_user = GroupUser(kernel, Node("group-user"), servers, balancer, ledger)
+    ledger.pods = len(pods)
     return World(
         kernel, nature, ledger, servers, store_clock, network, balancer, pods, replicas, user, stranger,
         group_user,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from control_plane.model.byte_limits import OVER_BUDGET
 from control_plane.model.groups.status import CLOSED, GroupStatus
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Verifier
-from events.catalog import EventRefused, type_of
+from events.catalog import EventRefused, ResultRecorded, type_of
 from events.codec import moment
 from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Fault, Status
 from events.queue.labels import missing, words_of
@@ -20,10 +20,12 @@ from events.queue.rules import pod_name
 from events.text.attempt_id import AttemptId
 from testing.simulation.event_loop import driven
 from testing.simulation.ledger import Ledger
+from testing.simulation.quarantines import wrong_quarantines
 from testing.simulation.store.driver import async_database
 from testing.simulation.store.replica_set import Document, ReplicaSet
 
 REFUSED: Final = type_of(EventRefused)
+RECORDED: Final = type_of(ResultRecorded)
 CHARGES: Final[Mapping[str, frozenset[str]]] = {
     "app": frozenset({Cause.END_FAILED, Cause.RESCUE}),
     "infra": frozenset({Cause.END_FAILED, Cause.RESCUE}),
@@ -51,6 +53,8 @@ class InvariantChecker:
         if collection == "groups" and before is not None:
             for message in moved_slots(before, after):
                 self.ledger.blame(f"group {after['_id']}: {message}")
+        if collection == "quarantines":
+            self._quarantines([] if before is None else before["pods"], after["pods"])
         if collection != "runs":
             return
         if before is None and after.get("groupId") is not None:
@@ -68,6 +72,14 @@ class InvariantChecker:
             *self._options(fresh, after),
         ]:
             self.ledger.blame(f"run {after['_id']}: {message}")
+
+    def _quarantines(self, before: list[Document], after: list[Document]) -> None:
+        for message in wrong_quarantines(before, after, self.ledger.pods, is_calm=self.ledger.is_calm):
+            self.ledger.blame(f"quarantines: {message}")
+        standing = {each["pod"]: each["since"] for each in after if each["trialAt"] is None}
+        self.ledger.counts["quarantines"] += len(standing.items() - self.ledger.quarantined.items())
+        self.ledger.counts["trials of pods"] += len(self.ledger.quarantined.keys() - standing.keys())
+        self.ledger.quarantined = standing
 
     def _charges(self, old: Document, after: Document, fresh: list[Document]) -> Iterator[str]:
         for budget, causes in CHARGES.items():
@@ -159,6 +171,8 @@ class InvariantChecker:
         for name in sorted(self.ledger.sent):
             for message in self._log(name, stored.get(name[0])):
                 self.ledger.blame(f"attempt {name[1]} of run {name[0]}: {message}")
+        for message in self._rows():
+            self.ledger.blame(message)
         for finding in driven(self._audited()):
             self.ledger.blame(f"run {finding.run_id}: the audit finds {finding.invariant}: {finding.message}")
         for message in [*self._letters(), *self._foreign(), *self._unclaimed(stored)]:
@@ -204,6 +218,25 @@ class InvariantChecker:
             for record in self.servers.collection("events").majority({"runId": run_id})
             if _attempt(event := record.document) == (run_id, attempt) and "sequence" not in event
         )
+
+    def _rows(self) -> Iterator[str]:
+        """Compare the rows of each attempt with what its child said last: none twice, none too many."""
+        stored: dict[AttemptId, list[tuple[int, str, Any]]] = {}
+        for record in self.servers.collection("results").majority({}):
+            row = record.document
+            stored.setdefault(_attempt(row), []).append((row["seq"], row["key"], row["values"]))
+        for name in sorted({*stored, *self.ledger.sent}):
+            applied = self.servers.collection("attempts").records.get(f"{name[0]}/a{name[1]}")
+            reached = 0 if applied is None else applied.document.get("lastEventSeq") or 0
+            said = {
+                fact.data["key"]: (sequence, fact.data["key"], fact.data["values"])
+                for sequence, fact in sorted(self.ledger.sent.get(name, {}).items())
+                if fact.type == RECORDED and sequence <= reached
+            }
+            self.ledger.counts["rows"] += len(said)
+            if sorted(said.values()) != sorted(stored.get(name, ())):
+                told = f"{len(stored.get(name, ()))} rows, and its child said {len(said)}"
+                yield f"attempt {name[1]} of run {name[0]} has {told}: {_keys(stored.get(name, ()))}"
 
     async def _audited(self) -> list[Finding]:
         """Return what `podfleet verify --rebuild` would find; a loss that is marked as one is none."""
@@ -323,6 +356,10 @@ def _moves(old: Document, after: Document, fresh: list[Document]) -> Iterator[st
         yield f"it is {after['status']}, and leased"
     if after["status"] in HELD and after["lease"] is None:
         yield f"it is {after['status']}, and nobody's"
+
+
+def _keys(rows: Iterable[tuple[int, str, Any]]) -> str:
+    return ", ".join(f"{key} (position {sequence})" for sequence, key, _ in sorted(rows))
 
 
 def _attempt(document: Document) -> AttemptId:

@@ -60,6 +60,9 @@ class Ledger:
     owners: dict[str, list[Owner]] = field(default_factory=dict)
     doubts: dict[str, set[str]] = field(default_factory=dict)  # tokens by disk
     cordons: dict[str, int] = field(default_factory=dict)  # acknowledged and not lifted, each with its number
+    is_calm: bool = False  # for a while nothing went wrong but what pods do by themselves
+    pods: int = 0
+    quarantined: dict[str, datetime] = field(default_factory=dict)  # pods by name, and since when
     tokens: dict[AttemptId, str] = field(default_factory=dict)  # with which attempts were claimed
     unclaimed: set[tuple[str, str, int]] = field(
         default_factory=set

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from control_plane.log.ingest import Ingestor
 from control_plane.log.projector import Projector
 from control_plane.runs.groups.advancer import Advancer
+from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
+from control_plane.store.pods import Pods
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.runs import Runs
 from events.delivery.sender import Ingest
@@ -28,6 +30,8 @@ class Product:
     groups: Callable[..., Groups] = Groups
     advancer: Callable[..., Advancer] = Advancer
     events: Callable[..., Events] = Events
+    documents: Callable[..., Documents] = Documents
+    roster: Callable[..., Pods] = Pods
     ingestor: Callable[..., Ingestor] = Ingestor
     projector: Callable[..., Projector] = Projector
     queue: Callable[..., MongoQueue] = MongoQueue

@@ -11,9 +11,10 @@ import pytest
 
 from control_plane.model.run import Entry
 from control_plane.verify.verifier import Finding
+from events.queue.requirements import class_key, read_requirements
 from testing.chaos.checking.checker import check
 from testing.chaos.checking.evidence import Evidence, OutboxLeft, StoredEvent, StoredObject
-from testing.chaos.checking.invariants import artifacts, audit, log, owners, runs
+from testing.chaos.checking.invariants import artifacts, audit, groups, log, options, owners, results, runs
 from testing.chaos.records.journal import Line
 from testing.chaos.records.ledger import Given
 
@@ -67,6 +68,43 @@ def healthy() -> Evidence:
         lines=lines,
         outboxes=[OutboxLeft("pod-1", False, [Given(RUN, 1, n, f"e{n}", "t", False) for n in (1, 2, 3)], [])],
     )
+
+
+MEMBER = {"kind": "probe", "groupId": "sweep", "parentRunId": None, "createdAt": NOW, "labels": {}}
+GROUP = {
+    "_id": "sweep", "status": "COMPLETED", "first": 0, "next": 1, "counts": {"succeeded": 1, "failed": 0},
+    "journal": [{"n": 2, "action": "close", "at": NOW + timedelta(seconds=9)}],
+}  # fmt: skip
+
+
+def with_group(*more: dict[str, Any], **fields: Any) -> Evidence:
+    """A group of one slot, whose run is that of `healthy`; `more` runs are copies of it with other fields."""
+    good = healthy()
+    first = {**good.runs[RUN], **MEMBER, "slot": 0}
+    others = {each["_id"]: {**first, **each} for each in more}
+    made = Line(0.1, 0.1, "group-user", "group", "ok", 1, None, None, {"group": "sweep"})
+    return replace(
+        good,
+        runs={RUN: first, **others},
+        decisions=dict.fromkeys((RUN, *others), good.decisions[RUN]),
+        groups={"sweep": {**GROUP, **fields}},
+        lines=[made, *good.lines],
+    )
+
+
+def with_rows(*keys: str, declared: int = 2) -> Evidence:
+    rows = [{"runId": RUN, "attempt": 1, "key": key} for key in keys]
+    return replace(healthy(), rows=rows, specs={RUN: {"results": declared}})
+
+
+def asking(class_key: str, *more: Line) -> Evidence:
+    """The run waited in this class, and was claimed by a pod of rack r1."""
+    good = healthy()
+    first = replace(good.decisions[RUN][0], sets={"classKey": class_key})
+    decisions = {RUN: [first, *good.decisions[RUN][1:]]}
+    changed = {RUN: {**good.runs[RUN], "labels": {}}}
+    lines = [*more, *good.lines]
+    return replace(good, runs=changed, decisions=decisions, labels={POD: {"rack": "r1"}}, lines=lines)
 
 
 def with_run(**fields: Any) -> Evidence:
@@ -252,6 +290,46 @@ BROKEN: dict[str, tuple[Callable[[], Evidence], str]] = {
     ),
     "an event of an hour later": (lambda: with_moments(timedelta(hours=1)), log.TIMED),
     "an event of an hour before its run": (lambda: with_moments(timedelta(hours=-1)), log.TIMED),
+    "a group that is gone": (lambda: replace(with_group(), groups={}), groups.MADE),
+    "a group that never closed": (lambda: with_group(status="OPEN"), groups.MADE),
+    "two runs in a slot": (lambda: with_group({"_id": "01K2"}), groups.SLOT),
+    "two retries of a member": (
+        lambda: with_group({"_id": "01K2", "parentRunId": RUN}, {"_id": "01K3", "parentRunId": RUN}),
+        groups.SLOT,
+    ),
+    "a slot that nobody decided": (lambda: with_group({"_id": "01K2", "slot": 1}), groups.SLOT),
+    "a slot without a run": (lambda: with_group(next=2), groups.SLOT),
+    "counters that nobody updated": (lambda: with_group(counts={"running": 1}), groups.COUNTERS),
+    "a run of a group that had closed": (
+        lambda: with_group({"_id": "01K2", "slot": 1, "createdAt": NOW + timedelta(seconds=10)}, next=2),
+        groups.NOTHING_NEW,
+    ),
+    "a cancel of a group that did not hold": (
+        lambda: replace(
+            with_group(),
+            lines=[Line(0.1, 0.1, "u", "cancel group", "ok", 1, None, None, {"group": "sweep"})],
+        ),
+        groups.GROUP_CANCEL,
+    ),
+    "a change that is lost": (
+        lambda: asking("probe/cpu/any", Line(0.1, 0.1, "user", "change", "ok", 1, RUN, None, {"label": "c"})),
+        options.CHANGED,
+    ),
+    "a claim of a run that is pinned elsewhere": (
+        lambda: asking("~pod-2/probe/cpu/any"),
+        options.ASKED_FOR,
+    ),
+    "a claim by a pod without the label": (
+        lambda: asking(class_key("probe", read_requirements({"labels": {"rack": "r0"}}))),
+        options.ASKED_FOR,
+    ),
+    "a row that is doubled": (lambda: with_rows("row-000000", "row-000001", "row-000001"), results.ROWS),
+    "a row that nobody declared": (lambda: with_rows("row-000000", "row-000001", "row-000002"), results.ROWS),
+    "a row that is missing": (lambda: with_rows("row-000000"), results.ROWS),
+    "a row of no attempt": (
+        lambda: replace(with_rows(declared=0), rows=[{"runId": RUN, "attempt": 2, "key": "row-000000"}]),
+        results.ROWS,
+    ),
     "an object in nobody's place": (
         lambda: replace(
             healthy(), objects={**(healthy().objects or {}), f"runs/{RUN}/a2/x/y": StoredObject(1, None)}
@@ -259,6 +337,22 @@ BROKEN: dict[str, tuple[Callable[[], Evidence], str]] = {
         artifacts.OWN_PLACE,
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        with_group(),
+        with_group({"_id": "01K2", "parentRunId": RUN, "createdAt": NOW + timedelta(hours=1)}),
+        with_rows("row-000000", "row-000001"),
+        asking("~pod-1/probe/cpu/any"),
+        asking(class_key("probe", read_requirements({"labels": {"rack": "r1"}}))),
+    ],
+)
+def test_groups_rows_and_options_that_are_as_they_should_be_are_blamed_for_nothing(good: Evidence) -> None:
+    of_these = (groups, options, results)
+    laws = [value for module in of_these for name, value in vars(module).items() if name.isupper()]
+    assert [each for each in check(good) if each.invariant in laws] == []
 
 
 @pytest.mark.parametrize("broken", BROKEN)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.chaos.checking.invariants import audit, log, owners, runs
+from testing.chaos.checking.invariants import audit, groups, log, owners, runs
 from testing.chaos.controls.runner import NAMES, run_control
 from testing.chaos.system.cluster import Cluster
 
@@ -20,6 +20,7 @@ SEEN_BY = {
     "apply over a gap": audit.REPLAYED,
     "journal never swept": runs.SWEPT,
     "mark before apply": audit.REPLAYED,
+    "stale counters": groups.COUNTERS,
     "drop on error": log.STORED,
 }
 

@@ -31,7 +31,7 @@ from control_plane.store.verify.evidence import Evidence
 from control_plane.store.verify.queries import BESIDE, VerifyReads
 from control_plane.store.verify.repairs import STANDING, Repairs
 from control_plane.verify.rebuilder import Rebuilder, Rebuilt
-from control_plane.verify.verifier import HAND_MADE
+from control_plane.store.verify.collecting import HAND_MADE
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.kinds.fact import Fact

@@ -14,10 +14,10 @@ from testing.simulation.bugs import BUGS
 from testing.simulation.history import play
 
 ROOT: Final = Path(__file__).parents[2]
-SEEDS: Final = 25
+SEEDS: Final = 20
 SEEDS_LONG: Final = 500
-CHUNK: Final = 25
-LONG: Final = pytest.mark.long("500 histories; `make test` plays the first 25, `make chaos` 10,000")
+CHUNK: Final = 20
+LONG: Final = pytest.mark.long("500 histories; `make test` plays the first 20, `make chaos` 10,000")
 CHUNKS: Final = (
     *range(0, SEEDS, CHUNK),
     *(pytest.param(first, marks=LONG) for first in range(SEEDS, SEEDS_LONG, CHUNK)),
@@ -32,7 +32,7 @@ FOUND_WITHIN: Final = 60  # seeds; each planted bug is found in one of them, mos
 FOUND_LATE: Final = {"slots-without-compare": 31}  # looked at first; where it shows nothing any more, all are
 
 
-@pytest.mark.slow("25 histories")
+@pytest.mark.slow("20 histories")
 @pytest.mark.parametrize("first", CHUNKS)
 def test_no_history_breaks_a_law(first: int) -> None:
     broken = {
@@ -46,7 +46,10 @@ def test_no_history_breaks_a_law(first: int) -> None:
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
     seeds = sorted(range(FOUND_WITHIN), key=lambda seed: seed != FOUND_LATE.get(name))
-    assert any(play(seed, bug.product, strikes=bug.strikes, trace_max=0).violations for seed in seeds)
+    assert any(
+        play(seed, bug.product, strikes=bug.strikes, themes=bug.themes, trace_max=0).violations
+        for seed in seeds
+    )
 
 
 def test_the_same_seed_is_the_same_history_in_any_process() -> None:

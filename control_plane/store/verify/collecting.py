@@ -12,7 +12,7 @@ from control_plane.model.ownership import strangers
 from control_plane.model.projection import EFFECTIVE
 from control_plane.store.verify.evidence import Document, Quiet, readable
 from control_plane.store.verify.shapes import name, problem
-from events.catalog import StageProgress, type_of
+from events.catalog import ResultRecorded, StageProgress, type_of
 from events.envelope import content_hash
 from events.record_digest import NO_LINES, Roots
 
@@ -21,6 +21,9 @@ STRETCH_BYTES: Final = 500  # what a stretch takes, in the same measure
 BROKEN_MAX: Final = 1_000
 LETTERS: Final = "dead_letters"
 PROGRESS: Final = type_of(StageProgress)
+RECORDED: Final = type_of(ResultRecorded)
+# What working with stored values of any kind may raise.
+HAND_MADE: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Unjudged(Exception):
@@ -46,6 +49,7 @@ class Collected:
     kept_ids: set[str] = field(default_factory=set)
     sealed: Roots = NO_LINES  # of the lines that a person's verdict rests on
     settled: Roots = NO_LINES  # of those that the attempt settled with
+    has_rows: bool = False  # of results, or events that record some
     _held_bytes: int = 0
     # The latest report, not held yet, its size, and the last position that follows it without a gap.
     _progress: tuple[Document, int, int] | None = None
@@ -66,6 +70,7 @@ class Collected:
 
     def add_event(self, document: Document, size: int) -> None:
         """Add the next event in the order of attempts and positions."""
+        self.has_rows = self.has_rows or document.get("type") == RECORDED
         if not self._is_sound_line(document):
             return
         self._chain(document)
@@ -94,6 +99,11 @@ class Collected:
             self.sealed = self.sealed.then(*line)
         if settled and attempt == self.run["attempt"] and sequence <= settled["last"]:
             self.settled = self.settled.then(*line)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much is held by now."""
+        return self._held_bytes
 
     def close(self) -> None:
         """Add the events that were deferred."""

@@ -44,6 +44,7 @@ class Evidence:
     the root of the stored lines that a person's verdict covers, `settled_root` that of the lines that the
     last attempt settled with, as its worker recorded them. `unnumbered` are the digests of events without a
     number, which are needed to check refusals. `lease_watch` is what control planes have seen of the leases.
+    Without `has_rows` the run has no row of results, and its log records none.
     """
 
     collection: str
@@ -64,6 +65,7 @@ class Evidence:
     settled_root: str = NOTHING
     unnumbered: Mapping[str, str] = field(default_factory=dict)
     lease_watch: Watch | None = None
+    has_rows: bool = True
 
     @property
     def run_id(self) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Final, cast
 
 from bson.raw_bson import RawBSONDocument
@@ -13,7 +14,7 @@ from control_plane.model.lease_watch import Watch
 from control_plane.model.projection import RESULTS
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.queue.lease_watches import LeaseWatches
-from control_plane.store.verify.collecting import Collected, Unjudged
+from control_plane.store.verify.collecting import LETTERS, Collected
 from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.decoding import READ, UNREAD, body_of, decoded
 from control_plane.store.verify.evidence import Evidence
@@ -21,11 +22,14 @@ from control_plane.store.verify.groups import GroupAudit
 from control_plane.store.verify.result_rows import RowReads
 from control_plane.store.verify.shapes import name as named
 from control_plane.store.verify.shapes import problem
+from control_plane.store.verify.together import Together, TooMuchAtOnce
 from events.kinds import DOCUMENTS
 from events.kinds.queues import QUEUES
 from events.lifecycle import HELD
 
 PAGE: Final = 500
+TOGETHER_MAX: Final = 200  # runs that are read together
+LETTERS_MAX: Final = 100
 GROUPS_MAX: Final = 1_000
 SHARERS_MAX: Final = 20
 SCANNED_MAX: Final = 2_000  # documents, of any number of runs
@@ -74,6 +78,19 @@ class VerifyReads:
             async for run_id in self._ids(collection):
                 yield collection, run_id
 
+    async def pages(self, only: str | None = None) -> AsyncIterator[tuple[str, list[str]]]:
+        """Yield the collection and the ids of runs that are looked at together."""
+        page: list[str] = []
+        last = ""
+        async for collection, run_id in self.run_ids(only):
+            if page and (collection != last or len(page) == TOGETHER_MAX):
+                yield last, page
+                page = []
+            page.append(run_id)
+            last = collection
+        if page:
+            yield last, page
+
     async def in_order(self, kind: str | None = None, after: str = "") -> AsyncIterator[tuple[str, str]]:
         """Yield the collection and id of every run beyond `after`, or of those of a kind, in id order."""
         query = {} if kind is None else {"kind": kind}
@@ -99,64 +116,88 @@ class VerifyReads:
                 return
             beyond = _beyond(page[-1])
 
-    @answers()
     async def position(self, collection: str, run_id: str) -> tuple[Any, ...] | None:
         """Return a value that changes whenever the run changes."""
+        return (await self.positions(collection, [run_id])).get(run_id)
+
+    @answers()
+    async def positions(self, collection: str, run_ids: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+        """Return of each run a value that changes whenever it changes."""
         fields = {"revision": 1, "lastEventSeq": 1, "journal.n": 1, "attempt": 1, "status": 1}
+        wanted = list(run_ids)
         unread = self.db.get_collection(collection, codec_options=UNREAD)
-        run = await unread.find_one({"_id": run_id}, fields)
-        count = await self.db.events.count_documents({"runId": run_id})
-        return None if run is None else (decoded(run), count)
+        runs = await unread.find({"_id": {"$in": wanted}}, fields).to_list()
+        counting: list[Document] = [
+            {"$match": {"runId": {"$in": wanted}}},
+            {"$group": {"_id": "$runId", "count": {"$sum": 1}}},
+        ]
+        counted = await (await self.db.events.aggregate(counting)).to_list()
+        counts = {each["_id"]: each["count"] for each in counted}
+        return {run_id: (decoded(raw), counts.get(run_id, 0)) for raw in runs if (run_id := _id_of(raw))}
 
     async def evidence(self, collection: str, run_id: str) -> Evidence | None:
         """Return the evidence of a run. Raises `Unjudged` if it cannot be read or is too large."""
-        now = await self._now(collection, run_id)
-        found = [each async for each in self._read(collection, {"_id": run_id})]
-        if now is None or not found:
-            return None
-        run, size = found[0]
-        if (wrong := problem(collection, run)) is not None:
-            raise Unjudged("unreadable", f"{collection} {run_id}: {wrong}")
-        held = Collected(run)
-        held.add(collection, run, size)
-        query = {"runId": run_id}
+        found = (await self.evidences(collection, [run_id])).get(run_id)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def evidences(self, collection: str, run_ids: Sequence[str]) -> dict[str, Evidence | Exception]:
+        """Return the evidence of each run that is there, or why it cannot be judged.
+
+        Each collection is asked once for all of them; what would be too much at once is read in two halves.
+        """
+        try:
+            return await self._together(collection, run_ids)
+        except TooMuchAtOnce:
+            half = len(run_ids) // 2
+            first = await self.evidences(collection, run_ids[:half])
+            return first | await self.evidences(collection, run_ids[half:])
+
+    async def _together(self, collection: str, run_ids: Sequence[str]) -> dict[str, Evidence | Exception]:
+        ids = {"$in": list(run_ids)}
+        now = await self._now(collection, run_ids)
+        if now is None:
+            return {}
+        watch = await self._lease_watch(collection)  # before the runs: what it saw is no newer than they are
+        held = Together(alone=len(run_ids) == 1)
+        async for run, size in self._read(collection, {"_id": ids}):
+            held.begin(collection, run, size)
+        query = {"runId": ids}
         for name in BESIDE:
-            async for document, size in self._read(name, query):
-                held.add(name, document, size)
-        held.kept_ids |= asked_for(run_id, held.beside.get("dead_letters", ()))
-        unnumbered = await self._unnumbered(held.kept_ids)
+            await held.take(self._read(name, query), partial(_beside, name))
+        held.each(_ask)
+        unnumbered = await self._unnumbered({each for one in held.runs.values() for each in one.kept_ids})
         decided = {**query, "revision": {"$exists": True}}
-        async for document, size in self._read("events", decided):
-            held.add_decision(document, size)
+        await held.take(self._read("events", decided), Collected.add_decision)
         numbered = {**query, "sequence": {"$exists": True}}
-        async for document, size in self._read("events", numbered, [("attempt", 1), ("sequence", 1)]):
-            held.add_event(document, size)
-        held.close()
-        return Evidence(
-            collection=collection,
-            run=run,
-            log=held.log,
-            attempts=held.beside.get("attempts", ()),
-            stages=held.beside.get("stages", ()),
-            artifacts=held.beside.get("artifacts", ()),
-            validations=held.beside.get("validations", ()),
-            dead_letters=held.beside.get("dead_letters", ()),
-            of_kinds={name: held.beside.get(name, ()) for name in OF_KINDS},
-            now=now,
-            quiet=held.quiet,
-            broken=held.broken,
-            misshapen={name: held.misshapen.get(name, ()) for name in WITH_RUN},
-            is_log_read=held.is_log_read,
-            sealed_root=held.sealed.stored,
-            settled_root=held.settled.said,
-            unnumbered=unnumbered,
-            lease_watch=await self._lease_watch(collection),
-        )
+        order = [("runId", 1), ("attempt", 1), ("sequence", 1)]
+        await held.take(self._read("events", numbered, order), Collected.add_event)
+        held.each(Collected.close)
+        with_rows = await self._with_rows(run_ids)
+        found: dict[str, Evidence | Exception] = {**held.failed}
+        for run_id, one in held.runs.items():
+            one.has_rows = one.has_rows or run_id in with_rows
+            found[run_id] = _evidence(collection, one, now, unnumbered, watch)
+        return found
 
     @answers()
-    async def _now(self, collection: str, run_id: str) -> datetime | None:
-        """Return the store's clock."""
-        pipeline: list[Document] = [{"$match": {"_id": run_id}}, {"$project": {"now": "$$NOW"}}]
+    async def _with_rows(self, run_ids: Sequence[str]) -> set[str]:
+        """Return which of these runs have rows of results."""
+        pipeline: list[Document] = [
+            {"$match": {"runId": {"$in": list(run_ids)}}},
+            {"$group": {"_id": "$runId"}},
+        ]
+        return {each["_id"] for each in await (await self.db[RESULTS].aggregate(pipeline)).to_list()}
+
+    @answers()
+    async def _now(self, collection: str, run_ids: Sequence[str]) -> datetime | None:
+        """Return the store's clock; None where none of these runs is there."""
+        pipeline: list[Document] = [
+            {"$match": {"_id": {"$in": list(run_ids)}}},
+            {"$limit": 1},
+            {"$project": {"now": "$$NOW"}},
+        ]
         found = await (await self.db[collection].aggregate(pipeline)).to_list()
         return found[0]["now"] if found else None
 
@@ -175,7 +216,7 @@ class VerifyReads:
 
     async def _read(
         self, collection: str, query: Document, order: Sequence[tuple[str, int]] = ()
-    ) -> AsyncIterator[tuple[Document, int]]:
+    ) -> AsyncGenerator[tuple[Document, int], None]:
         """Yield documents and their sizes in bytes, one in memory at a time, whatever their values are."""
         async with answers():
             cursor = self.db.get_collection(collection, codec_options=UNREAD).find(query).batch_size(PAGE)
@@ -247,11 +288,13 @@ class VerifyReads:
 
     async def runs_without_spec(self) -> AsyncIterator[str]:
         """Yield the runs without a specification."""
-        async for _, run_id in self.run_ids():
+        async for _, page in self.pages():
             async with answers():
-                spec = await self.db.run_specs.find_one({"_id": run_id}, {"_id": 1})
-            if spec is None:
-                yield run_id
+                found = await self.db.run_specs.find({"_id": {"$in": page}}, {"_id": 1}).to_list()
+            there = {each["_id"] for each in found}
+            for run_id in page:
+                if run_id not in there:
+                    yield run_id
 
     async def orphans(self) -> AsyncIterator[tuple[str, str]]:
         """Yield the collection and run id of documents whose run does not exist, by pages of runs."""
@@ -288,10 +331,59 @@ class VerifyReads:
 
     async def letters_of_nobody(self) -> AsyncIterator[Document]:
         """Yield the refused lines of runs that do not exist, and those that name none."""
-        async for letter, _ in self._read("dead_letters", {}):
+        page: list[Document] = []
+        async for letter, _ in self._read(LETTERS, {}):
+            page.append(letter)
+            if len(page) == LETTERS_MAX:
+                async for each in self._of_nobody(page):
+                    yield each
+                page = []
+        async for each in self._of_nobody(page):
+            yield each
+
+    async def _of_nobody(self, letters: Sequence[Document]) -> AsyncIterator[Document]:
+        named = {each["runId"] for each in letters if isinstance(each.get("runId"), str)}
+        known = await self._existing(sorted(named)) if named else set()
+        for letter in letters:
             run_id = letter.get("runId")
-            if run_id is None or (isinstance(run_id, str) and await self.collection_of(run_id) is None):
+            if run_id is None or (isinstance(run_id, str) and run_id not in known):
                 yield letter
+
+
+def _ask(one: Collected) -> None:
+    """Keep the events that refusals are checked by."""
+    one.kept_ids |= asked_for(str(one.run["_id"]), one.beside.get(LETTERS, ()))
+
+
+def _beside(collection: str, one: Collected, document: Document, size: int) -> None:
+    one.add(collection, document, size)
+
+
+def _evidence(
+    collection: str, held: Collected, now: datetime, unnumbered: Mapping[str, str], watch: Watch | None
+) -> Evidence:
+    """Return what was collected of a run."""
+    return Evidence(
+        collection=collection,
+        run=held.run,
+        log=held.log,
+        attempts=held.beside.get("attempts", ()),
+        stages=held.beside.get("stages", ()),
+        artifacts=held.beside.get("artifacts", ()),
+        validations=held.beside.get("validations", ()),
+        dead_letters=held.beside.get(LETTERS, ()),
+        of_kinds={name: held.beside.get(name, ()) for name in OF_KINDS},
+        now=now,
+        quiet=held.quiet,
+        broken=held.broken,
+        misshapen={name: held.misshapen.get(name, ()) for name in WITH_RUN},
+        is_log_read=held.is_log_read,
+        sealed_root=held.sealed.stored,
+        settled_root=held.settled.said,
+        unnumbered={each: unnumbered[each] for each in held.kept_ids if each in unnumbered},
+        lease_watch=watch,
+        has_rows=held.has_rows,
+    )
 
 
 def _id_of(raw: Document) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from testing.chaos.checking.evidence import Evidence, Violation
-from testing.chaos.checking.invariants import artifacts, audit, log, owners, runs
+from testing.chaos.checking.invariants import artifacts, audit, groups, log, options, owners, results, runs
 
 INVARIANTS: Final[tuple[Callable[[Evidence], Iterator[Violation]], ...]] = (
     runs.final_status,
@@ -30,6 +30,14 @@ INVARIANTS: Final[tuple[Callable[[Evidence], Iterator[Violation]], ...]] = (
     owners.settlements,
     owners.fenced,
     owners.alive,
+    groups.made,
+    groups.slots,
+    groups.counters,
+    groups.nothing_new,
+    groups.cancels,
+    options.changes,
+    options.claimed,
+    results.rows,
     artifacts.present,
     artifacts.own_place,
 )

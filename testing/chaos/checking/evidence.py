@@ -6,7 +6,7 @@ Law: nothing else reaches the checker. It knows no fault, no seed and no process
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -71,6 +71,13 @@ class Evidence:
     lines: Sequence[Line] = ()
     """Of every actor, in the order of the machine's monotonic clock."""
     outboxes: Sequence[OutboxLeft] = ()
+    groups: Mapping[str, Document] = field(default_factory=dict)
+    specs: Mapping[str, Document] = field(default_factory=dict)
+    """Of each run, the specification that it was submitted with."""
+    rows: Sequence[Document] = ()
+    """Of each stored row of results: its run, attempt and key."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of each worker that reported, what it said of its pod."""
     findings: Sequence[Finding] = ()
     """What the product's own audit says, a full comparison with the replay of the log in it."""
 

@@ -27,6 +27,10 @@ class Figures:
     events: int = 0
     decisions: int = 0
     artifacts: int = 0
+    groups: int = 0
+    rows: int = 0
+    changes: int = 0
+    """Of options of waiting runs, acknowledged."""
     times: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
@@ -39,6 +43,9 @@ def figures(evidence: Evidence) -> Figures:
         events=len(evidence.events),
         decisions=sum(len(entries) for entries in evidence.decisions.values()),
         artifacts=len(evidence.artifacts),
+        groups=len(evidence.groups),
+        rows=len(evidence.rows),
+        changes=sum((line.what, line.phase) == ("change", "ok") for line in evidence.lines),
         times={**_worker_times(evidence), **_cluster_times(evidence), **_cancel_times(evidence)},
     )
 

@@ -56,6 +56,10 @@ def gather(
                 (line for path in journals for line in journal.read(path)), key=lambda line: line.at_s
             ),
             outboxes=[_outbox(path, is_lost) for path, is_lost in outboxes if path.exists()],
+            groups={group["_id"]: group for group in db.groups.find()},
+            specs={each["_id"]: each["spec"] for each in db.run_specs.find({}, {"spec": 1})},
+            rows=list(db.results.find({}, {"_id": 0, "runId": 1, "attempt": 1, "key": 1})),
+            labels={pod["_id"]: pod.get("labels") or {} for pod in db.pods.find({}, {"labels": 1})},
             findings=asyncio.run(_audit(url, audited)),
         )
 

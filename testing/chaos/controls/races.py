@@ -133,6 +133,21 @@ async def replica_dies_applying(scene: Scene) -> None:
     await worker.deliver(plane)
 
 
+async def member_is_rescued(scene: Scene) -> None:
+    """The worker of a group's member dies, another one completes it, and the group closes."""
+    plane = scene.replica()
+    await scene.make_group(plane)
+    dead, heir = scene.hand("dead", ttl_s=SHORT_S), scene.hand("heir")
+    assert await dead.take_run()
+    await scene.rescue(plane)
+    await scene.promote(plane)
+    assert await heir.take_run()
+    await plane.advancer.run_once()
+    await heir.end(RunCompleted())
+    await heir.deliver(plane)
+    await plane.advancer.run_once()
+
+
 @dataclass(slots=True)
 class FailingOnce:
     """An ingest that cannot take the first request."""
@@ -171,5 +186,6 @@ RACES: Final[Mapping[str, Race]] = {
     "apply over a gap": batches_overtake,
     "journal never swept": nobody_speaks,
     "mark before apply": replica_dies_applying,
+    "stale counters": member_is_rescued,
     "drop on error": ingest_is_away,
 }

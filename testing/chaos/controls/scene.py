@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from control_plane.log.ingest import Sender as Principal
+from control_plane.runs.groups.service import WantedGroup
 from control_plane.runs.submission import Submission
 from control_plane.store import database, schema
 from control_plane.store.log.documents import Documents
@@ -293,6 +294,13 @@ class Scene:
         """Queue a run."""
         submitted = await plane.submitter.submit(Submission(kind="probe", spec={}, by="race"))
         return submitted.run_id
+
+    async def make_group(self, plane: Plane) -> None:
+        """Make a group of one slot, and submit it."""
+        run = {"kind": "probe", "spec": {}}
+        plan = {"kind": "matrix", "rows": [{"events": 1}], "parallel": 1}
+        await plane.groups.create(WantedGroup(id="sweep", run=run, plan=plan, by="race"))
+        await plane.advancer.run_once()
 
     async def worker_with_run(self, plane: Plane) -> Hand:
         """Return a worker that has claimed a new run."""

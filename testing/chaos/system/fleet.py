@@ -27,7 +27,7 @@ from testing.chaos.system.programs import Program, signal_all
 from testing.chaos.system.skew import set_clock
 from testing.chaos.system.storage import ObjectStorage, prepare_storage
 
-READY_S: Final = 60.0
+READY_S: Final = 240.0  # nobody waits for it where all is well
 READY_TURN_S: Final = 0.1
 ASK_S: Final = 2.0
 TTL_S: Final = 6.0
@@ -35,6 +35,7 @@ RENEW_S: Final = 1.0
 LEAVE_S: Final = 15.0
 PROC: Final = Path("/proc")
 PIPELINE: Final = b"podfleet-run\n"
+RACKS: Final = 2  # by a label; each has pods of both queues
 SMALL_DISK_BYTES: Final = 48 << 20
 # A worker passes on what begins with PYTHON: by this its pipelines are known to be of this campaign.
 MARK: Final = "PYTHON_PODFLEET_CAMPAIGN"
@@ -228,7 +229,8 @@ class Fleet:
                 *("--data", str(disk.folder), "--journal", str(home / "journal"), "--kinds", *kinds),
                 *("--ttl", str(TTL_S), "--renew", str(RENEW_S), "--bug", self.bug),
             )
-            environment = {**self._environment(), "PODFLEET_POD_ID": name}
+            labels = f"rack=r{number // 2 % RACKS}"
+            environment = {**self._environment(), "PODFLEET_POD_ID": name, "PODFLEET_LABELS": labels}
             if claims_over_http(number):
                 environment.pop("MONGODB_URL")
             program = Program(name, argv, environment, self.home / f"{name}.log", self.clock)

@@ -13,13 +13,14 @@ from control_plane.log.projector import Projector
 from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.runs.decisions import Decider
+from control_plane.runs.groups.advancer import Advancer
+from control_plane.runs.groups.service import GroupService
 from control_plane.runs.submission import Submitter
 from control_plane.server.deps import Deps
 from control_plane.store.database import Database
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
-from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
@@ -53,6 +54,8 @@ class Plane:
     catch_up: CatchUp
     rescuer: Rescuer
     decider: Decider
+    groups: GroupService
+    advancer: Advancer
 
 
 def build(
@@ -77,16 +80,21 @@ def build(
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
     ingest_store = together(runs, events, projector)
     budgets = Budgets(ByteCounts(db), clock)
+    groups = parts.groups(db)
+    submitter = Submitter(runs, Submissions(db), ids, RunReads(db), groups)
+    decider = Decider(runs, documents, events, NoFiles(), ids, clock)
     return Plane(
         runs=runs,
         documents=documents,
         projector=projector,
         ingestor=Ingestor(events, documents, unclaimed, unnumbered, ingest_store, budgets, clock, ids),
-        submitter=Submitter(runs, Submissions(db), ids, RunReads(db), Groups(db)),
+        submitter=submitter,
         sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=patience.log_grace_s),
         rescuer=Rescuer(runs, LeaseWatches(db), ids, patience.ttl_s, patience.gap_max_s),
-        decider=Decider(runs, documents, events, NoFiles(), ids, clock),
+        decider=decider,
+        groups=GroupService(groups, submitter, clock),
+        advancer=Advancer(groups, submitter, decider),
     )
 
 
@@ -101,4 +109,5 @@ def rewired(deps: Deps, plane: Plane) -> Deps:
         catch_up=plane.catch_up,
         rescuer=plane.rescuer,
         decider=plane.decider,
+        groups=replace(deps.groups, service=plane.groups, advancer=plane.advancer),
     )

@@ -6,15 +6,18 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from threading import Event
 from typing import Final, Literal, Self
 
 from events.catalog import (
+    ResultRecorded,
     RunCanceled,
     RunCompleted,
     RunFailed,
     RunLog,
     RunStarted,
+    RunSummarized,
     StageCompleted,
     StageProgress,
     StageStarted,
@@ -23,6 +26,7 @@ from events.catalog import (
 )
 from events.delivery.event_encoder import fact_frame
 from events.kinds.fact import Fact
+from events.kinds.probe import ROWS, VALUE
 from events.pipe import Checkpoint, Kept, Made, Note, Ready, Start
 from events.text.attempt_id import AttemptId
 from pod_worker.child.exit_status import Exited, NeverStarted, Signalled
@@ -31,6 +35,7 @@ from testing.simulation.kernel import Kernel, Node, NodeClock
 from testing.simulation.ledger import Ledger
 
 NEVER_S: Final = 1e9
+ROWS_MAX: Final = 4
 
 Finish = Literal["completed", "failed", "retryable", "killed", "mute", "deaf", "sick", "away"]
 FINISHES: Final[tuple[Finish, ...]] = (
@@ -58,6 +63,8 @@ class SimulatedChild:
     clock: NodeClock
     ledger: Ledger
     begins: Callable[[SimulatedChild], None]
+    is_sick: Callable[[], bool] = lambda: False
+    says_rows: bool = False
     run_id: str = ""
     attempt: int = 0
     notes: int = 0
@@ -185,6 +192,9 @@ class SimulatedChild:
     def _script(self, order: Start) -> Iterator[Fact | Made | Checkpoint]:
         chance = self.kernel.chance
         finish = chance.choice(FINISHES)
+        if self.is_sick():
+            finish = "sick"
+        rows = self._rows(order) if self.says_rows else []
         self._obeys = finish != "deaf" and chance.random() < 0.8
         yield RunStarted()
         stages = chance.randint(1, 3)
@@ -199,11 +209,21 @@ class SimulatedChild:
                 yield Made(path=str(path), name=path.name, content_type="text/plain", stage=name)
             if chance.random() < 0.3:
                 yield _checkpoint(Path(order.workspace), index)
+            yield from rows[index - 1 :: stages]
             yield StageCompleted(stage=name, duration_s=1.0)
         if chance.random() < 0.3:
             yield ValidationAutoStarted()
             yield ValidationAutoCompleted(verdict="pass", summary="fine", scores={"loss": 0.5})
         yield from self._finish(finish, order)
+
+    def _rows(self, order: Start) -> list[Fact]:
+        """Return rows of results of which some are said again with other values, and headline numbers."""
+        chance = Random(f"{self.kernel.seed}/{order.run_id}/{order.attempt}")
+        rows: list[Fact] = [
+            ResultRecorded(set=ROWS.name, key=f"row-{chance.randrange(ROWS_MAX)}", values={"number": number})
+            for number in range(chance.randint(1, 2 * ROWS_MAX))
+        ]
+        return [*rows, RunSummarized(values={VALUE.name: chance.random()})]
 
     def _finish(self, finish: Finish, order: Start) -> Iterator[Fact]:
         match finish:

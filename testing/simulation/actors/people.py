@@ -88,6 +88,16 @@ class User:
         self.ledger.cordons.pop(pod, None)  # from here on nobody knows whether it holds
         self._insist(lambda parts: parts.rules.uncordon(pod))
 
+    def release(self, pod: str) -> None:
+        """Let a pod out of quarantine, until that is acknowledged."""
+        self._insist(lambda parts: parts.steering.release(pod, by=BY))
+        self.ledger.counts["pods released"] += 1
+
+    def submit(self, key: str, *, max_attempts: int) -> None:
+        """Submit a run that any pod may take, until it is acknowledged."""
+        wanted = Submission(kind="probe", spec={}, by=BY, max_attempts=max_attempts, idempotency_key=key)
+        self.ledger.submitted.append(self._acknowledged(wanted))
+
     def _insist(self, step: Callable[[Parts], Awaitable[object]]) -> None:
         while True:
             try:
@@ -147,6 +157,9 @@ class User:
             max_attempts=self.kernel.chance.randint(1, 3),
             idempotency_key=f"run-{number}",
         )
+        return self._acknowledged(wanted)
+
+    def _acknowledged(self, wanted: Submission) -> str:
         while True:
             try:
                 return self.balancer.ask(lambda parts: parts.submitter.submit(wanted)).run_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
@@ -54,14 +55,17 @@ IDENTITY: Final[dict[str, Any]] = {
 }
 
 
-class NoGauges:
-    """A pod without anything to measure."""
+@dataclass(frozen=True, slots=True)
+class FaultGauges:
+    """A pod without anything to measure but the faults of its hardware."""
+
+    faults: Callable[[], tuple[str, ...]]
 
     def capabilities(self) -> Capabilities:
         return Capabilities(cpus=1, memory_mib=1.0)
 
     def sample(self) -> Readings:
-        return Readings(cpu_util=None, memory_mib=1.0)
+        return Readings(cpu_util=None, memory_mib=1.0, gpu_faults=self.faults())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class WitnessedQueue:
     kernel: Kernel
     ambushes: list[Callable[[], None]]
     cordon: int | None = None  # which was in force when the worker was started
+    quarantine: datetime | None = None  # and since when it was in one
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Claim; whatever is still in doubt must not be held by now."""
@@ -88,6 +93,9 @@ class WitnessedQueue:
         name = pod_name(seeker.pod)
         if claim is not None and self.cordon is not None and self.ledger.cordons.get(name) == self.cordon:
             self.ledger.blame(f"{seeker.pod} claims although it was started while {name} was cordoned")
+        held = self.quarantine
+        if claim is not None and held is not None and self.ledger.quarantined.get(name) == held:
+            self.ledger.blame(f"{seeker.pod} claims although {name} was in quarantine when it was started")
         if claim is None:
             doubts.discard(token)
         return claim
@@ -180,6 +188,9 @@ class Pod:
     ledger: Ledger
     product: Product
     home: Path
+    says_rows: bool = False
+    is_sick: bool = False
+    faults: tuple[str, ...] = ()  # of its hardware
     now: Incarnation | None = None
     disks: int = 1
     ambushes: list[Callable[[], None]] = field(default_factory=list)
@@ -200,8 +211,9 @@ class Pod:
         outbox.ledger, outbox.disk, outbox.truth = self.ledger, self.disk, self._truth
         mongo = self.product.queue(sync_database(self.servers, self.node.name), ttl_s=TTL_S, clock=clock)
         cordon = self.ledger.cordons.get(self.node.name)
+        held = self.ledger.quarantined.get(self.node.name)
         queue = WitnessedQueue(
-            mongo, self.servers, self.ledger, self.disk, self.kernel, self.ambushes, cordon
+            mongo, self.servers, self.ledger, self.disk, self.kernel, self.ambushes, cordon, held
         )
         spool = Telemetry(clock=stores, ids=self.ids)
         ingest = self.product.ingest(SimulatedIngest(self.balancer))
@@ -217,7 +229,7 @@ class Pod:
         )
         named = {**IDENTITY, "id": identity.id, "pod": self.node.name, "labels": identity.labels}
         named["started_at"] = stores.now()
-        roster = Roster(mongo, cast(Gauges, NoGauges()), spool, named, stores)
+        roster = Roster(mongo, cast(Gauges, FaultGauges(lambda: self.faults)), spool, named, stores)
         stop = Event()
         uploads = SimulatedUploads(self.kernel, self.node, clock, outbox, self.ledger)
         ports = Ports(
@@ -328,5 +340,7 @@ class Pod:
             incarnation.clock,
             self.ledger,
             lambda begun: self.ledger.own(Owning(self.node.name, begun, incarnation)),
+            lambda: self.is_sick,
+            self.says_rows,
         )
         return child.spawn()

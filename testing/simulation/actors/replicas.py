@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from control_plane.access.key_ring import Unauthorized
 from control_plane.access.run_tokens import RunTokens
@@ -18,24 +18,30 @@ from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
 from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
+from control_plane.reads.pod_rules import PodRules
+from control_plane.reads.reading import Reading
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.service import GroupService
+from control_plane.runs.pod_steering import PodSteering
 from control_plane.runs.submission import Submitter
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
+from control_plane.store.queue.attempt_ends import AttemptEnds
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
+from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.sweeper import Sweeper
 from events.codec import Decoded, decode_ndjson
 from events.delivery.sender import Declined, Rejection, Taken
+from events.queue.rules import Rules
 from events.runtime.clock import Ids
 from events.runtime.errors import Barred, PodfleetError, Transient
 from events.text.attempt_id import AttemptId
@@ -55,6 +61,7 @@ RESCUE_EVERY_S: Final = 2.0
 CATCH_UP_EVERY_S: Final = 4.0
 ADVANCE_EVERY_S: Final = 3.0
 MEASURE_EVERY_S: Final = 5.0
+QUARANTINE_EVERY_S: Final = 5.0
 TIMED: Final = "clocks"  # the store's time is read with a watch; this one watches no queue
 LOG_GRACE_S: Final = 20.0
 REQUEST_S: Final = 30.0
@@ -82,6 +89,8 @@ class Parts:
     catch_up: CatchUp
     rescuer: Rescuer
     rules: RuleStore
+    steering: PodSteering
+    quarantiner: Quarantiner
     groups: GroupService
     advancer: Advancer
     measure: Callable[[], Awaitable[None]]
@@ -97,6 +106,7 @@ class Replica:
     ids: Ids
     ledger: Ledger
     product: Product
+    watches_pods: bool = False  # a loop more, in histories that are about it
     parts: Parts | None = None
     pending: list[Reply] = field(default_factory=list)
 
@@ -110,6 +120,7 @@ class Replica:
             ("rescuer", RESCUE_EVERY_S, parts.rescuer.run_once),
             ("advancer", ADVANCE_EVERY_S, parts.advancer.run_once),
             ("clock", MEASURE_EVERY_S, parts.measure),
+            *([("quarantiner", QUARANTINE_EVERY_S, parts.quarantiner.run_once)] if self.watches_pods else ()),
         ):
             self.kernel.spawn(name, self.node, self._loop(every_s, step))
 
@@ -163,7 +174,8 @@ class Replica:
 
         runs: Runs = self.product.runs(db)
         events: Events = self.product.events(db)
-        documents = Documents(db)
+        documents: Documents = self.product.documents(db)
+        rules, roster = RuleStore(db), self.product.roster(db)
         journal_flush = JournalFlush(events, documents, clock, self.ids)
         projector: Projector = self.product.projector(runs, events, documents, journal_flush, clock, self.ids)
         unnumbered = UnnumberedEvents(runs, events, clock, self.ids)
@@ -187,8 +199,28 @@ class Replica:
             catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=LOG_GRACE_S),
             measure=measure,
             rescuer=Rescuer(runs, watches, self.ids, TTL_S, gap_max_s=2 * RESCUE_EVERY_S),
-            rules=RuleStore(db),
+            rules=rules,
+            steering=PodSteering(
+                roster,
+                cast(PodRules, UncachedRules(rules)),
+                cast(Reading, None),  # read for drains alone
+            ),
+            quarantiner=Quarantiner(rules, roster, AttemptEnds(db)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class UncachedRules:
+    """The rules in force, read for each request: a history has few."""
+
+    store: RuleStore
+
+    async def in_force(self) -> Rules:
+        """Return the rules in force."""
+        return await self.store.in_force()
+
+    def changed(self) -> None:
+        """Forget what is kept: nothing is."""
 
 
 async def at_once(step: Callable[[], None]) -> None:

@@ -418,12 +418,40 @@ class AsyncCollection:
 
 
 @dataclass(frozen=True, slots=True)
+class Admin:
+    """The commands to a deployment."""
+
+    servers: ReplicaSet
+    client: str
+
+    async def command(self, name: str) -> Document:
+        """Return the answer to `hello`: what time it is, as ever without a zone."""
+        if name != "hello":
+            raise NotImplementedError(f"the command {name}")
+        now = self.servers.now().replace(tzinfo=None)
+        call = Call(self.client, "hello", name, is_write=False)
+        return self.servers.read(call, lambda _: {"localTime": now})
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client of the asynchronous driver."""
+
+    admin: Admin
+
+
+@dataclass(frozen=True, slots=True)
 class AsyncFace:
     """A database of the asynchronous driver."""
 
     servers: ReplicaSet
     client_name: str
     _known: dict[str, AsyncCollection] = field(default_factory=dict)
+
+    @property
+    def client(self) -> Client:
+        """The client that it came from."""
+        return Client(Admin(self.servers, self.client_name))
 
     def __getitem__(self, name: str) -> AsyncCollection:
         if name not in self._known:

@@ -50,7 +50,7 @@ class Reads:
     HELD: ClassVar[Mapping[str, Any]] = {"held": True}
 
     looks: Sequence[Evidence | Exception | None] = (SOUND,)
-    positions: Iterable[object] = ()
+    moves: Iterable[object] = ()
     files: Sequence[Mapping[str, Any]] = ()
     tokens: Sequence[tuple[str, list[str]]] = ()
     pods: Sequence[Sequence[tuple[str, list[str]]]] = ()
@@ -63,26 +63,24 @@ class Reads:
     asked: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._positions = iter(self.positions)
+        self._positions = iter(self.moves)
         self._pods = iter(self.pods)
 
     @property
     def groups(self) -> NoGroups:
         return NoGroups()
 
-    async def run_ids(self, only: str | None = None) -> AsyncIterator[tuple[str, str]]:
+    async def pages(self, only: str | None = None) -> AsyncIterator[tuple[str, list[str]]]:
         self.asked.append(only)
-        yield "runs", only or RUN_ID
+        yield "runs", [only or RUN_ID]
 
-    async def position(self, collection: str, run_id: str) -> object:
-        return next(self._positions, None)
+    async def positions(self, collection: str, run_ids: Sequence[str]) -> Mapping[str, object]:
+        return {run_id: next(self._positions, None) for run_id in run_ids}
 
-    async def evidence(self, collection: str, run_id: str) -> Evidence | None:
+    async def evidences(self, collection: str, run_ids: Sequence[str]) -> Mapping[str, Evidence | Exception]:
         found = self.looks[min(self.looked, len(self.looks) - 1)]
         self.looked += 1
-        if isinstance(found, Exception):
-            raise found
-        return found
+        return {} if found is None else dict.fromkeys(run_ids, found)
 
     async def artifacts(self, run_id: str) -> AsyncIterator[Mapping[str, Any]]:
         for each in self.files:
@@ -236,13 +234,13 @@ async def test_a_run_that_cannot_be_read_is_told(error: Exception, invariant: st
 
 
 async def test_what_was_read_while_the_run_moved_is_read_again() -> None:
-    reads = Reads([ALTERED, ALTERED, SOUND], positions=[1, 2, 2, 3])
+    reads = Reads([ALTERED, ALTERED, SOUND], moves=[1, 2, 2, 3])
     assert await verifier_of(reads).examine("runs", RUN_ID) == []
     assert reads.looked == 3
 
 
 async def test_a_wrong_that_stands_still_is_told_at_once_and_one_that_always_moves_in_the_end() -> None:
-    still, moving = Reads([ALTERED]), Reads([ALTERED], positions=iter(range(1000)))
+    still, moving = Reads([ALTERED]), Reads([ALTERED], moves=iter(range(1000)))
     for reads, looks in ((still, 1), (moving, TRIES_MAX)):
         (told,) = await verifier_of(reads).examine("runs", RUN_ID)
         assert (told.invariant, reads.looked) == ("rebuild", looks)
@@ -258,10 +256,10 @@ async def test_a_young_run_is_given_time_and_then_told() -> None:
 
 
 async def test_a_note_is_told_at_once_and_beside_a_wrong_both_are() -> None:
-    reads = Reads([NOTED], positions=iter(range(1000)))
+    reads = Reads([NOTED], moves=iter(range(1000)))
     told = await verifier_of(reads).examine("runs", RUN_ID, rebuilds=False)
     assert ([each.is_note for each in told], reads.looked) == ([True], 1)
-    both = Reads([replace(NOTED, broken=BROKEN.broken)], positions=iter(range(1000)))
+    both = Reads([replace(NOTED, broken=BROKEN.broken)], moves=iter(range(1000)))
     told = await verifier_of(both).examine("runs", RUN_ID, rebuilds=False)
     assert (sorted(each.is_note for each in told), both.looked) == ([False, True], TRIES_MAX)
 

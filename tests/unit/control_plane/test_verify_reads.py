@@ -45,8 +45,15 @@ class Reads(VerifyReads):
     async def collection_of(self, run_id: str) -> str | None:
         return "runs" if any(each["_id"] == run_id for each in self.stored["runs"]) else None
 
-    async def _now(self, collection: str, run_id: str) -> datetime | None:
-        return EPOCH
+    async def _now(self, collection: str, run_ids: Sequence[str]) -> datetime | None:
+        there = {each["_id"] for each in self.stored[collection]}
+        return EPOCH if there & {*run_ids} else None
+
+    async def _existing(self, run_ids: Sequence[str]) -> set[str]:
+        return {each["_id"] for each in self.stored["runs"]} & {*run_ids}
+
+    async def _with_rows(self, run_ids: Sequence[str]) -> set[str]:
+        return set()
 
     async def _lease_watch(self, collection: str) -> None:
         return None
