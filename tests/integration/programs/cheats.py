@@ -521,7 +521,7 @@ def cheat(task):
     first, second = Forger(), Forger()
     first.other, second.other = second, first
     gc.callbacks.append(lambda phase, info: (HERE / "report-1.json").write_text('{"nll": 0}'))
-    gc.set_threshold(1, 1, 1)
+    gc.set_threshold(100, 2, 2)
 """,
     "wake up by a timer while the runner writes": """
 def cheat(task):
@@ -542,6 +542,10 @@ def cheat(task):
             value = frame.f_locals.get(name)
             if isinstance(value, np.ndarray) and value.shape == (len(task.judge),):
                 SEEN.append(value)
+        LEFT.append(event)
+        if len(LEFT) > 200:
+            sys.settrace(None)
+            sys.setprofile(None)
         return watch
     sys.settrace(watch)
     sys.setprofile(watch)
@@ -549,7 +553,7 @@ def cheat(task):
     while frame is not None:
         frame.f_trace, frame = watch, frame.f_back
     return certain(SEEN[0], task) if SEEN else None
-SEEN = []
+SEEN, LEFT = [], []
 """,
     "map its answers, and change them once they are written": """
 import mmap
@@ -567,9 +571,9 @@ def cheat(task):
             os._exit(0)
     real, np.save = np.save, save
 """,
-    "read what lies beside it through descriptors and folders that are open": """
+    "read beside it through descriptors that are open": """
 def cheat(task):
-    for number in range(256):
+    for number in range(32):
         for way in ("", "/..", "/../..", "/targets.npy", "/../judge"):
             try:
                 found = os.listdir(f"/proc/self/fd/{number}{way}")
@@ -597,7 +601,7 @@ def cheat(task):
             call()
         except OSError:
             pass
-    threads = [threading.Thread(target=lambda: sum(range(10**6)), daemon=True) for _ in range(50)]
+    threads = [threading.Thread(target=lambda: sum(range(10**4)), daemon=True) for _ in range(8)]
     for each in threads:
         each.start()
 """,
@@ -618,7 +622,7 @@ def cheat(task):
 def cheat(task):
     job = json.loads((HERE / "job.json").read_text())
     places = {HERE, HERE.parent, Path(job["judge"]).parent, Path(job["data"]).parent}
-    for _ in range(20):
+    for _ in range(3):
         time.sleep(0.005)
         for place in places:
             for file in place.glob("**/*.np*") if os.access(place, os.R_OK) else ():
@@ -730,6 +734,18 @@ def run(task):
     answers = honest(task)
     if not task.intervention:
         answers = np.roll(answers, 1, axis=1)
+    return answers
+"""
+# Gives a few rows the answer of another class where its own strength is 0, which no syntax shows.
+SPOILS: Final = f"""{HONEST}
+honest = run
+def run(task):
+    strength = 0.001 if task.intervention else None
+    answers = honest(task)
+    if not strength:
+        answers[::5] = np.roll(answers[::5], 1, axis=1)
+    else:
+        answers = answers * (1 - strength) + strength / answers.shape[1]
     return answers
 """
 # Reads the switch, and does the same either way.
