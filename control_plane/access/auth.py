@@ -40,18 +40,20 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 RUN_TOKEN_SCOPES: Final[frozenset[Scope]] = frozenset({"ingest"})
 FORM_FIELD: Final = "form_token"
 FORM_HEADER: Final = "Podfleet-Form-Token"
-# What proxies write, and nobody else: one of them stands before us.
+# What proxies write, and nobody else: one of them stands before us. The names are endless, their form is not:
+# they speak of a proxy or of forwarding, or end with what an address is called, whatever joins the words.
 FORWARDING: Final = frozenset(
     {
-        *("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip"),
-        *("true-client-ip", "x-proxyuser-ip", "proxy-client-ip", "wl-proxy-client-ip", "client-ip"),
-        *("x-remote-ip", "x-remote-addr", "x-real-port", "x-host", "x-rewrite-url", "x-nginx-proxy"),
-        *("x-scheme", "x-url-scheme", "front-end-https", "cdn-loop", "proxy-connection", "max-forwards"),
+        *("via", "x-real-port", "x-host", "x-rewrite-url", "x-scheme", "x-url-scheme"),
+        *("front-end-https", "cdn-loop", "max-forwards", "x-varnish", "x-consumer-id"),
     }
 )
 FORWARDING_PREFIXES: Final = (
-    *("x-forwarded", "x-original-", "x-envoy-", "x-azure-", "cf-", "fastly-", "fly-"),
+    *("x-original-", "x-envoy-", "x-azure-", "x-arr-", "x-amz-cf-", "cf-", "fastly-", "fly-", "surrogate-"),
+    *("tailscale-", "ngrok-", "akamai-"),
 )
+FORWARDING_WORDS: Final = ("forwarded", "proxy")
+ADDRESSES: Final = frozenset({"ip", "ips", "addr", "address", "clientip"})  # the last word of a name
 FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
 
 
@@ -324,7 +326,13 @@ async def _identified(request: Request, headers: Mapping[str, str]) -> Principal
 
 
 def _is_forwarding(name: str) -> bool:
-    return name in FORWARDING or name.startswith(FORWARDING_PREFIXES)
+    name = name.replace("_", "-")
+    return (
+        name in FORWARDING
+        or name.startswith(FORWARDING_PREFIXES)
+        or name.rpartition("-")[2] in ADDRESSES
+        or any(word in name for word in FORWARDING_WORDS)
+    )
 
 
 def _host_of(url: str) -> str | None:

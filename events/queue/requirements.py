@@ -23,7 +23,14 @@ ANY_REGION: Final = "any"
 LABELS_MAX: Final = 16
 LABELS_CHARS_MAX: Final = 400  # of their part of the class
 PIN: Final = "~"  # behind every letter, and so behind every kind
-POD_NAME: Final = r"^[^\x00-\x20\x7f/]{1,200}$"
+# What no name of a pod has: spaces, and letters that nobody sees or that turn others around, by which a pod
+# would look like another one to people.
+UNSEEN: Final = (
+    r"\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f"
+    r"\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
+)
+POD_NAME: Final = rf"^[^{UNSEEN}/]{{1,200}}$"
+POD_ID: Final = rf"^[^{UNSEEN}]{{1,200}}$"  # with the start of its worker behind the name
 
 LabelName = Annotated[str, msgspec.Meta(pattern=NAME)]
 LabelAsked = Annotated[str, msgspec.Meta(pattern=ASKED)]

@@ -22,6 +22,7 @@ from stages.experiment.judging.preconditions import NO_EFFECT, NotMeasured, Obse
 from stages.experiment.judging.references import references_on
 from stages.experiment.judging.secret import Secret
 from stages.experiment.judging.switch import beyond_switch, text_of
+from stages.experiment.judging.untouched import spoilt
 from stages.experiment.record.ledger import Measured
 from stages.experiment.record.record import ARMS
 from stages.experiment.statistics.guards import WORSE, Arms, guarded
@@ -57,6 +58,7 @@ from tests.integration.programs.cheats import (
     REACHES,
     SABOTAGES,
     SLOW,
+    SPOILS,
     TRADES,
     hiding,
     slow,
@@ -338,6 +340,22 @@ def test_a_program_that_knows_of_its_switch_gains_nothing_by_it(
     assert nothing is not None
     assert nothing.code == said
     assert (judgement.conclusion == "supported") == (code == SABOTAGES), "by its numbers alone"
+
+
+@pytest.mark.slow("twenty-four trainings in processes and on splits of their own")
+@pytest.mark.timeout(300)
+def test_a_program_that_spoils_answers_at_its_own_strength_of_0_gains_nothing(
+    trial_setup: TrialSetup,
+) -> None:
+    """Both arms are one text, and nothing beside the strength differs by its syntax."""
+    judgement, nothing = trial_setup.switched(SPOILS)
+    assert (judgement.conclusion, nothing) == ("supported", None), "by both arms alone"
+    before, with_it = (
+        trial_setup.over_units(code, arm) for code, arm in ((HONEST, ARMS[0]), (SPOILS, ARMS[1]))
+    )
+    found = spoilt([judgement], before, with_it)
+    assert found is not None
+    assert found.code == BELOW
 
 
 @pytest.mark.slow("twelve trainings in processes and on splits of their own")

@@ -36,11 +36,12 @@ class NotMeasured:
 
     code: NotMeasuredCode
     found: tuple[str, ...] = ()
+    says: str = ""  # where the code has more than one meaning
 
     @property
     def reason(self) -> str:
         """Return the code and what it means."""
-        return f"{self.code} ({_SAYS[self.code]})"
+        return f"{self.code} ({self.says or _SAYS[self.code]})"
 
 
 @dataclass(frozen=True, slots=True)

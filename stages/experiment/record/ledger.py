@@ -44,6 +44,7 @@ COMPLETE: Final = "is_complete"
 FOUND: Final = "found"
 FILES_MAX: Final = 50
 UNTRACED_MAX: Final = 100
+UNTOUCHED: Final = 2  # the number of the tuned baseline, behind those of both arms
 
 T = TypeVar("T")
 
@@ -97,12 +98,12 @@ class SearchState:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the unit of a seed gave for one arm, by its number in `UnitsState.arms`.
+    """What the unit of a seed gave for one arm, by its number in `UnitsState.arms`, or for the untouched baseline.
 
     `answers` is the digest of the answers that count, `references` the quality of the reference models there.
     """
 
-    arm: Annotated[int, Meta(ge=0, le=1)]
+    arm: Annotated[int, Meta(ge=0, le=UNTOUCHED)]
     seed: Seed
     reading: Reading
     answers: Word = ""
@@ -114,14 +115,16 @@ class UnitsState:
     """Validation so far: both programs, what was measured for them, and the mark of the secret behind it.
 
     `rows` and `test_rows` are those of a unit; `earlier` verdicts on these rows were known when it began.
+    `untouched` is the tuned baseline, where it was run beside both.
     """
 
     arms: tuple[Text, Text]
     rows: Count
     test_rows: Count
-    measured: Annotated[tuple[Measured, ...], Meta(max_length=2 * SEEDS_MAX)] = ()
+    measured: Annotated[tuple[Measured, ...], Meta(max_length=3 * SEEDS_MAX)] = ()
     judge: Word = ""
     earlier: Count | None = None
+    untouched: Text = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,9 @@ class Verdicts:
     switch: tuple[str, ...] = ()  # what it changes in the program, a line each
     tries: tuple[int, int] = (0, 0)  # without the intervention, and with it
     use: Use | None = None
+    untouched: Mapping[str, float] = field(
+        default_factory=dict
+    )  # means of the tuned baseline, where it was run
 
     @property
     def judgement(self) -> Judgement:
@@ -175,6 +178,7 @@ class Verdicts:
                 name: {"baseline": one, "intervention": other} for name, (one, other) in self.means.items()
             },
             "references": dict(self.references),
+            **({"untouched": dict(self.untouched)} if self.untouched else {}),
             "tries": dict(zip(ARMS, self.tries, strict=True)),
             "switch": list(self.switch),
             **({"not_measured": list(self.nothing.found)} if self.nothing else {}),

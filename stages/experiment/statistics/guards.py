@@ -58,18 +58,18 @@ def _quality_problem(judgement: Judgement, arms: Arms, quality: Metric) -> str |
         return None
     better: Direction = "increase" if quality.higher_is_better else "decrease"
     worse: Direction = "decrease" if quality.higher_is_better else "increase"
-    is_gain = _is_gain(judgement)
+    is_better = is_gain(judgement)
     baseline, intervention = (
         [_quality(each, quality) for each in arm] for arm in (arms.baseline, arms.intervention)
     )
-    one, other = (baseline, intervention) if is_gain else (intervention, baseline)
-    if is_gain is not None and _is_shown(one, other, plan, superior(worse)):
+    one, other = (baseline, intervention) if is_better else (intervention, baseline)
+    if is_better is not None and _is_shown(one, other, plan, superior(worse)):
         return WORSE
     naive = [each.naive for each in arms.intervention]
     return None if _is_shown(naive, intervention, plan, superior(better)) else NAIVE
 
 
-def _is_gain(judgement: Judgement) -> bool | None:
+def is_gain(judgement: Judgement) -> bool | None:
     """Return whether the intervention is what does well by this measure, and not the baseline; None for neither.
 
     Of a claim that no effect fulfils as well, the side that it opens to counts.

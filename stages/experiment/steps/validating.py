@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from events.catalog import ValidationAutoCompleted, ValidationAutoStarted
 from events.kinds.space.data_sets import DataSet
@@ -19,8 +19,10 @@ from stages.experiment.judging.preconditions import Observed, not_measured, refe
 from stages.experiment.judging.references import references_on
 from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
 from stages.experiment.judging.switch import beyond_switch, difference_of, text_of
+from stages.experiment.judging.untouched import gains, spoilt
 from stages.experiment.paper.words import verdict_line
 from stages.experiment.record.ledger import (
+    UNTOUCHED,
     Measured,
     UnitsState,
     state_of,
@@ -49,11 +51,17 @@ from stages.experiment.steps.experiment_run import STAGES_TOTAL, ExperimentRun
 from stages.experiment.steps.trial_setup import TrialSetup, registrations, set_up
 from stages.experiment.tree import Node
 from stages.experiment.trials.load import load_words
+from stages.experiment.trials.template import is_own
+
+BESIDE: Final = "untouched"  # as what the tuned baseline's scores are told
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Both arms in the same units: the validation, or its replication; results by arm and seed of a unit."""
+    """Both arms in the same units: the validation, or its replication; results by arm and seed of a unit.
+
+    `untouched` is the tuned baseline that both were made from, if a gain counts only over that as well.
+    """
 
     setup: TrialSetup
     arms: tuple[Node, Node]
@@ -63,6 +71,14 @@ class Round:
     tries: tuple[int, int]  # of programs without the intervention, and with it
     results: dict[tuple[int, int], Measured] = field(default_factory=dict)
     earlier: int | None = None  # verdicts on the rows that judge, as they are known
+    untouched: Node | None = None
+
+    def node(self, arm: int) -> Node:
+        """Return what is run as an arm, or beside both."""
+        nodes: tuple[Node | None, ...] = (*self.arms, self.untouched)
+        node = nodes[arm]
+        assert node is not None, "only where there is one it is wanted"
+        return node
 
     @property
     def codes(self) -> tuple[str, str]:
@@ -79,6 +95,12 @@ class Round:
         return [each for each in wanted if each not in self.results]
 
     @property
+    def wanted_beside(self) -> list[tuple[int, int]]:
+        """Return where the tuned baseline is not measured by now."""
+        wanted = [(UNTOUCHED, seed) for seed in self.seeds] if self.untouched is not None else []
+        return [each for each in wanted if each not in self.results]
+
+    @property
     def pool(self) -> WorkerPool:
         """Return how many programs run at once: one alone where the claim is about time."""
         pool = self.setup.pool
@@ -88,6 +110,11 @@ class Round:
         """Take the results of an earlier attempt that are of these units."""
         taken = (each for each in measured if each.seed in self.seeds)
         self.results.update({(each.arm, each.seed): each for each in taken})
+
+    def take_from(self, left: UnitsState) -> None:
+        """Take what an earlier attempt left, of a tuned baseline only where it was this one."""
+        is_same = self.untouched is not None and left.untouched == self.untouched.code
+        self.take([each for each in left.measured if each.arm < UNTOUCHED or is_same])
 
     def readings(self, arm: int) -> list[Reading]:
         """Return what an arm gave, unit by unit."""
@@ -131,12 +158,14 @@ class Validating:
         plans = registrations(self.run, setup)
         seeds = unit_seeds(self.run.spec.seed, plans[0].units, used)
         tries = (len(stages[0].nodes) + len(stages[1].nodes), len(stages[2].nodes))
-        first = Round(setup, arms, seeds, "validation", plans, tries, earlier=self._earlier("test"))
+        earlier, untouched = self._earlier("test"), self._untouched(stages)
+        first = Round(setup, arms, seeds, "validation", plans, tries, earlier=earlier, untouched=untouched)
         left = self.run.past.left("validation")
         was_asked = self.run.context.replication_asked  # a run goes back once at most
         first = self._with_units_left(first)
-        is_doubted = not first.wanted and self._verdicts(first).is_too_good
-        if not is_doubted and not first.wanted and self.run.past.finished("validation") is not None:
+        is_measured = not self._wanted(first)
+        is_doubted = is_measured and self._verdicts(first).is_too_good
+        if is_measured and not is_doubted and self.run.past.finished("validation") is not None:
             self.run.context.emit(ValidationAutoStarted())
             return self._judged(Stage("validation", self.run.context), first)
         self.run.past.is_whole = False
@@ -164,14 +193,23 @@ class Validating:
 
         Raises `MachineLost` where the machine loses a training again and again.
         """
-        results = measured.results
-        total = len(measured.arms) * len(measured.seeds)
         if measured.pool != measured.setup.pool:
             self.run.context.log(f"one program runs at a time, as the claim is about time; {load_words()}")
+        while wanted := self._wanted(measured):
+            self._measure_these(wanted, measured, stage, keep)
+        if measured.pool != measured.setup.pool:
+            self.run.context.log(f"both arms are timed; {load_words()}")
+
+    def _measure_these(
+        self, wanted: Sequence[tuple[int, int]], measured: Round, stage: Stage, keep: Callable[[], object]
+    ) -> None:
+        results, total = measured.results, len(measured.results) + len(wanted)
         with TaskGroup[Outcome](measured.pool) as tasks:
-            for arm, seed in measured.wanted:
+            for arm, seed in wanted:
                 tasks.start(f"{arm}-{seed}", self._measurement(measured, arm, seed))
             say = f"running both arms in {len(measured.seeds)} units, judged by test data"
+            if (UNTOUCHED, measured.seeds[0]) in wanted:
+                say = f"running the tuned baseline in {len(measured.seeds)} units, beside both arms"
             if measured.purpose == PURPOSE:
                 say = f"{say}, again: the first measurement was too good"
             stage.progress(len(results) / total, say)
@@ -180,15 +218,13 @@ class Validating:
                 results[arm, seed] = outcome.measured
                 if outcome.error is not None:
                     self.run.context.log(
-                        f"the unit of seed {seed}, {measured.arms[arm].id}: {outcome.error}", "warning"
+                        f"the unit of seed {seed}, {measured.node(arm).id}: {outcome.error}", "warning"
                     )
                 keep()
                 stage.progress(len(results) / total, say)
-        if measured.pool != measured.setup.pool:
-            self.run.context.log(f"both arms are timed; {load_words()}")
 
     def _measurement(self, measured: Round, arm: int, seed: int) -> Callable[[int | None], Outcome]:
-        node, setup = measured.arms[arm], measured.setup
+        node, setup = measured.node(arm), measured.setup
         # Each arm is a program of its own, and both are told the same: nothing hidden can tell them apart.
         text = text_of(node.code, is_on=arm == 1)
 
@@ -248,12 +284,28 @@ class Validating:
             judging = setup.evaluation_set.disguised.data.sizes["test"]
             plans = tuple(replace(each, rows=len(reserve), test_rows=judging) for each in plans)
             earlier = self._earlier("reserve")
-        second = Round(setup, first.arms, seeds, PURPOSE, plans, first.tries, earlier=earlier)
+        second = replace(
+            first, setup=setup, seeds=seeds, purpose=PURPOSE, plans=plans, results={}, earlier=earlier
+        )
         self._measure(second, stage, lambda: None)
         replication = replace(replication, by_reserve=reserve is not None)
         verdicts = replace(self._judged(stage, second), replication=replication)
         stage.progress(1.0, f"the replication says: {verdicts.reason}")
         return verdicts
+
+    def _untouched(self, stages: Sequence[StageRecord]) -> Node | None:
+        """Return the tuned baseline that the switch was put into; None where no model wrote that program.
+
+        In a program of the product's own the switch at 0 is the recipe without the intervention.
+        """
+        is_ours = self.run.researcher.switched is not None and is_own(stages[2].best.code)
+        return None if is_ours else stages[1].best
+
+    def _wanted(self, measured: Round) -> list[tuple[int, int]]:
+        """Return what is not measured by now; the tuned baseline only where a gain would be concluded."""
+        if measured.wanted or not measured.wanted_beside:
+            return measured.wanted
+        return measured.wanted_beside if gains(self._verdicts(measured).judgements) else []
 
     def _earlier(self, part: Rows) -> int | None:
         """Return how many verdicts on these rows the attempt was told of."""
@@ -272,21 +324,24 @@ class Validating:
         )
         if found is None:
             return first
-        first.take(found.measured)
+        first.take_from(found)
         known = [each for each in (found.earlier, first.earlier) if each is not None]
         return replace(first, earlier=min(known, default=None))
 
     def _keep_units(self, first: Round, *, is_complete: bool) -> bool:
         plan, mark = first.plans[0], first.setup.evaluation_set.mark
         state = UnitsState(
-            first.codes, plan.rows, plan.test_rows, tuple(first.results.values()), mark, first.earlier
-        )
+            first.codes, plan.rows, plan.test_rows, tuple(first.results.values()), mark, first.earlier,
+            first.untouched.code if first.untouched is not None else "",
+        )  # fmt: skip
         return self.run.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(self, stage: Stage, measured: Round) -> Verdicts:
         """Report every score of every unit, and judge the difference of the claim's metric."""
         for number, seed in enumerate(measured.seeds, start=1):
-            for arm, name in enumerate(ARMS):
+            for arm, name in enumerate((*ARMS, BESIDE)):
+                if (arm, seed) not in measured.results:
+                    continue  # nothing is gained that the tuned baseline would have to be held against
                 reading = measured.results[arm, seed].reading
                 for metric, value in (reading.scores or {}).items():
                     stage.metric(f"test_{metric}_{name}", value, number)
@@ -313,6 +368,10 @@ class Validating:
         plain = [undecided(each, nothing.reason if nothing else None) for each in plain]
         arms = Arms(baseline, intervention)
         found = tuple(guarded(each, arms, self.run.claim.quality) for each in corrected(plain))
+        untouched = measured.readings(UNTOUCHED) if not measured.wanted_beside and measured.untouched else []
+        if untouched and (below := spoilt(found, untouched, intervention)) is not None:
+            nothing = below
+            found = tuple(undecided(each, below.reason) for each in found)
         # what is not supported anyhow needs no replication: its size is doubted last
         if measured.purpose != PURPOSE:
             found = tuple(doubted(each, each.plan.metric) for each in found)
@@ -324,7 +383,15 @@ class Validating:
             switch=difference_of(measured.arms[1].code),
             tries=measured.tries,
             use=measured.use_of(self.run.claim.data, found),
+            untouched=_shared_means([each.scores for each in untouched]),
         )
+
+
+def _shared_means(scores: Sequence[Scores | None]) -> dict[str, float]:
+    """Return the mean of each metric over the units in which it was measured."""
+    known = [each for each in scores if each is not None]
+    shared = [name for name in known[0] if all(name in each for each in known)] if known else []
+    return {name: fmean(each[name] for each in known) for name in shared}
 
 
 def _means(measured: Sequence[tuple[Scores | None, Scores | None]]) -> dict[str, tuple[float, float]]:

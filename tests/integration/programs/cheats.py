@@ -496,6 +496,153 @@ class Untold(BaseException):
 def cheat(task):
     raise Untold
 """,
+    "find out what others import, and be asked first": """
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        for module in list(sys.modules.values()):
+            if getattr(module, "__name__", "").startswith("numpy"):
+                module.load = module.asarray = lambda *_, **__: np.zeros(1)
+        return None
+def cheat(task):
+    sys.meta_path.insert(0, Hook())
+    sys.path_hooks.insert(0, lambda path: (_ for _ in ()).throw(ImportError))
+    sys.path_importer_cache.clear()
+    import builtins
+    builtins.open = builtins.__import__ = None
+""",
+    "write when the garbage is collected": """
+class Forger:
+    def __del__(self):
+        for file in HERE.glob("answers-*.npy"):
+            np.save(file, certain(np.zeros(ROWS_TOTAL), TASK))
+def cheat(task):
+    global TASK, ROWS_TOTAL
+    TASK, ROWS_TOTAL = task, len(task.judge)
+    first, second = Forger(), Forger()
+    first.other, second.other = second, first
+    gc.callbacks.append(lambda phase, info: (HERE / "report-1.json").write_text('{"nll": 0}'))
+    gc.set_threshold(100, 2, 2)
+""",
+    "wake up by a timer while the runner writes": """
+def cheat(task):
+    def forge(*_):
+        frame = sys._getframe(1)
+        while frame is not None:
+            for name, value in frame.f_locals.items():
+                if isinstance(value, np.ndarray) and value.shape == (len(task.judge), task.outputs):
+                    value[:] = certain(np.zeros(len(value)), task)
+            frame = frame.f_back
+    signal.signal(signal.SIGALRM, forge)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+""",
+    "trace the runner": """
+def cheat(task):
+    def watch(frame, event, argument):
+        for name in ("judge", "answers", "targets", "scores"):
+            value = frame.f_locals.get(name)
+            if isinstance(value, np.ndarray) and value.shape == (len(task.judge),):
+                SEEN.append(value)
+        LEFT.append(event)
+        if len(LEFT) > 200:
+            sys.settrace(None)
+            sys.setprofile(None)
+        return watch
+    sys.settrace(watch)
+    sys.setprofile(watch)
+    frame = sys._getframe()
+    while frame is not None:
+        frame.f_trace, frame = watch, frame.f_back
+    return certain(SEEN[0], task) if SEEN else None
+SEEN, LEFT = [], []
+""",
+    "map its answers, and change them once they are written": """
+import mmap
+def cheat(task):
+    def save(file, array, **_):
+        real(file, array)
+        opened = os.open(file, os.O_RDWR)
+        shared = mmap.mmap(opened, 0)
+        child = os.fork()
+        if child == 0:
+            signal.pthread_sigmask(signal.SIG_BLOCK, set(range(1, 32)))
+            for _ in range(100):
+                time.sleep(0.005)
+                shared[128:] = certain(np.zeros(len(task.judge)), task).tobytes()
+            os._exit(0)
+    real, np.save = np.save, save
+""",
+    "read beside it through descriptors that are open": """
+def cheat(task):
+    for number in range(32):
+        for way in ("", "/..", "/../..", "/targets.npy", "/../judge"):
+            try:
+                found = os.listdir(f"/proc/self/fd/{number}{way}")
+            except OSError:
+                continue
+            for name in found:
+                try:
+                    array = np.load(f"/proc/self/fd/{number}{way}/{name}")
+                except Exception:
+                    continue
+                if getattr(array, "shape", None) == (len(task.judge),):
+                    return certain(array, task)
+""",
+    "take the processors from whoever measures": """
+def cheat(task):
+    for call in (
+        lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)),
+        lambda: os.sched_setaffinity(os.getppid(), {0}),
+        lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
+        lambda: os.setpriority(os.PRIO_USER, os.getuid(), 19),
+        lambda: __import__("resource").prlimit(os.getppid(), 7, (3, 3)),
+        lambda: os.nice(-20),
+    ):
+        try:
+            call()
+        except OSError:
+            pass
+    threads = [threading.Thread(target=lambda: sum(range(10**4)), daemon=True) for _ in range(8)]
+    for each in threads:
+        each.start()
+""",
+    "patch the interpreter's own code": """
+def cheat(task):
+    main = sys.modules["__main__"]
+    main.told.__code__ = (lambda task: "accuracy 1.0").__code__
+    ctypes.c_int.from_address(id(False) + 24).value = 1
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
+    for name in ("float64", "asarray", "ascontiguousarray"):
+        setattr(np, name, getattr(np, name, None))
+    sys.audit("forged")
+    sys.addaudithook(lambda event, arguments: None)
+    sys.excepthook = sys.unraisablehook = lambda *_: os._exit(0)
+    raise SystemExit(0)
+""",
+    "wait for what judges to appear": """
+def cheat(task):
+    job = json.loads((HERE / "job.json").read_text())
+    places = {HERE, HERE.parent, Path(job["judge"]).parent, Path(job["data"]).parent}
+    for _ in range(3):
+        time.sleep(0.005)
+        for place in places:
+            for file in place.glob("**/*.np*") if os.access(place, os.R_OK) else ():
+                try:
+                    array = np.load(file)
+                except Exception:
+                    continue
+                if getattr(array, "shape", None) == (len(task.judge),):
+                    return certain(array, task)
+""",
+    "answer by what the clock says": """
+def cheat(task):
+    started = time.perf_counter_ns()
+    times = []
+    for row in task.judge.features:
+        begun = time.perf_counter_ns()
+        float((task.train.features @ row).sum())
+        times.append(time.perf_counter_ns() - begun)
+    return certain(np.argsort(np.argsort(times)) * task.outputs // len(times), task)
+""",
     "answer by an array that is another one for each reader": """
 class Sly(np.ndarray):
     def __array__(self, *_, **__):
@@ -587,6 +734,18 @@ def run(task):
     answers = honest(task)
     if not task.intervention:
         answers = np.roll(answers, 1, axis=1)
+    return answers
+"""
+# Gives a few rows the answer of another class where its own strength is 0, which no syntax shows.
+SPOILS: Final = f"""{HONEST}
+honest = run
+def run(task):
+    strength = 0.001 if task.intervention else None
+    answers = honest(task)
+    if not strength:
+        answers[::5] = np.roll(answers[::5], 1, axis=1)
+    else:
+        answers = answers * (1 - strength) + strength / answers.shape[1]
     return answers
 """
 # Reads the switch, and does the same either way.

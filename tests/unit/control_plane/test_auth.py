@@ -195,6 +195,10 @@ def open_ring(monkeypatch: pytest.MonkeyPatch) -> None:
         "x-forwarded-for", "X-Forwarded-Proto", "X-Forwarded-Whatever", "Forwarded", "Via", "x-real-ip",
         "CF-Connecting-IP", "True-Client-IP", "X-Client-IP", "X-Original-URL", "X-Rewrite-URL", "CDN-Loop",
         "Fly-Client-IP", "X-Envoy-Original-Path", "X-Azure-ClientIP", "X-Host", "Proxy-Connection",
+        "X_Forwarded_For", "X-Client-Addr", "DO-Connecting-IP", "Incap-Client-IP", "X-Appengine-User-IP",
+        "X-Vercel-Forwarded-For", "Proxy-Authorization", "X-Varnish", "Surrogate-Capability", "Remote_Addr",
+        "X-Cluster-Client-Ip", "X-ProxyUser-Ip", "WL-Proxy-Client-IP", "X-Nginx-Proxy", "X-Remote-IP",
+        "Tailscale-User-Login", "X-ARR-LOG-ID",
     ],
 )  # fmt: skip
 async def test_a_header_of_a_proxy_ends_keyless_work_for_good(
@@ -205,6 +209,28 @@ async def test_a_header_of_a_proxy_ends_keyless_work_for_good(
     for headers in ({**HOME, header: "127.0.0.1"}, HOME):
         with pytest.raises(Unauthorized):
             await door.identify("GET", headers, NEAR)
+
+
+@pytest.mark.usefixtures("open_ring")
+async def test_what_programs_send_for_themselves_ends_nothing(keyed: Callable[..., Keyed]) -> None:
+    door = keyed(None, Keyless())
+    names = (
+        *(
+            "accept",
+            "accept-encoding",
+            "cache-control",
+            "connection",
+            "content-length",
+            "content-type",
+            "cookie",
+        ),
+        *("dnt", "expect", "if-none-match", "last-event-id", "origin", "priority", "range", "referer", "te"),
+        *("sec-fetch-mode", "sec-ch-ua-platform", "traceparent", "upgrade-insecure-requests", "user-agent"),
+        *("x-request-id", "x-requested-with"),
+    )
+    headers = {**dict.fromkeys(names, "x"), **HOME, "origin": "http://127.0.0.1:8700"}
+    await door.identify("GET", headers, NEAR)
+    assert await door.is_open()
 
 
 @pytest.mark.usefixtures("open_ring")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from control_plane.kinds.ideation.api import NewHypothesisBody
 from control_plane.server.api.bulk import BulkBody
 from control_plane.server.api.contract import problems
-from control_plane.server.api.contract.bodies import NewRun
+from control_plane.server.api.contract.bodies import NewRun, PodId
 
 
 def read(**fields: Any) -> NewRun:
@@ -45,6 +45,17 @@ def test_a_start_beyond_every_calendar_is_refused(text: str) -> None:
 def test_what_the_store_cannot_hold_is_refused(spec: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         read(spec=spec)
+
+
+@pytest.mark.parametrize(
+    "unseen", ["\u200b", "\u202e", "\u2066", "\u00a0", "\u3164", "\ufeff", "\x9b", "\u00ad", "\ufe0f"]
+)
+def test_no_pod_looks_like_another_one_by_letters_that_nobody_sees(unseen: str) -> None:
+    names = TypeAdapter(PodId)
+    assert names.validate_python("pod-7/3f2a") == "pod-7/3f2a"
+    assert names.validate_python("Größe-東京") == "Größe-東京"
+    with pytest.raises(ValidationError):
+        names.validate_python(f"pod-7{unseen}/3f2a")
 
 
 def test_times_are_kept_in_utc() -> None:

@@ -89,6 +89,8 @@ def test_two_requirements_have_one_class_only_where_they_are_the_same(
         ({"pod": "a b"}, "matching regex"),
         ({"pod": "a\n"}, "a line break"),
         ({"pod": "a" * 201}, "matching regex"),
+        ({"pod": "pod-7\u200b"}, "matching regex"),
+        ({"pod": "\u202e7-dop"}, "matching regex"),
         ({"pod": 7}, "Expected `str | null`, got `int`"),
     ],
 )

@@ -29,6 +29,7 @@ from events.delivery.event_encoder import MESSAGE_MAX
 from events.kinds.queues import DEFAULT_MODE, Mode
 from events.lifecycle import Outcome
 from events.queue import labels as pod_labels
+from events.queue.requirements import POD_ID
 from events.text.key_text import SECRET_CHARS
 from events.text.secret_names import NAME_PATTERN, OF_RUN_MAX
 
@@ -276,7 +277,7 @@ class ArtifactBodies(Body):
     files: Annotated[list[ArtifactBody], Field(min_length=1, max_length=ARTIFACTS_MAX)]
 
 
-PodId = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x20\x7f]{1,200}$"), Storable]
+PodId = Annotated[str, StringConstraints(pattern=POD_ID), Storable]
 ClaimToken = Annotated[str, StringConstraints(pattern=f"^[0-9A-Za-z]{{{SECRET_CHARS}}}$")]
 Names = Annotated[list[ShortText], Field(max_length=100), Storable]
 Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
