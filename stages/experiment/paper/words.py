@@ -270,11 +270,26 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
         "the mean of both runs. Both are trained again in {units.registered} units, which were registered with estimator and test before the third "
         f"stage began: {_unit_rule(record)} The estimate is the mean of the paired differences. Units share rows, so its variance is "
         "corrected as Nadeau and Bengio propose; its interval is Student’s, widened for skewness by a modified t in the "
-        "manner of Johnson and Hall, at a level of {level} for each side, which simulations have calibrated. A unit in which "
+        "manner of Johnson and Hall, at a level of {level} for each side, which simulations have calibrated. "
+        f"{_looks(record)}A unit in which "
         "a program fails counts with the worst score, and one that the machine lost is run again."
         f"{_timing(record)}"
     )
     return texts
+
+
+def _looks(record: Record) -> str:
+    """Return when the claim was judged, where that was more than once."""
+    looks = record.verdicts.judgement.plan.looks
+    if not looks:
+        return ""
+    places = range(1, len(looks) + 1)
+    units = ", ".join(f"{{look_{place}.units}}" for place in places)
+    levels = ", ".join(f"{{look_{place}.level}}" for place in places)
+    return (
+        f"The claim is judged after {units} units, at levels of {levels} a side, until it is decided: all looks together "
+        "err no more often than one (a group-sequential rule, after Pocock, and Lan and DeMets). "
+    )
 
 
 def _timing(record: Record) -> str:

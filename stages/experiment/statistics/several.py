@@ -11,12 +11,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from events.catalog import Conclusion
-from stages.experiment.statistics.estimate import LEVEL
-from stages.experiment.statistics.validation import Judgement, undecided
+from stages.experiment.statistics.guards import NAIVE
+from stages.experiment.statistics.validation import BOTH_SIDES, UNRESOLVED, Judgement, undecided
 
 ALONE: Final = (
     "the interval would decide this claim alone, and does not as one of several (Holm’s correction)"
 )
+
+# What more units may decide.
+OPEN: Final = frozenset({ALONE, BOTH_SIDES, NAIVE, UNRESOLVED})
+
+
+def is_open(judgements: Sequence[Judgement]) -> bool:
+    """Return whether nothing is concluded of all claims, and more units could change that."""
+    return together(judgements) == "inconclusive" and any(each.reason in OPEN for each in judgements)
 
 
 def corrected(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
@@ -32,7 +40,7 @@ def corrected(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
         for place, each in enumerate(judgements)
     ]
     return tuple(
-        undecided(each, ALONE if each.conclusion != "inconclusive" and p_value >= LEVEL else None)
+        undecided(each, ALONE if each.conclusion != "inconclusive" and p_value >= each.plan.level else None)
         for each, p_value in zip(judgements, chances, strict=True)
     )
 
