@@ -219,7 +219,7 @@ def _judged(p_values: Values, plan: Registration) -> list[Judgement]:
 
 
 def _by_looks(differences: Values, shift: float, looks: Sequence[Look]) -> tuple[Values, Values, Values]:
-    """Return where some look shows a rise, where one shows a fall, and where the last interval holds the effect."""
+    """Return where a look shows a rise, where one shows a fall, and where its interval holds the effect."""
     size = differences.shape[0]
     is_open, rises, falls = np.ones(size, bool), np.zeros(size, bool), np.zeros(size, bool)
     covers = np.zeros(size, bool)
