@@ -20,7 +20,7 @@ from stages.experiment.statistics.estimate import (
     overlap,
     rate_not_excluded,
 )
-from stages.experiment.statistics.looks import Look, looks_of, units_of
+from stages.experiment.statistics.looks import LEVEL_BY_TIME, Look, looks_of, units_of
 from stages.experiment.statistics.region import equivalent, not_inferior, superior
 from stages.experiment.statistics.several import corrected
 from stages.experiment.statistics.validation import Interval, Judgement, Registration
@@ -121,7 +121,15 @@ def test_two_equal_arms_are_seldom_told_apart_where_later_rows_judge(
     """Windows learn from much the same rows, so they are taken for units that share all that judges."""
     differences = windowed_twins(1_000, units, 300, seed=37, likeness=likeness, drift=drift)
     assert differences.shape[1] == units
-    assert max(wrong(estimate(differences, SHARED))) <= WRONG_MAX
+    assert max(wrong(estimate(differences, SHARED, LEVEL_BY_TIME))) <= WRONG_MAX
+
+
+@pytest.mark.parametrize("units", [WINDOWS_MIN, 10])
+def test_two_equal_arms_are_seldom_told_apart_where_what_features_mean_changes(units: int) -> None:
+    """So strongly that their sign does, on many rows: at the level of random splits it is beyond the rule."""
+    differences = windowed_twins(1_000, units, 1_000, seed=43, drift=10.0)
+    assert max(wrong(estimate(differences, SHARED, LEVEL_BY_TIME))) <= WRONG_MAX
+    assert max(wrong(estimate(differences, SHARED))) > WRONG_MAX
 
 
 def test_windows_that_are_taken_for_independent_support_more() -> None:

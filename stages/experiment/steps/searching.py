@@ -149,7 +149,7 @@ class Searching:
                 ClaimRegistered(
                     metric=plan.metric.name, direction=effect.direction, unit=unit_words(self.run.claim.data),
                     units=plan.looks[-1].units if plan.looks else plan.units,
-                    rows=plan.rows, test_rows=plan.test_rows, estimator=ESTIMATOR, test=test, level=LEVEL,
+                    rows=plan.rows, test_rows=plan.test_rows, estimator=ESTIMATOR, test=test, level=plan.level if not plan.looks else LEVEL,
                     stopping=STOPPING_EARLY if plan.looks else STOPPING, looks=tuple(each.units for each in plan.looks),
                     levels=tuple(each.level for each in plan.looks), above=bounds[0], below=bounds[1], claimed=effect.kind,
                     is_default_margin=effect.is_default, seen_at_best=seen.at_best, seen_at_worst=seen.at_worst,

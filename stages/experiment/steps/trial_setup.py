@@ -14,8 +14,7 @@ from stages.experiment.judging.evaluation_set import EvaluationSet, write_evalua
 from stages.experiment.judging.secret import Secret
 from stages.experiment.search.worker_pool import WorkerPool
 from stages.experiment.statistics.earlier import identity_of
-from stages.experiment.statistics.estimate import LEVEL
-from stages.experiment.statistics.looks import Look, looks_of, units_of
+from stages.experiment.statistics.looks import LEVEL_BY_TIME, Look, looks_of, units_of
 from stages.experiment.statistics.region import region_of
 from stages.experiment.statistics.validation import (
     Registration,
@@ -98,7 +97,7 @@ def registrations(run: ExperimentRun, setup: TrialSetup) -> tuple[Registration, 
     counts = len(table), data.sizes["test"], pieces_of(table)
     looks, possible, wanted = looks_of(run.effort.looks), setup.units.possible, setup.units.wanted
     if run.claim.data.time:
-        looks = (Look(possible, LEVEL),)
+        looks = (Look(possible, LEVEL_BY_TIME),)
     return tuple(
         Registration(
             each.metric,

@@ -10,8 +10,8 @@ import pytest
 from events.kinds.space.binding import Field, binding_problems
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
-from events.kinds.space.effect import Effect
-from events.kinds.space.metrics import METRICS
+from events.kinds.space.effect import Direction, Effect
+from events.kinds.space.metrics import METRICS, metric_of_class
 
 CLAIM: Final = Claim(
     subject="Lookahead with 5 steps", effects=(Effect(METRICS["accuracy"], "increase"),), data=SHIPPED["wine"]
@@ -130,4 +130,78 @@ def test_what_a_reading_leaves_out_or_turns_round_is_a_problem(
     sentence: str, changed: dict[Field, Any], problem: str
 ) -> None:
     found = "; ".join(binding_problems(sentence, {**QUOTES, **changed}, CLAIM))
+    assert (problem in found) if problem else not found
+
+
+def of_class(name: str, words: str) -> Claim:
+    return replace(CLAIM, effects=(Effect(metric_of_class(name, words), "increase"),))
+
+
+@pytest.mark.parametrize(
+    ("metric", "claim", "problem"),
+    [
+        ("recall for class 1", of_class("recall", "1"), ""),
+        ("the accuracy of class 1", of_class("recall", "1"), ""),
+        ("the recall of sort 1", of_class("recall", "1"), ""),
+        ("recall for class 2", of_class("recall", "1"), "is not the"),
+        ("precision for class 1", of_class("recall", "1"), "is not the"),
+        ("recall", of_class("recall", "1"), "names class 1"),
+        ("recall for class 1", CLAIM, "is not the accuracy"),
+    ],
+)
+def test_a_measure_of_a_class_is_bound_with_its_class(metric: str, claim: Claim, problem: str) -> None:
+    quotes: dict[Field, list[str]] = {
+        "intervention": ["Lookahead"], "metric": [metric], "direction": ["raises"], "data": ["on wine"],
+    }  # fmt: skip
+    sentence = f"Lookahead raises {metric} on wine"
+    found = "; ".join(binding_problems(sentence, quotes, replace(claim, subject="Lookahead")))
+    assert (problem in found) if problem else not found
+
+
+@pytest.mark.parametrize(
+    ("sentence", "intervention", "subject", "problem"),
+    [
+        ("Without Lookahead accuracy improves on wine", "Without Lookahead", "Lookahead", "“without” removes"),
+        ("Without Lookahead accuracy improves on wine", "Without Lookahead", "no Lookahead", ""),
+        ("Ohne Lookahead accuracy improves on wine", "Ohne Lookahead", "Lookahead", "“ohne” removes"),
+        ("Lookahead instead of Adam improves accuracy on wine", "Lookahead instead of Adam", "Lookahead", "compares"),
+        ("Lookahead instead of Adam improves accuracy on wine", "Lookahead instead of Adam", "Lookahead vs SGD",
+         "“adam” is not in the subject"),
+        ("Lookahead instead of Adam improves accuracy on wine", "Lookahead instead of Adam",
+         "Lookahead instead of Adam", ""),
+        ("Lookahead statt Adam improves accuracy on wine", "Lookahead statt Adam", "Lookahead", "compares"),
+    ],
+)  # fmt: skip
+def test_what_is_removed_or_compared_with_is_in_the_subject(
+    sentence: str, intervention: str, subject: str, problem: str
+) -> None:
+    quotes = {**QUOTES, "intervention": [intervention]}
+    found = "; ".join(binding_problems(sentence, quotes, replace(CLAIM, subject=subject)))
+    assert (problem in found) if problem else not found
+
+
+@pytest.mark.parametrize(
+    ("sentence", "quotes", "direction", "problem"),
+    [
+        ("Lookahead senkt die Genauigkeit", ("senkt", "die Genauigkeit"), "increase", "says the opposite"),
+        ("Lookahead verschlechtert die Genauigkeit", ("verschlechtert", "die Genauigkeit"), "increase", "opposite"),
+        ("Lookahead réduit la précision", ("réduit", "la précision"), "increase", "says the opposite"),
+        ("Lookahead verbessert die Genauigkeit nicht", ("verbessert", "die Genauigkeit nicht"), "increase", "a negation"),
+        ("Lookahead n'améliore pas la précision", ("n'améliore pas", "la précision"), "increase", "a negation"),
+        ("Lookahead kann die Genauigkeit senken", ("kann", "die Genauigkeit senken"), "decrease", "a hedge"),
+        ("Lookahead no mejora la exactitud", ("no mejora", "la exactitud"), "increase", "a negation"),
+        ("Lookahead mejora la exactitud", ("mejora", "la exactitud"), "increase", ""),
+        ("Lookahead senkt die Genauigkeit", ("senkt", "die Genauigkeit"), "decrease", ""),
+    ],
+)  # fmt: skip
+def test_words_of_other_languages_that_turn_a_meaning_are_held_against_a_reading(
+    sentence: str, quotes: tuple[str, str], direction: Direction, problem: str
+) -> None:
+    claim = Claim(
+        subject="Lookahead", effects=(Effect(METRICS["accuracy"], direction),), data=SHIPPED["wine"]
+    )
+    bound: dict[Field, list[str]] = {
+        "intervention": ["Lookahead"], "direction": [quotes[0]], "metric": [quotes[1]],
+    }  # fmt: skip
+    found = "; ".join(binding_problems(sentence, bound, claim))
     assert (problem in found) if problem else not found
