@@ -159,49 +159,47 @@ def test_a_measure_of_a_class_is_bound_with_its_class(metric: str, claim: Claim,
 
 
 @pytest.mark.parametrize(
-    ("sentence", "intervention", "subject", "problem"),
+    ("intervention", "subject", "problem"),
     [
-        ("Without Lookahead accuracy improves on wine", "Without Lookahead", "Lookahead", "“without” removes"),
-        ("Without Lookahead accuracy improves on wine", "Without Lookahead", "no Lookahead", ""),
-        ("Ohne Lookahead accuracy improves on wine", "Ohne Lookahead", "Lookahead", "“ohne” removes"),
-        ("Lookahead instead of Adam improves accuracy on wine", "Lookahead instead of Adam", "Lookahead", "compares"),
-        ("Lookahead instead of Adam improves accuracy on wine", "Lookahead instead of Adam", "Lookahead vs SGD",
-         "“adam” is not in the subject"),
-        ("Lookahead instead of Adam improves accuracy on wine", "Lookahead instead of Adam",
-         "Lookahead instead of Adam", ""),
-        ("Lookahead statt Adam improves accuracy on wine", "Lookahead statt Adam", "Lookahead", "compares"),
+        ("Without Lookahead", "Lookahead", "“without” removes"),
+        ("Without Lookahead", "no Lookahead", ""),
+        ("Ohne Lookahead", "Lookahead", "“ohne” removes"),
+        ("Lookahead instead of Adam", "Lookahead", "compares"),
+        ("Lookahead instead of Adam", "Lookahead vs SGD", "“adam” is not in the subject"),
+        ("Lookahead instead of Adam", "Lookahead instead of Adam", ""),
+        ("Lookahead statt Adam", "Lookahead", "compares"),
     ],
-)  # fmt: skip
+)
 def test_what_is_removed_or_compared_with_is_in_the_subject(
-    sentence: str, intervention: str, subject: str, problem: str
+    intervention: str, subject: str, problem: str
 ) -> None:
-    quotes = {**QUOTES, "intervention": [intervention]}
+    sentence, quotes = f"{intervention} improves accuracy on wine", {**QUOTES, "intervention": [intervention]}
     found = "; ".join(binding_problems(sentence, quotes, replace(CLAIM, subject=subject)))
     assert (problem in found) if problem else not found
 
 
 @pytest.mark.parametrize(
-    ("sentence", "quotes", "direction", "problem"),
+    ("verb", "metric", "direction", "problem"),
     [
-        ("Lookahead senkt die Genauigkeit", ("senkt", "die Genauigkeit"), "increase", "says the opposite"),
-        ("Lookahead verschlechtert die Genauigkeit", ("verschlechtert", "die Genauigkeit"), "increase", "opposite"),
-        ("Lookahead réduit la précision", ("réduit", "la précision"), "increase", "says the opposite"),
-        ("Lookahead verbessert die Genauigkeit nicht", ("verbessert", "die Genauigkeit nicht"), "increase", "a negation"),
-        ("Lookahead n'améliore pas la précision", ("n'améliore pas", "la précision"), "increase", "a negation"),
-        ("Lookahead kann die Genauigkeit senken", ("kann", "die Genauigkeit senken"), "decrease", "a hedge"),
-        ("Lookahead no mejora la exactitud", ("no mejora", "la exactitud"), "increase", "a negation"),
-        ("Lookahead mejora la exactitud", ("mejora", "la exactitud"), "increase", ""),
-        ("Lookahead senkt die Genauigkeit", ("senkt", "die Genauigkeit"), "decrease", ""),
+        ("senkt", "die Genauigkeit", "increase", "says the opposite"),
+        ("senkt", "die Genauigkeit", "decrease", ""),
+        ("verschlechtert", "die Genauigkeit", "increase", "says the opposite"),
+        ("réduit", "la précision", "increase", "says the opposite"),
+        ("verbessert", "die Genauigkeit nicht", "increase", "a negation"),
+        ("n'améliore pas", "la précision", "increase", "a negation"),
+        ("kann", "die Genauigkeit senken", "decrease", "a hedge"),
+        ("no mejora", "la exactitud", "increase", "a negation"),
+        ("mejora", "la exactitud", "increase", ""),
     ],
-)  # fmt: skip
+)
 def test_words_of_other_languages_that_turn_a_meaning_are_held_against_a_reading(
-    sentence: str, quotes: tuple[str, str], direction: Direction, problem: str
+    verb: str, metric: str, direction: Direction, problem: str
 ) -> None:
     claim = Claim(
         subject="Lookahead", effects=(Effect(METRICS["accuracy"], direction),), data=SHIPPED["wine"]
     )
     bound: dict[Field, list[str]] = {
-        "intervention": ["Lookahead"], "direction": [quotes[0]], "metric": [quotes[1]],
+        "intervention": ["Lookahead"], "direction": [verb], "metric": [metric],
     }  # fmt: skip
-    found = "; ".join(binding_problems(sentence, bound, claim))
+    found = "; ".join(binding_problems(f"Lookahead {verb} {metric}", bound, claim))
     assert (problem in found) if problem else not found
