@@ -60,7 +60,7 @@ def _line_of(judgement: Judgement) -> str:
     chance = ""
     if interval.p_value is not None and interval.seen is not None:
         seen = f"{metric_text(interval.seen, metric.decimals)}{BEYOND if plan.region.has_margin else ''}"
-        chance = f" (p = {p_text(interval.p_value)}; an effect of {seen} would be shown in {POWER:.0%} of such runs)"
+        chance = f" (p = {p_text(interval.p_value)}{_corrected(judgement)}; an effect of {seen} would be shown in {POWER:.0%} of such runs)"
     fewer = f" ({FEWER})" if plan.units < plan.wanted else ""
     beside = ", beside a baseline that the run wrote itself" if judgement.conclusion == "supported" else ""
     return (
@@ -68,6 +68,14 @@ def _line_of(judgement: Judgement) -> str:
         f"{measure_of(metric)} changed by {mean} on average{moved}, with a {CONFIDENCE:.0%} confidence interval from "
         f"{low} to {high}{chance}: {judgement.reason}{beside}."
     )
+
+
+def _corrected(judgement: Judgement) -> str:
+    """Return what the p-value is among those of several claims, where there are any."""
+    if judgement.p_corrected is None:
+        return ""
+    of = "of its opposite " if judgement.conclusion == "contradicted" else ""
+    return f", {of}{p_text(judgement.p_corrected)} as one of several claims"
 
 
 def verdict_words(record: Record, numbers: Numbers) -> str:
@@ -110,6 +118,11 @@ def _measured_words(judgement: Judgement, top: str, numbers: Numbers, *, are_sev
         else ""
     )
     p_value = f" (p = {{{top}effect.p_value}})" if f"{top}effect.p_value" in numbers else ""
+    if f"{top}effect.p_corrected" in numbers:
+        end = "its opposite" if judgement.conclusion == "contradicted" else "the claim"
+        p_value = (
+            f"{p_value[:-1]}; as one of several claims the p-value of {end} is {{{top}effect.p_corrected}})"
+        )
     fewer = f" ({FEWER})" if judgement.plan.units < judgement.plan.wanted else ""
     what = f"The claim about the {{{top}measure}}" if are_several else "The claim"
     return (

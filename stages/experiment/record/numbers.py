@@ -299,6 +299,8 @@ def _effect_values(judgement: Judgement) -> Iterator[tuple[str, float, str]]:
         yield "effect.seen", interval.seen, metric_text(interval.seen, decimals)
     if interval.p_value is not None:
         yield "effect.p_value", interval.p_value, p_text(interval.p_value)
+    if judgement.p_corrected is not None and interval.p_value is not None:
+        yield "effect.p_corrected", judgement.p_corrected, p_text(judgement.p_corrected)
     if judgement.in_test_rows is not None:
         yield (
             "effect.in_test_rows",

@@ -206,6 +206,7 @@ def _told(effect: Effect, judgement: Judgement) -> dict[str, Any]:
         "ci_low": interval.low if interval else None,
         "ci_high": interval.high if interval else None,
         "p_value": interval.p_value if interval else None,
+        **({} if judgement.p_corrected is None else {"p_corrected": judgement.p_corrected}),
         "smallest_seen": interval.seen if interval else None,
         "in_test_rows": judgement.in_test_rows,
     }

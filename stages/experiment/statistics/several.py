@@ -8,6 +8,7 @@ of Statistics 6, 1979). All together they are supported where each is, contradic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from events.catalog import Conclusion
@@ -40,9 +41,16 @@ def corrected(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
         for place, each in enumerate(judgements)
     ]
     return tuple(
-        undecided(each, ALONE if each.conclusion != "inconclusive" and p_value >= each.plan.level else None)
+        undecided(
+            replace(each, p_corrected=min(1.0, p_value)) if _has_p(each) else each,
+            ALONE if each.conclusion != "inconclusive" and p_value >= each.plan.level else None,
+        )
         for each, p_value in zip(judgements, chances, strict=True)
     )
+
+
+def _has_p(judgement: Judgement) -> bool:
+    return judgement.interval is not None and judgement.interval.p_value is not None
 
 
 def p_of_all(judgements: Sequence[Judgement]) -> float | None:

@@ -152,13 +152,17 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The conclusion with what it rests on; no interval where nothing can be estimated."""
+    """The conclusion with what it rests on; no interval where nothing can be estimated.
+
+    `p_corrected` is the p-value of the claim, or of its opposite where that is concluded, as one of several.
+    """
 
     conclusion: Conclusion
     reason: str
     interval: Interval | None
     pairs: tuple[Pair, ...]
     plan: Registration
+    p_corrected: float | None = None
 
     @property
     def verdict(self) -> Verdict:
