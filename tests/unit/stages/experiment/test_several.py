@@ -23,7 +23,7 @@ PLAN = Registration(METRICS["nll"], superior("increase"), 10, rows=1797, test_ro
 def judged(conclusion: Conclusion, p_value: float | None) -> Judgement:
     """Return a judgement whose decisive p-value is this one."""
     p_values = (p_value, 0.9) if conclusion == "supported" else (0.9, p_value)
-    interval = Interval(0.1, 0.0, 0.2, *(p_values if p_value is not None else (None, None)))
+    interval = Interval(0.1, 0.0, 0.2, *(p_values if p_value is not None else (None, None)), 0.05)
     return Judgement(conclusion, BOTH_SIDES, interval, (), PLAN)
 
 
