@@ -57,7 +57,13 @@ class NodeLimits(
 
     Stage_1: Positive | None = None
     Stage_2: Positive | None = None
-    Stage_4: Positive | None = None
+    Stage_4: Annotated[
+        Positive | None,
+        msgspec.Meta(
+            description="The first two run the chosen program again, with and without the intervention: "
+            "from 4 on a choice is varied."
+        ),
+    ] = None
 
 
 class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):

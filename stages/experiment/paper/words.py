@@ -26,6 +26,7 @@ from stages.experiment.statistics.estimate import CONFIDENCE, POWER
 from stages.experiment.statistics.guards import TIME
 from stages.experiment.statistics.region import Region
 from stages.experiment.statistics.validation import FEWER, Judgement
+from stages.experiment.tree import UNVARIED
 
 AUTHOR: Final = "podfleet’s built-in author"
 PARAGRAPH_MAX: Final = 2_500
@@ -344,6 +345,11 @@ def _ablations(record: Record, numbers: Numbers) -> list[str]:
             "with the intervention than without it. Each value is one training from one seed, so small differences may be "
             "chance. These numbers explain; they take no part in the verdict."
         )
+        if all(node.condition == UNVARIED for stage in record.stages[3:] for node in stage.nodes):
+            texts.append(
+                "Only the chosen program was run again, with and without the intervention: the limit of that stage left no "
+                "node to vary another choice, so nothing was ablated."
+            )
     else:
         texts.append(
             "No condition was measured both with and without the intervention, so the ablations say nothing about it."
