@@ -19,6 +19,7 @@ from events.runtime.errors import NotMeasurable
 PROGRAM_LIMIT_S: Final = 600.0
 SEEDS: Final = 2**31
 LOOKS_MAX: Final = 3
+LOOKS: Final = {"quick": 1, "standard": 2}
 Column = Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
 # In their order; each leaves a checkpoint of its name, after which a retry can begin.
 STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review")
@@ -128,6 +129,11 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
     program_limit_s: Annotated[
         Seconds, msgspec.Meta(description="Maximum seconds of one program for one seed.")
     ] = PROGRAM_LIMIT_S
+
+
+def looks_of(spec: ExperimentSpec) -> int:
+    """Return how often its claim may be judged."""
+    return spec.looks or LOOKS[spec.preset]
 
 
 class DataWarned(Fact, frozen=True):
@@ -306,7 +312,7 @@ def _measures(spec: ExperimentSpec) -> str:
             split = f" Rows of one {spec.group} stay on one side of each split."
         elif spec.time is not None:
             split = f" Rows that judge have a later {spec.time} than those that are learnt from."
-        return measured(idea_of(spec.idea), spec.dataset) + split
+        return measured(idea_of(spec.idea), spec.dataset, looks_of(spec)) + split
     except NotMeasurable:
         if spec.researcher != "model":
             raise

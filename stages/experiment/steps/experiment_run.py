@@ -12,6 +12,7 @@ import msgspec
 from events.kinds.experiment import (
     STAGES,
     ExperimentSpec,
+    looks_of,
 )
 from events.kinds.space.claim import Claim
 from stages.context import Context
@@ -34,16 +35,15 @@ class Effort:
     limits: Mapping[str, int]
     epochs: int
     repeats: int
-    looks: int
+    looks: int = 1
 
 
 PRESETS: Final[Mapping[str, Effort]] = {
-    "quick": Effort(limits={"Stage_1": 3, "Stage_2": 5, "Stage_4": 8}, epochs=20, repeats=3, looks=1),
+    "quick": Effort(limits={"Stage_1": 3, "Stage_2": 5, "Stage_4": 8}, epochs=20, repeats=3),
     "standard": Effort(
         limits={"Stage_1": 20, "Stage_2": 12, "Stage_4": 18},
         epochs=30,
         repeats=5,
-        looks=2,
     ),
 }
 
@@ -53,7 +53,7 @@ def effort_of(spec: ExperimentSpec) -> Effort:
     preset = PRESETS[spec.preset]
     named: Mapping[str, int | None] = msgspec.structs.asdict(spec.nodes)
     limits = {name: named[name] or limit for name, limit in preset.limits.items()}
-    return replace(preset, limits=limits, looks=spec.looks or preset.looks)
+    return replace(preset, limits=limits, looks=looks_of(spec))
 
 
 @dataclass(frozen=True, slots=True)

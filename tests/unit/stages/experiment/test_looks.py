@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_iris, load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
 
 from events.kinds.experiment import LOOKS_MAX
+from events.kinds.space.measuring import LINEAR, SEEN
 from events.kinds.space.metrics import METRICS
-from stages.experiment.statistics.estimate import LEVEL, estimate
+from stages.experiment.statistics.estimate import LEVEL, estimate, overlap, seen_of_spread
 from stages.experiment.statistics.foresight import foreseen
 from stages.experiment.statistics.looks import LEVELS, looks_of, units_of
 from stages.experiment.statistics.region import superior
@@ -47,6 +54,25 @@ def test_there_are_levels_for_each_number_of_looks_that_may_be_asked_for() -> No
             "more looks are no stricter than one together, and no laxer each"
         )
     assert [units_of(count) for count in sorted(LEVELS)] == [10, 20, 40]
+
+
+def test_what_is_told_before_the_queue_is_what_the_rule_shows_of_what_a_linear_model_leaves() -> None:
+    for count, (units, reach) in SEEN.items():
+        last = looks_of(count)[-1]
+        assert units == last.units
+        assert reach == pytest.approx(seen_of_spread(1.0, units, overlap(3, 10), last.level), abs=0.006)
+    for name, load in (("wine", load_wine), ("iris", load_iris)):
+        rows, labels = load(return_X_y=True)
+        scores = [linear_accuracy(rows, labels, seed) for seed in range(20)]
+        assert LINEAR[name] == pytest.approx(np.mean(scores), abs=0.02)
+
+
+def linear_accuracy(rows: Any, labels: Any, seed: int) -> float:
+    scaled = StandardScaler().fit_transform(rows)
+    known, asked, learnt, wanted = train_test_split(
+        scaled, labels, test_size=0.3, train_size=0.4, random_state=seed
+    )
+    return float(LogisticRegression(max_iter=300).fit(known, learnt).score(asked, wanted))
 
 
 def test_each_look_has_its_units_and_its_level_and_the_last_has_none_behind_it() -> None:
