@@ -18,7 +18,7 @@ from events.runtime.errors import NotMeasurable
 # Stands for a file that only a pod can read; each task that its target may have is tried.
 _FILE: Final = DataSet(name="file", task="classification", rows=10**9, features=1, outputs=2, image_side=1)
 # The accuracy of a linear model on rows that it never saw; and by the number of looks how many units
-# there are at most, and which effect, in deviations of a unit, they show in four of five runs: a test holds both.
+# there are at most, and which effect, in deviations of a unit, they show in four of five runs.
 LINEAR: Final = {"digits": 0.957, "wine": 0.981, "iris": 0.951, "breast_cancer": 0.975}
 SEEN: Final = {1: (10, 2.89), 2: (20, 2.48), 3: (40, 2.31)}
 _ENDING: Final = re.compile(r"\.(?:csv(?:\.gz)?|npz|parquet)$", re.IGNORECASE)
