@@ -25,7 +25,7 @@ _ENDING: Final = re.compile(r"\.(?:csv(?:\.gz)?|npz|parquet)$", re.IGNORECASE)
 
 
 def measured(idea: Idea, dataset: str | None, looks: int = 1) -> str:
-    """Return what will be measured, what was filled in, both arms, and what is seen. Raises `NotMeasurable`."""
+    """Return what will be measured, what was filled in, both arms and what is seen. Raises `NotMeasurable`."""
     named = dataset or file_named_in(idea)
     shipped = _shipped(named)
     if named is None or shipped is not None:
@@ -57,9 +57,10 @@ def _power(claim: Claim, looks: int) -> str:
     most = "up to " if looks > 1 else ""
     points = f"{100 * reach * spread:.1f} points"
     return (
-        f" With {most}{units} units, 80 % of such runs would show an effect on the accuracy that lies {points} from "
-        f"where the claim begins to hold, if the baseline is right as often as a linear model ({linear:.2f}) and both "
-        "arms err on rows of their own; where they err on the same ones, smaller effects are seen."
+        f" With {most}{units} units, 80 % of such runs would show an effect on the accuracy that lies {points} "
+        "from where the claim begins to hold, if the baseline is right as often as a linear model "
+        f"({linear:.2f}) and both arms err on rows of their own; where they err on the same ones, smaller "
+        "effects are seen."
     )
 
 
