@@ -25,7 +25,7 @@ _ENDING: Final = re.compile(r"\.(?:csv(?:\.gz)?|npz|parquet)$", re.IGNORECASE)
 
 
 def measured(idea: Idea, dataset: str | None, looks: int = 1) -> str:
-    """Return what will be measured, what was filled in, both arms and what is seen. Raises `NotMeasurable`."""
+    """Return what will be measured, what was filled in, both arms, what is seen. Raises `NotMeasurable`."""
     named = dataset or file_named_in(idea)
     shipped = _shipped(named)
     if named is None or shipped is not None:
