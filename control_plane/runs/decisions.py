@@ -79,10 +79,10 @@ class Decider:
 
     async def rescue(self, run_id: str, *, by: str) -> Run:
         """Take a run at once from a pod that is gone; if it is not, what it still writes is fenced."""
-        message = f"{by.removeprefix('user:')} took it from its pod"
 
         def choose(run: Run) -> Decision | Illegal:
-            jitter = self.ids.fraction()
+            jitter, pod = self.ids.fraction(), run.standing.pod
+            message = f"{by.removeprefix('user:')} took it from its pod{f' {pod}' if pod else ''}"
             return rescue_decision(run.standing, run.attempt, by=by, jitter=jitter, message=message)
 
         return await self._decide(run_id, choose)

@@ -18,6 +18,8 @@ from events.runtime.errors import NotMeasurable
 
 PROGRAM_LIMIT_S: Final = 600.0
 SEEDS: Final = 2**31
+LOOKS_MAX: Final = 3
+LOOKS: Final = {"quick": 1, "standard": 2}
 Column = Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
 # In their order; each leaves a checkpoint of its name, after which a retry can begin.
 STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review")
@@ -56,7 +58,13 @@ class NodeLimits(
 
     Stage_1: Positive | None = None
     Stage_2: Positive | None = None
-    Stage_4: Positive | None = None
+    Stage_4: Annotated[
+        Positive | None,
+        msgspec.Meta(
+            description="The first two run the chosen program again, with and without the intervention: "
+            "from 4 on a choice is varied."
+        ),
+    ] = None
 
 
 class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -111,9 +119,21 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
     preset: Annotated[Literal["quick", "standard"], msgspec.Meta(description="Size of the search.")] = (
         "standard"
     )
+    looks: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=LOOKS_MAX)] | None,
+        msgspec.Meta(
+            description="How often the claim may be judged, after 10, 20 and 40 units, until one decides it. "
+            "By default 1 for `quick`, 2 for `standard`."
+        ),
+    ] = None
     program_limit_s: Annotated[
         Seconds, msgspec.Meta(description="Maximum seconds of one program for one seed.")
     ] = PROGRAM_LIMIT_S
+
+
+def looks_of(spec: ExperimentSpec) -> int:
+    """Return how often its claim may be judged."""
+    return spec.looks or LOOKS[spec.preset]
 
 
 class DataWarned(Fact, frozen=True):
@@ -204,7 +224,8 @@ class ClaimRegistered(Fact, frozen=True):
     kind `unit` and judged by `test_rows` of `rows`; `level` is the error of a side. Four in five such runs
     would show an effect that lies so far from a bound: `seen_at_best` if only the chance in training moves
     the difference, `seen_at_worst` if both programs err on rows of their own. Each claim of a hypothesis has
-    an event of its own.
+    an event of its own. It is judged after each number of units in `looks`, at the level of a side in
+    `levels`, until one decides; without those once, after `units`.
     """
 
     metric: str
@@ -221,6 +242,8 @@ class ClaimRegistered(Fact, frozen=True):
     below: float | None = None
     claimed: str = "superior"
     is_default_margin: bool = False
+    looks: Annotated[tuple[int, ...], msgspec.Meta(max_length=LOOKS_MAX)] = ()
+    levels: Annotated[tuple[float, ...], msgspec.Meta(max_length=LOOKS_MAX)] = ()
     seen_at_best: float | None = None
     seen_at_worst: float | None = None
 
@@ -289,7 +312,7 @@ def _measures(spec: ExperimentSpec) -> str:
             split = f" Rows of one {spec.group} stay on one side of each split."
         elif spec.time is not None:
             split = f" Rows that judge have a later {spec.time} than those that are learnt from."
-        return measured(idea_of(spec.idea), spec.dataset) + split
+        return measured(idea_of(spec.idea), spec.dataset, looks_of(spec)) + split
     except NotMeasurable:
         if spec.researcher != "model":
             raise

@@ -77,7 +77,8 @@ def rescue_decision(
     ending = rescue(run, judgement, jitter=jitter)
     if isinstance(ending, Illegal):
         return ending
-    how = pod_lost(message or f"attempt {attempt} stopped renewing its lease; its pod is gone or cut off")
+    pod = f"its pod {run.pod}" if run.pod else "its pod"
+    how = pod_lost(message or f"attempt {attempt} stopped renewing its lease; {pod} is gone or cut off")
     return Decision(
         cause=Cause.RESCUE,
         to=ending.to,

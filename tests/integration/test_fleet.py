@@ -140,7 +140,7 @@ def test_a_person_takes_a_run_from_a_pod_that_is_gone(fleet: Any, database: Any,
     be_short(database, run_id)
     taken = fleet.client.post(f"/api/runs/{run_id}/rescue")
     assert (taken.status_code, taken.json()["status"]) == (200, "QUEUED"), taken.text
-    assert "took it from its pod" in taken.json()["error"]["message"]
+    assert "took it from its pod gone" in taken.json()["error"]["message"]
     again = fleet.client.post(f"/api/runs/{run_id}/rescue")
     assert (again.status_code, again.json()["code"]) == (409, "illegal_transition")
     fleet.start_worker(name="other")

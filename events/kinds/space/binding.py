@@ -11,13 +11,17 @@ from typing import Final, Literal
 
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED, DataSet
-from events.kinds.space.metrics import METRICS, QUALITY
+from events.kinds.space.metrics import METRICS, OF_CLASS, QUALITY, metric_of_class
 from events.kinds.space.sentences.items import UNKNOWN, Item, items_of
+from events.kinds.space.sentences.lexicon import ENTRIES, FOREIGN
 from events.kinds.space.sentences.words import TEXT_MAX, plain
 
 Field = Literal["intervention", "metric", "direction", "data", "condition"]
 FIELDS: Final[tuple[Field, ...]] = ("intervention", "metric", "direction", "data", "condition")
 _UNDECIDED: Final = {"n": "a negation", "h": "a hedge", "m": "a size of the effect"}
+_COMPARING: Final = "cCsrR"
+_REMOVING: Final = "xX"
+_KNOWN: Final = (*ENTRIES, *FOREIGN)
 
 
 def binding_problems(sentence: str, quotes: Mapping[Field, Sequence[str]], claim: Claim) -> list[str]:
@@ -56,13 +60,15 @@ def _unbound(words: Sequence[str], owner: Sequence[Field | None]) -> Iterator[st
 
 def _disagreements(words: Sequence[str], owner: Sequence[Field | None], claim: Claim) -> Iterator[str]:
     """Yield where the quoted words mean something else to the lexicon."""
-    for item in items_of(" ".join(words)):
+    yield from _lost(words, claim)
+    for item in _items(" ".join(words)):
         if item.sign in _UNDECIDED:
             yield f"“{item.words}” is {_UNDECIDED[item.sign]}"
         if (
             item.sign == "N"
             and f" {item.words} " not in f" {plain(claim.subject)} "
             and not _is_rows(item, claim)
+            and item.words != claim.metric.of_class
         ):
             yield f"“{item.words}” is not in the subject"
         if item.sign == "F" and item.parts.get("rows") != str(claim.train_examples):
@@ -70,9 +76,12 @@ def _disagreements(words: Sequence[str], owner: Sequence[Field | None], claim: C
         if item.sign == "D" and not _is_of(item, claim.data):
             yield f"“{item.words}” is not {claim.data.title}"
     bound = {field: _items_in(words, owner, field) for field in FIELDS}
+    named = " ".join(word for word, field in zip(words, owner, strict=True) if field == "metric")
     for item in bound["metric"]:
         if item.sign == "M" and not _fits(item, claim):
             yield f"“{item.words}” is not the {claim.metric.title}"
+    if f" {claim.metric.of_class} " not in f" {named}  ":
+        yield f"no word that is bound to the metric names class {claim.metric.of_class}"
     if not bound["intervention"]:
         yield "no word of the sentence is bound to the intervention"
     if not bound["direction"]:
@@ -80,6 +89,20 @@ def _disagreements(words: Sequence[str], owner: Sequence[Field | None], claim: C
     if claim.train_examples is not None and not bound["condition"]:
         yield "no word of the sentence is bound to the rows to train on"
     yield from _turned(bound, claim)
+
+
+def _lost(words: Sequence[str], claim: Claim) -> Iterator[str]:
+    """Yield what the sentence tries, compares with or removes, and the subject does not name."""
+    said, subject = (_items(text) for text in (" ".join(words), plain(claim.subject)))
+    tried = {each.meaning for each in subject if each.sign == "I"}
+    signs = {each.sign for each in subject}
+    for item in said:
+        if item.sign == "I" and item.meaning not in tried:
+            yield f"“{item.words}” is not in the subject"
+        if item.sign in _COMPARING and not signs & {*_COMPARING}:
+            yield f"“{item.words}” compares, and the subject does not name with what"
+        if item.sign in _REMOVING and not signs & {*_REMOVING, "n"}:
+            yield f"“{item.words}” removes, and the subject does not say so"
 
 
 def _turned(bound: Mapping[Field, Sequence[Item]], claim: Claim) -> Iterator[str]:
@@ -103,13 +126,21 @@ def _turned(bound: Mapping[Field, Sequence[Item]], claim: Claim) -> Iterator[str
 
 
 def _items_in(words: Sequence[str], owner: Sequence[Field | None], wanted: Field) -> list[Item]:
-    return items_of(" ".join(word for word, field in zip(words, owner, strict=True) if field == wanted))
+    return _items(" ".join(word for word, field in zip(words, owner, strict=True) if field == wanted))
+
+
+def _items(text: str) -> list[Item]:
+    """Return the items of a text, of which those that turn a meaning are known in other languages too."""
+    return items_of(text, _KNOWN)
 
 
 def _fits(item: Item, claim: Claim) -> bool:
+    name = item.meaning.removeprefix("-")
+    if claim.metric.of_class:
+        known_class = item.parts.get("of", claim.metric.of_class)
+        return metric_of_class(name, known_class) == claim.metric if name in OF_CLASS else False
     if item.parts:
         return False
-    name = item.meaning.removeprefix("-")
     known = {"quality": QUALITY[claim.task].name, "error": QUALITY[claim.task].name}
     known["loss"] = METRICS["nll" if claim.task == "classification" else "rmse"].name
     return known.get(name, name) == claim.metric.name

@@ -2,41 +2,66 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
 from events.kinds.idea import Idea
-from events.kinds.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHARES, SHIPPED, DataSet
 from events.kinds.space.recipe import described
 from events.kinds.space.understanding import Understood, file_named_in, understand
 from events.runtime.errors import NotMeasurable
 
 # Stands for a file that only a pod can read; each task that its target may have is tried.
 _FILE: Final = DataSet(name="file", task="classification", rows=10**9, features=1, outputs=2, image_side=1)
+# The accuracy of a linear model on rows that it never saw; and by the number of looks how many units
+# there are at most, and which effect, in deviations of a unit, they show in four of five runs.
+LINEAR: Final = {"digits": 0.957, "wine": 0.981, "iris": 0.951, "breast_cancer": 0.975}
+SEEN: Final = {1: (10, 2.89), 2: (20, 2.48), 3: (40, 2.31)}
 _ENDING: Final = re.compile(r"\.(?:csv(?:\.gz)?|npz|parquet)$", re.IGNORECASE)
 
 
-def measured(idea: Idea, dataset: str | None) -> str:
-    """Return what will be measured, what was filled in, and both arms. Raises `NotMeasurable`."""
+def measured(idea: Idea, dataset: str | None, looks: int = 1) -> str:
+    """Return what will be measured, what was filled in, both arms, what is seen. Raises `NotMeasurable`."""
     named = dataset or file_named_in(idea)
     shipped = _shipped(named)
     if named is None or shipped is not None:
-        return _told(understand(idea, shipped))
+        found = understand(idea, shipped)
+        return f"{_told(found)}{_power(found.claim, looks)}"
     place, _, target = named.strip().partition("#")
     path = PurePath(place)
     classes = replace(_FILE, name=_ENDING.sub("", path.name) or "the file", location=str(path), target=target)
     values = replace(classes, task="regression", outputs=1)
-    found, refusals = [], []
+    told, refusals = [], []
     for each in (classes, values):
         try:
-            found.append(_told(understand(idea, each)))
+            told.append(_told(understand(idea, each)))
         except NotMeasurable as error:
             refusals.append(error)
-    if not found:
+    if not told:
         raise refusals[0]
-    return " Or, where values are predicted: ".join(dict.fromkeys(found))
+    return " Or, where values are predicted: ".join(dict.fromkeys(told))
+
+
+def _power(claim: Claim, looks: int) -> str:
+    """Return which effect would be shown, as far as a linear model foretells it; empty where none does."""
+    linear = LINEAR.get(claim.data.name)
+    is_foretold = any(each.metric.counts_rows for each in claim.effects) and claim.train_examples is None
+    if linear is None or claim.data.location or not is_foretold:
+        return ""
+    units, reach = SEEN[looks]
+    spread = math.sqrt(2 * linear * (1 - linear) / round(claim.data.open_rows * SHARES["test"]))
+    most = "up to " if looks > 1 else ""
+    points = f"{100 * reach * spread:.1f} points"
+    return (
+        f" With {most}{units} units, 80 % of such runs would show an effect on the accuracy that lies {points} "
+        "from where the claim begins to hold, if the baseline is right as often as a linear model "
+        f"({linear:.2f}) and both arms err on rows of their own; where they err on the same ones, smaller "
+        "effects are seen."
+    )
 
 
 def names_file(idea: Idea, dataset: str | None) -> bool:

@@ -26,6 +26,7 @@ from stages.experiment.statistics.estimate import CONFIDENCE, POWER
 from stages.experiment.statistics.guards import TIME
 from stages.experiment.statistics.region import Region
 from stages.experiment.statistics.validation import FEWER, Judgement
+from stages.experiment.tree import UNVARIED
 
 AUTHOR: Final = "podfleet’s built-in author"
 PARAGRAPH_MAX: Final = 2_500
@@ -60,7 +61,7 @@ def _line_of(judgement: Judgement) -> str:
     chance = ""
     if interval.p_value is not None and interval.seen is not None:
         seen = f"{metric_text(interval.seen, metric.decimals)}{BEYOND if plan.region.has_margin else ''}"
-        chance = f" (p = {p_text(interval.p_value)}; an effect of {seen} would be shown in {POWER:.0%} of such runs)"
+        chance = f" (p = {p_text(interval.p_value)}{_corrected(judgement)}; an effect of {seen} would be shown in {POWER:.0%} of such runs)"
     fewer = f" ({FEWER})" if plan.units < plan.wanted else ""
     beside = ", beside a baseline that the run wrote itself" if judgement.conclusion == "supported" else ""
     return (
@@ -68,6 +69,14 @@ def _line_of(judgement: Judgement) -> str:
         f"{measure_of(metric)} changed by {mean} on average{moved}, with a {CONFIDENCE:.0%} confidence interval from "
         f"{low} to {high}{chance}: {judgement.reason}{beside}."
     )
+
+
+def _corrected(judgement: Judgement) -> str:
+    """Return what the p-value is among those of several claims, where there are any."""
+    if judgement.p_corrected is None:
+        return ""
+    of = "of its opposite " if judgement.conclusion == "contradicted" else ""
+    return f", {of}{p_text(judgement.p_corrected)} as one of several claims"
 
 
 def verdict_words(record: Record, numbers: Numbers) -> str:
@@ -110,6 +119,11 @@ def _measured_words(judgement: Judgement, top: str, numbers: Numbers, *, are_sev
         else ""
     )
     p_value = f" (p = {{{top}effect.p_value}})" if f"{top}effect.p_value" in numbers else ""
+    if f"{top}effect.p_corrected" in numbers:
+        end = "its opposite" if judgement.conclusion == "contradicted" else "the claim"
+        p_value = (
+            f"{p_value[:-1]}; as one of several claims the p-value of {end} is {{{top}effect.p_corrected}})"
+        )
     fewer = f" ({FEWER})" if judgement.plan.units < judgement.plan.wanted else ""
     what = f"The claim about the {{{top}measure}}" if are_several else "The claim"
     return (
@@ -270,11 +284,26 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
         "the mean of both runs. Both are trained again in {units.registered} units, which were registered with estimator and test before the third "
         f"stage began: {_unit_rule(record)} The estimate is the mean of the paired differences. Units share rows, so its variance is "
         "corrected as Nadeau and Bengio propose; its interval is Student’s, widened for skewness by a modified t in the "
-        "manner of Johnson and Hall, at a level of {level} for each side, which simulations have calibrated. A unit in which "
+        "manner of Johnson and Hall, at a level of {level} for each side, which simulations have calibrated. "
+        f"{_looks(record)}A unit in which "
         "a program fails counts with the worst score, and one that the machine lost is run again."
         f"{_timing(record)}"
     )
     return texts
+
+
+def _looks(record: Record) -> str:
+    """Return when the claim was judged, where that was more than once."""
+    looks = record.verdicts.judgement.plan.looks
+    if not looks:
+        return ""
+    places = range(1, len(looks) + 1)
+    units = ", ".join(f"{{look_{place}.units}}" for place in places)
+    levels = ", ".join(f"{{look_{place}.level}}" for place in places)
+    return (
+        f"The claim is judged after {units} units, at levels of {levels} a side, until it is decided: all looks together "
+        "err no more often than one (a group-sequential rule, after Pocock, and Lan and DeMets). "
+    )
 
 
 def _timing(record: Record) -> str:
@@ -316,6 +345,11 @@ def _ablations(record: Record, numbers: Numbers) -> list[str]:
             "with the intervention than without it. Each value is one training from one seed, so small differences may be "
             "chance. These numbers explain; they take no part in the verdict."
         )
+        if all(node.condition == UNVARIED for stage in record.stages[3:] for node in stage.nodes):
+            texts.append(
+                "Only the chosen program was run again, with and without the intervention: the limit of that stage left no "
+                "node to vary another choice, so nothing was ablated."
+            )
     else:
         texts.append(
             "No condition was measured both with and without the intervention, so the ablations say nothing about it."

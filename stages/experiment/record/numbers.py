@@ -17,7 +17,7 @@ from events.kinds.space.metrics import Metric, metric_named
 from events.kinds.space.recipe import Value, described, shown
 from stages.experiment.record.ablations import ablations_of
 from stages.experiment.record.record import ARMS, Finalist, Record, StageRecord
-from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, POWER, rate_not_excluded
+from stages.experiment.statistics.estimate import CONFIDENCE, POWER, rate_not_excluded
 from stages.experiment.statistics.validation import Judgement, Pair
 from stages.experiment.tree import Node
 from stages.literature import Work
@@ -274,7 +274,10 @@ def _verdict_values(record: Record) -> Iterator[tuple[str, float, str]]:
         if use.p_beside is not None:
             yield "use.p_beside", use.p_beside, p_text(use.p_beside)
     yield "confidence", CONFIDENCE, _percent(CONFIDENCE)
-    yield "level", LEVEL, f"{LEVEL:.4f}"
+    yield "level", plan.level, f"{plan.level:.4f}"
+    for place, look in enumerate(plan.looks, start=1):
+        yield f"look_{place}.units", float(look.units), str(look.units)
+        yield f"look_{place}.level", look.level, f"{look.level:.4f}"
     yield "power", POWER, _percent(POWER)
     excluded = rate_not_excluded(plan.units)
     yield "failures.not_excluded", excluded, _percent(excluded)
@@ -296,6 +299,8 @@ def _effect_values(judgement: Judgement) -> Iterator[tuple[str, float, str]]:
         yield "effect.seen", interval.seen, metric_text(interval.seen, decimals)
     if interval.p_value is not None:
         yield "effect.p_value", interval.p_value, p_text(interval.p_value)
+    if judgement.p_corrected is not None and interval.p_value is not None:
+        yield "effect.p_corrected", judgement.p_corrected, p_text(judgement.p_corrected)
     if judgement.in_test_rows is not None:
         yield (
             "effect.in_test_rows",

@@ -33,7 +33,7 @@ from stages.experiment.judging.preconditions import NotMeasured
 from stages.experiment.judging.replication import Replication
 from stages.experiment.judging.switch import choices_of
 from stages.experiment.statistics.earlier import Use
-from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, rate_not_excluded
+from stages.experiment.statistics.estimate import CONFIDENCE, rate_not_excluded
 from stages.experiment.statistics.several import together
 from stages.experiment.statistics.validation import TOO_GOOD, Judgement
 from stages.experiment.tree import Node, NodeId, StageName
@@ -166,7 +166,8 @@ class Verdicts:
             "differences": [pair.difference for pair in judgement.pairs],
             **({"claims": told} if len(told) > 1 else {}),
             "confidence": CONFIDENCE,
-            "level": LEVEL,
+            "level": judgement.plan.level,
+            **_looked(judgement),
             "n": len(judgement.pairs),
             "units_registered": judgement.plan.units,
             "test_rows": judgement.plan.test_rows,
@@ -187,6 +188,12 @@ class Verdicts:
         }
 
 
+def _looked(judgement: Judgement) -> dict[str, Any]:
+    """Return at which look it was judged, and how many were registered, where there are several."""
+    plan = judgement.plan
+    return {"look": plan.look, "looks_registered": len(plan.looks)} if plan.looks else {}
+
+
 def _told(effect: Effect, judgement: Judgement) -> dict[str, Any]:
     """Return what was claimed of a measure, and what was found."""
     interval, region = judgement.interval, judgement.plan.region
@@ -203,6 +210,7 @@ def _told(effect: Effect, judgement: Judgement) -> dict[str, Any]:
         "ci_low": interval.low if interval else None,
         "ci_high": interval.high if interval else None,
         "p_value": interval.p_value if interval else None,
+        **({} if judgement.p_corrected is None else {"p_corrected": judgement.p_corrected}),
         "smallest_seen": interval.seen if interval else None,
         "in_test_rows": judgement.in_test_rows,
     }

@@ -1,6 +1,7 @@
 """What a person's note names: choices of a program with their values, and what nobody may choose any more, pure.
 
-Law: a choice that is named is in the answer, with what stands in the way where it cannot be tried.
+Law: a choice that is named is in the answer, with what stands in the way where it cannot be tried. What claims may
+name too has the words that it has there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Final
 
+from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.recipe import Recipe, Value, described, shown
 
 VALUES_MAX: Final = 6  # of one choice in one note
@@ -21,7 +23,7 @@ STRENGTH: Final = "strength"  # stands for the number of the claim's interventio
 class Choice:
     """One choice that people may name: its words, and the numbers or the names that it can have.
 
-    `names` maps the words of a value to it; a choice of numbers has a range in their place.
+    `names` maps the expression for a value to it; a choice of numbers has a range in their place.
     """
 
     field: str
@@ -51,51 +53,53 @@ class Choice:
         return f"{self.label} goes from {self.low:g} to {self.high:g}"
 
 
-_OPTIMISERS: Final[Mapping[str, Value]] = {
-    "adamw": "adamw", "adam": "adam", "rmsprop": "rmsprop", "nesterov": "nesterov", "plain sgd": "sgd", "sgd": "sgd",
-    "momentum": "momentum",
-}  # fmt: skip
-_SCHEDULES: Final[Mapping[str, Value]] = {
-    "cosine": "cosine", "one cycle": "one_cycle", "one-cycle": "one_cycle", "one_cycle": "one_cycle", "linear": "linear",
-    "step": "step", "constant": "constant",
-}  # fmt: skip
-_ACTIVATIONS: Final[Mapping[str, Value]] = {
-    "leaky relu": "leaky_relu", "leaky_relu": "leaky_relu", "relu": "relu", "gelu": "gelu", "silu": "silu", "elu": "elu",
-    "tanh": "tanh", "sigmoid": "sigmoid",
-}  # fmt: skip
-_NORMS: Final[Mapping[str, Value]] = {"batch": "batch", "layer": "layer", "none": "none"}
-_NETWORKS: Final[Mapping[str, Value]] = {"cnn": "cnn", "mlp": "mlp"}
+def _words(name: str, more: str = "") -> str:
+    """Return the words of a declared intervention, as claims name it, and more for its number alone."""
+    return "|".join(filter(None, (INTERVENTIONS[name].words, more)))
+
+
+def _names(field: str, *more: str) -> Mapping[str, Value]:
+    """Return the values of a choice by the expressions for them: those of claims, and each value's own name."""
+    declared = {
+        each.words: value
+        for each in INTERVENTIONS.values()
+        if isinstance(value := each.usual.get(field), str) and each.name.startswith(value)
+    }
+    own = dict.fromkeys((*declared.values(), *more))
+    return {**declared, **{str(value).replace("_", " "): value for value in own}}
+
+
 _SWITCH: Final[Mapping[str, Value]] = {"on": True, "off": False}
 
 CHOICES: Final[tuple[Choice, ...]] = (
-    Choice(field="lr", words=r"learning[ -]rates?|step size|lr", low=1e-6, high=1.0),
+    Choice(field="lr", words=r"learning rates?|step size|lr", low=1e-6, high=1.0),
     Choice(field="width", words=r"width|(?:hidden )?neurons|hidden units", low=1, high=1024),
     Choice(field="depth", words=r"depth|(?:hidden )?layers", low=1, high=8),
-    Choice(field="batch_size", words=r"(?:mini)?[ -]?batch(?:es|[ -_]?size)?(?! ?norm)", low=4, high=512),
+    Choice(field="batch_size", words=r"(?:mini)? ?batch(?:es| ?size)?(?! ?norm)", low=4, high=512),
     Choice(field="epochs", words=r"(?:number of )?epochs", low=1, high=200),
-    Choice(field="dropout", words=r"drop[ -]?out(?: rate)?", low=0.0, high=0.9),
-    Choice(field="weight_decay", words=r"weight[ _-]?decay|l2", low=0.0, high=0.3),
+    Choice(field="dropout", words=rf"(?:{_words('dropout')})(?: rate)?", low=0.0, high=0.9),
+    Choice(field="weight_decay", words=_words("weight_decay", "l2"), low=0.0, high=0.3),
     Choice(field="momentum", words=r"momentum", low=0.0, high=0.999),
-    Choice(field="warm_up", words=r"warm[ _-]?up(?: share)?", low=0.0, high=0.8),
+    Choice(field="warm_up", words=rf"(?:{_words('warm_up')})(?: share)?", low=0.0, high=0.8),
     Choice(
         field="gradient_clip", low=0.0, high=10.0,
-        words=r"(?:gradient )?clip(?:ping|ped)?(?: (?:the )?(?:gradients?|norm))*|gradient_clip",
+        words=_words("gradient_clipping", r"(?:gradient )?clip(?:ping|ped)?(?: (?:the )?(?:gradients?|norm))*"),
     ),
-    Choice(field="label_smoothing", words=r"label[ _-]?smoothing", low=0.0, high=0.5),
-    Choice(field="mix_up", words=r"mix[ _-]?up", low=0.0, high=2.0),
-    Choice(field="shift", words=r"(?:random )?shifts?", low=0, high=2),
-    Choice(field="noise", words=r"(?:input )?noise", low=0.0, high=2.0),
-    Choice(field="weight_average", words=r"weight[ _-]averag(?:ing|e)|ema", low=0.0, high=0.999),
-    Choice(field="members", words=r"(?:ensemble )?members|ensemble(?: size)?", low=1, high=15),
-    Choice(field="training_length", words=r"training[ _-]length", low=0.05, high=8.0),
-    Choice(field="optimiser", words=r"optimi[sz]er", names=_OPTIMISERS),
-    Choice(field="schedule", words=r"(?:learning[ -]rate |lr )?(?:schedule|decay|annealing)", names=_SCHEDULES),
-    Choice(field="activation", words=r"activations?", names=_ACTIVATIONS),
-    Choice(field="normalisation", words=r"normali[sz]ation|norm", names=_NORMS),
-    Choice(field="network", words=r"network", names=_NETWORKS),
-    Choice(field="early_stop", words=r"early[ _-]stop(?:ping)?", names=_SWITCH),
-    Choice(field="temperature", words=r"temperature(?: scaling)?", names=_SWITCH),
-    Choice(field="residual", words=r"residual(?: connections?)?|skip connections?", names=_SWITCH),
+    Choice(field="label_smoothing", words=_words("label_smoothing"), low=0.0, high=0.5),
+    Choice(field="mix_up", words=_words("mix_up"), low=0.0, high=2.0),
+    Choice(field="shift", words=_words("shift_augmentation", "(?:random )?shifts?"), low=0, high=2),
+    Choice(field="noise", words=_words("noise_augmentation", "(?:input )?noise"), low=0.0, high=2.0),
+    Choice(field="weight_average", words=_words("weight_averaging", "weight average"), low=0.0, high=0.999),
+    Choice(field="members", words=_words("ensemble", "(?:ensemble )?members|ensemble size"), low=1, high=15),
+    Choice(field="training_length", words=r"training length", low=0.05, high=8.0),
+    Choice(field="optimiser", words=r"optimi[sz]er", names=_names("optimiser")),
+    Choice(field="schedule", words=r"(?:learning rate |lr )?(?:schedule|decay|annealing)", names=_names("schedule", "linear", "constant")),
+    Choice(field="activation", words=r"activations?", names=_names("activation")),
+    Choice(field="normalisation", words=r"normali[sz]ation|norm", names=_names("normalisation", "none")),
+    Choice(field="network", words=r"network", names=_names("network", "cnn", "mlp")),
+    Choice(field="early_stop", words=_words("early_stopping"), names=_SWITCH),
+    Choice(field="temperature", words=_words("temperature_scaling", "temperature"), names=_SWITCH),
+    Choice(field="residual", words=_words("residual", "residual"), names=_SWITCH),
     Choice(field=STRENGTH, words=r"strength", low=0.0, high=1e9),
 )  # fmt: skip
 BY_FIELD: Final[Mapping[str, Choice]] = {each.field: each for each in CHOICES}
@@ -125,6 +129,7 @@ _JOINT: Final = r"(?: ?(?:,|/|or|and|then|vs\.?) ?)"
 _LINK: Final = (
     r"(?: ?(?:[:=]|of|to|at|is|be|from|with|an?|the|norm|rate|value|strength|share|around|about|by))* ?"
 )
+_PARTED: Final = re.compile(r"(?<=[a-z])[-_](?=[a-z])")  # warm-up, label_smoothing
 _NOT: Final = re.compile(
     r"\b(?:not?|never|without|avoid|don'?t|dont|except|stop|isn'?t|instead of|rather than)\b"
 )
@@ -142,7 +147,7 @@ class Named:
 
 def read(text: str) -> Sequence[Named]:
     """Return what a note names, each choice once."""
-    words = " ".join(text.lower().replace("’", "'").split())
+    words = _PARTED.sub(" ", " ".join(text.lower().replace("’", "'").split()))
     found: dict[str, Named] = {}
     for sentence in re.split(r"[;!?]|\.(?!\d)", words):
         for each in _in_sentence(sentence):
@@ -188,7 +193,7 @@ def _in_sentence(sentence: str) -> Iterator[Named]:
 
 def _taken(choice: Choice, sentence: str) -> tuple[Named | None, str]:
     """Return what a sentence says of a choice, and the sentence without it."""
-    value = _NUMBER if choice.is_number else "|".join(map(re.escape, choice.names))
+    value = _NUMBER if choice.is_number else "|".join(choice.names)
     values = rf"(?P<values>(?:{value})(?:{_JOINT}(?:{value})){{0,{VALUES_MAX - 1}}})"
     for pattern in (
         rf"\b(?:{choice.words})\b{_LINK}{values}(?![\w.])",
@@ -204,8 +209,8 @@ def _taken(choice: Choice, sentence: str) -> tuple[Named | None, str]:
     alone = _alone(choice)
     if match := re.search(rf"\b(?:{alone})\b", sentence):
         left = f"{sentence[: match.start()]} ¦ {sentence[match.end() :]}"
-        name = match[0] if not choice.is_number and match[0] in choice.names else None
-        found = (choice.names[name],) if name is not None else (True,) if choice.names is _SWITCH else ()
+        is_name = not choice.is_number and _named(choice, match[0]) is not None
+        found = (_value(choice, match[0]),) if is_name else (True,) if choice.names is _SWITCH else ()
         return Named(choice.label, choice.field, found), left
     return None, sentence
 
@@ -213,13 +218,20 @@ def _taken(choice: Choice, sentence: str) -> tuple[Named | None, str]:
 def _alone(choice: Choice) -> str:
     """Return the words that name a choice, or its value, without the other."""
     if choice.field in ("optimiser", "activation"):
-        return "|".join((*map(re.escape, choice.names), choice.words))
+        return "|".join((*choice.names, choice.words))
     return choice.words
+
+
+def _named(choice: Choice, text: str) -> Value | None:
+    """Return the value that a text names; None where it names none."""
+    return next((value for words, value in choice.names.items() if re.fullmatch(words, text)), None)
 
 
 def _value(choice: Choice, text: str) -> Value:
     if not choice.is_number:
-        return choice.names[text]
+        named = _named(choice, text)
+        assert named is not None, "the text is one that names a value"
+        return named
     number = float(text.rstrip("% ")) / (100 if text.endswith("%") else 1)
     is_whole = isinstance(Recipe().params().get(choice.field), int) and number.is_integer()
     return int(number) if is_whole else number

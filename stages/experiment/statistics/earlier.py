@@ -40,6 +40,7 @@ class Use:
     earlier: int | None
     conclusion: Conclusion
     p_value: float | None = None
+    level: float = LEVEL  # at which it was concluded
 
     @property
     def number(self) -> int | None:
@@ -61,7 +62,7 @@ class Use:
     @property
     def holds(self) -> bool | None:
         """Return whether it would be concluded beside the earlier verdicts too; None where that is not asked."""
-        return None if self.p_beside is None else self.p_beside < LEVEL
+        return None if self.p_beside is None else self.p_beside < self.level
 
     def scores(self) -> dict[str, Any]:
         """Return it as the validation event carries it."""

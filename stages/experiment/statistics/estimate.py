@@ -46,6 +46,7 @@ class Estimate:
     spread: Values
     error: Values
     skew: Values  # the share of it that is corrected for
+    level: float = LEVEL  # of each side of the interval
 
     def p_above(self, threshold: float) -> Values:
         """Return how likely such a mean is, or a higher one, where the effect is `threshold`."""
@@ -65,7 +66,7 @@ class Estimate:
 
     def smallest_seen(self, bounds: int = 1) -> Values:
         """Return how far beyond each of so many bounds an effect must lie to be shown in `POWER` of such runs."""
-        return _reach(self.units, bounds) * self.error
+        return _reach(self.units, bounds, self.level) * self.error
 
 
 def overlap(test_rows: int, rows: int) -> float:
@@ -74,7 +75,7 @@ def overlap(test_rows: int, rows: int) -> float:
     return test_rows / (rows - test_rows)
 
 
-def estimate(differences: Any, shared: float) -> Estimate:
+def estimate(differences: Any, shared: float, level: float = LEVEL) -> Estimate:
     """Return the mean over the units, the last axis of `differences`; `shared` is their `overlap`."""
     values = np.asarray(differences, dtype=np.float64)
     units = values.shape[-1]
@@ -86,7 +87,7 @@ def estimate(differences: Any, shared: float) -> Estimate:
     cubes = (((values - mean[..., None]) / scale[..., None]) ** 3).sum(axis=-1)
     skew = np.where(spread > 0, SKEW_SHARE * cubes * units / ((units - 1) * (units - 2)), 0.0)
     root = float(np.sqrt(1 / units + shared))
-    reach = float(stdtrit(units - 1, 1 - LEVEL)) * root
+    reach = float(stdtrit(units - 1, 1 - level)) * root
     return Estimate(
         units=units,
         mean=mean,
@@ -95,18 +96,19 @@ def estimate(differences: Any, shared: float) -> Estimate:
         spread=spread,
         error=spread * root,
         skew=skew,
+        level=level,
     )
 
 
-def seen_of_spread(spread: float, units: int, shared: float) -> float:
+def seen_of_spread(spread: float, units: int, shared: float, level: float = LEVEL) -> float:
     """Return the smallest effect that would be shown in `POWER` of runs whose units have this deviation."""
-    return _reach(units, 1) * spread * float(np.sqrt(1 / units + shared))
+    return _reach(units, 1, level) * spread * float(np.sqrt(1 / units + shared))
 
 
-def _reach(units: int, bounds: int) -> float:
+def _reach(units: int, bounds: int, level: float) -> float:
     """Return how many standard errors beyond each of so many bounds an effect is shown in `POWER` of cases."""
     free = units - 1
-    reach = stdtrit(free, 1 - LEVEL) + stdtrit(free, 1 - (1 - POWER) / bounds)
+    reach = stdtrit(free, 1 - level) + stdtrit(free, 1 - (1 - POWER) / bounds)
     return float(reach) * (1 + POWER_TERM / units)
 
 

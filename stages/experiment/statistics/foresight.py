@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 from stages.experiment.statistics.estimate import seen_of_spread
+from stages.experiment.statistics.looks import Look
 from stages.experiment.statistics.validation import Registration
 
 
@@ -34,4 +35,5 @@ def foreseen(plan: Registration, score: float | None, by_seed: Sequence[Sequence
 
 
 def _seen(spread: float, plan: Registration) -> float | None:
-    return seen_of_spread(spread, plan.units, plan.shared) if spread > 0 else None
+    last = plan.looks[-1] if plan.looks else Look(plan.units, plan.level)
+    return seen_of_spread(spread, last.units, plan.shared, last.level) if spread > 0 else None

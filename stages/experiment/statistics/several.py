@@ -8,15 +8,24 @@ of Statistics 6, 1979). All together they are supported where each is, contradic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from events.catalog import Conclusion
-from stages.experiment.statistics.estimate import LEVEL
-from stages.experiment.statistics.validation import Judgement, undecided
+from stages.experiment.statistics.guards import NAIVE
+from stages.experiment.statistics.validation import BOTH_SIDES, UNRESOLVED, Judgement, undecided
 
 ALONE: Final = (
     "the interval would decide this claim alone, and does not as one of several (Holm’s correction)"
 )
+
+# What more units may decide.
+OPEN: Final = frozenset({ALONE, BOTH_SIDES, NAIVE, UNRESOLVED})
+
+
+def is_open(judgements: Sequence[Judgement]) -> bool:
+    """Return whether nothing is concluded of all claims, and more units could change that."""
+    return together(judgements) == "inconclusive" and any(each.reason in OPEN for each in judgements)
 
 
 def corrected(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
@@ -32,9 +41,16 @@ def corrected(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
         for place, each in enumerate(judgements)
     ]
     return tuple(
-        undecided(each, ALONE if each.conclusion != "inconclusive" and p_value >= LEVEL else None)
+        undecided(
+            replace(each, p_corrected=min(1.0, p_value)) if _has_p(each) else each,
+            ALONE if each.conclusion != "inconclusive" and p_value >= each.plan.level else None,
+        )
         for each, p_value in zip(judgements, chances, strict=True)
     )
+
+
+def _has_p(judgement: Judgement) -> bool:
+    return judgement.interval is not None and judgement.interval.p_value is not None
 
 
 def p_of_all(judgements: Sequence[Judgement]) -> float | None:

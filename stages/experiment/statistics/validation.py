@@ -18,7 +18,8 @@ from events.catalog import Conclusion, Verdict
 from events.kinds.space.effect import Direction
 from events.kinds.space.metrics import Metric
 from stages.bounds import Number, Scores
-from stages.experiment.statistics.estimate import Estimate, estimate, overlap
+from stages.experiment.statistics.estimate import LEVEL, Estimate, estimate, overlap
+from stages.experiment.statistics.looks import Look
 from stages.experiment.statistics.region import Region
 
 WITHOUT_ERROR: Final = 1e-9
@@ -83,6 +84,7 @@ class Pair:
 class Registration:
     """What was registered before the intervention was tried; `rows` are all that a unit is drawn from.
 
+    `units` and `level` are those of the look at which is judged, one of `looks` where there are several.
     `pieces` are those that judge and those that there are where not rows are drawn, but groups of them, or
     where units follow time. `class_rows` is where a measure counts the rows of a class for how many, at least. So many
     units were `wanted`, where the data allow fewer.
@@ -96,6 +98,19 @@ class Registration:
     pieces: tuple[int, int] | None = None
     class_rows: int | None = None
     wanted: int = 0
+    level: float = LEVEL
+    looks: tuple[Look, ...] = ()
+
+    @property
+    def look(self) -> int:
+        """Return which look it is, counted from 1."""
+        return 1 + sum(each.units < self.units for each in self.looks)
+
+    @property
+    def further(self) -> Registration | None:
+        """Return what is judged by more units; None where this is the last look."""
+        later = next((each for each in self.looks if each.units > self.units), None)
+        return None if later is None else replace(self, units=later.units, level=later.level)
 
     @property
     def shared(self) -> float:
@@ -137,13 +152,17 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The conclusion with what it rests on; no interval where nothing can be estimated."""
+    """The conclusion with what it rests on; no interval where nothing can be estimated.
+
+    `p_corrected` is the p-value of the claim, or of its opposite where that is concluded, as one of several.
+    """
 
     conclusion: Conclusion
     reason: str
     interval: Interval | None
     pairs: tuple[Pair, ...]
     plan: Registration
+    p_corrected: float | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -204,7 +223,7 @@ def estimate_of(differences: Sequence[float], plan: Registration) -> Estimate | 
     """Return the mean over units; None where there are fewer than registered, or they have no spread."""
     if len(differences) < plan.units:
         return None
-    found = estimate(differences, plan.shared)
+    found = estimate(differences, plan.shared, plan.level)
     return found if found.spread > 0 else None
 
 

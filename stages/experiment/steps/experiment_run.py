@@ -12,6 +12,7 @@ import msgspec
 from events.kinds.experiment import (
     STAGES,
     ExperimentSpec,
+    looks_of,
 )
 from events.kinds.space.claim import Claim
 from stages.context import Context
@@ -26,7 +27,7 @@ STAGES_TOTAL: Final = len(STAGES)
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much a preset spends; `repeats` are the seeds of a re-evaluation, `units` those of the validation.
+    """How much a preset spends; `repeats` are the seeds of a re-evaluation, `looks` the times that the claim is judged at most.
 
     The stage that applies the intervention has no limit of its own: it gets as many tries as the baseline had.
     """
@@ -34,16 +35,15 @@ class Effort:
     limits: Mapping[str, int]
     epochs: int
     repeats: int
-    units: int
+    looks: int = 1
 
 
 PRESETS: Final[Mapping[str, Effort]] = {
-    "quick": Effort(limits={"Stage_1": 3, "Stage_2": 5, "Stage_4": 8}, epochs=20, repeats=3, units=10),
+    "quick": Effort(limits={"Stage_1": 3, "Stage_2": 5, "Stage_4": 8}, epochs=20, repeats=3),
     "standard": Effort(
         limits={"Stage_1": 20, "Stage_2": 12, "Stage_4": 18},
         epochs=30,
         repeats=5,
-        units=20,
     ),
 }
 
@@ -52,7 +52,8 @@ def effort_of(spec: ExperimentSpec) -> Effort:
     """Return the preset's effort with the limits that the specification names."""
     preset = PRESETS[spec.preset]
     named: Mapping[str, int | None] = msgspec.structs.asdict(spec.nodes)
-    return replace(preset, limits={name: named[name] or limit for name, limit in preset.limits.items()})
+    limits = {name: named[name] or limit for name, limit in preset.limits.items()}
+    return replace(preset, limits=limits, looks=looks_of(spec))
 
 
 @dataclass(frozen=True, slots=True)

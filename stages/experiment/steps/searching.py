@@ -46,6 +46,7 @@ TEST: Final = (
     "calibrated by simulation; beside k - 1 earlier verdicts on the same rows its p-value counts k (k + 1) times"
 )
 STOPPING: Final = "after the registered number of units, whatever they show"
+STOPPING_EARLY: Final = "at the first look that decides the claim, else after the last one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +147,11 @@ class Searching:
             bounds = [each if math.isfinite(each) else None for each in (plan.region.low, plan.region.high)]
             self.run.context.emit(
                 ClaimRegistered(
-                    metric=plan.metric.name, direction=effect.direction, unit=unit_words(self.run.claim.data), units=plan.units,
-                    rows=plan.rows, test_rows=plan.test_rows, estimator=ESTIMATOR, test=test, level=LEVEL,
-                    stopping=STOPPING, above=bounds[0], below=bounds[1], claimed=effect.kind,
+                    metric=plan.metric.name, direction=effect.direction, unit=unit_words(self.run.claim.data),
+                    units=plan.looks[-1].units if plan.looks else plan.units,
+                    rows=plan.rows, test_rows=plan.test_rows, estimator=ESTIMATOR, test=test, level=plan.level if not plan.looks else LEVEL,
+                    stopping=STOPPING_EARLY if plan.looks else STOPPING, looks=tuple(each.units for each in plan.looks),
+                    levels=tuple(each.level for each in plan.looks), above=bounds[0], below=bounds[1], claimed=effect.kind,
                     is_default_margin=effect.is_default, seen_at_best=seen.at_best, seen_at_worst=seen.at_worst,
                 )
             )  # fmt: skip

@@ -14,6 +14,7 @@ from stages.experiment.judging.evaluation_set import EvaluationSet, write_evalua
 from stages.experiment.judging.secret import Secret
 from stages.experiment.search.worker_pool import WorkerPool
 from stages.experiment.statistics.earlier import identity_of
+from stages.experiment.statistics.looks import LEVEL_BY_TIME, Look, looks_of, units_of
 from stages.experiment.statistics.region import region_of
 from stages.experiment.statistics.validation import (
     Registration,
@@ -47,7 +48,7 @@ def set_up(run: ExperimentRun, secret: Secret, *, by_reserve: bool = False) -> T
     reserve = kept.rows if by_reserve and len(kept.rows) else None
     if reserve is None:
         table = without_reserve(table, kept)
-    wanted = run.effort.units
+    wanted = units_of(run.effort.looks)
     plain = divided(
         table,
         claim.data.name,
@@ -93,10 +94,20 @@ def set_up(run: ExperimentRun, secret: Secret, *, by_reserve: bool = False) -> T
 def registrations(run: ExperimentRun, setup: TrialSetup) -> tuple[Registration, ...]:
     """Return how each effect of the claim is judged."""
     data, table = setup.evaluation_set.disguised.data, setup.units.table
-    counts = setup.units.possible, len(table), data.sizes["test"], pieces_of(table)
+    counts = len(table), data.sizes["test"], pieces_of(table)
+    looks, possible, wanted = looks_of(run.effort.looks), setup.units.possible, setup.units.wanted
+    if run.claim.data.time:
+        looks = (Look(possible, LEVEL_BY_TIME),)
     return tuple(
         Registration(
-            each.metric, region_of(each), *counts, data.counted_by(each.metric), wanted=run.effort.units
+            each.metric,
+            region_of(each),
+            looks[0].units,
+            *counts,
+            data.counted_by(each.metric),
+            wanted if possible < wanted else 0,
+            looks[0].level,
+            looks if len(looks) > 1 else (),
         )
         for each in run.claim.effects
     )

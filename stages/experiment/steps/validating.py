@@ -37,7 +37,7 @@ from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
 from stages.experiment.seeds import unit_seeds
 from stages.experiment.statistics.earlier import Rows, Use, earlier_of, fact_of, identity_of
 from stages.experiment.statistics.guards import TIME, Arms, guarded
-from stages.experiment.statistics.several import corrected, p_of_all, together
+from stages.experiment.statistics.several import corrected, is_open, p_of_all, together
 from stages.experiment.statistics.validation import (
     Judgement,
     Reading,
@@ -60,12 +60,13 @@ BESIDE: Final = "untouched"  # as what the tuned baseline's scores are told
 class Round:
     """Both arms in the same units: the validation, or its replication; results by arm and seed of a unit.
 
-    `untouched` is the tuned baseline that both were made from, if a gain counts only over that as well.
+    `drawn` are the seeds of all looks, of which the plans take the first ones. `untouched` is the tuned baseline
+    that both were made from, if a gain counts only over that as well.
     """
 
     setup: TrialSetup
     arms: tuple[Node, Node]
-    seeds: tuple[int, ...]
+    drawn: tuple[int, ...]
     purpose: str
     plans: tuple[Registration, ...]
     tries: tuple[int, int]  # of programs without the intervention, and with it
@@ -83,6 +84,11 @@ class Round:
     @property
     def codes(self) -> tuple[str, str]:
         return self.arms[0].code, self.arms[1].code
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Return the seeds of the units by which is judged now."""
+        return self.drawn[: self.plans[0].units]
 
     @property
     def wanted(self) -> list[tuple[int, int]]:
@@ -108,7 +114,7 @@ class Round:
 
     def take(self, measured: Sequence[Measured]) -> None:
         """Take the results of an earlier attempt that are of these units."""
-        taken = (each for each in measured if each.seed in self.seeds)
+        taken = (each for each in measured if each.seed in self.drawn)
         self.results.update({(each.arm, each.seed): each for each in taken})
 
     def take_from(self, left: UnitsState) -> None:
@@ -125,7 +131,7 @@ class Round:
         part: Rows = "test" if self.setup.units.reserve is None else "reserve"
         return Use(
             data.title, identity_of(data), part, self.plans[0].test_rows, self.earlier, together(judgements),
-            p_of_all(judgements),
+            p_of_all(judgements), self.plans[0].level,
         )  # fmt: skip
 
     def observed(self) -> list[Observed]:
@@ -156,13 +162,14 @@ class Validating:
         """
         arms = arms_with_switch(stages[2].best)
         plans = registrations(self.run, setup)
-        seeds = unit_seeds(self.run.spec.seed, plans[0].units, used)
+        most = plans[0].looks[-1].units if plans[0].looks else plans[0].units
+        drawn = unit_seeds(self.run.spec.seed, most, used)
         tries = (len(stages[0].nodes) + len(stages[1].nodes), len(stages[2].nodes))
         earlier, untouched = self._earlier("test"), self._untouched(stages)
-        first = Round(setup, arms, seeds, "validation", plans, tries, earlier=earlier, untouched=untouched)
+        first = Round(setup, arms, drawn, "validation", plans, tries, earlier=earlier, untouched=untouched)
         left = self.run.past.left("validation")
         was_asked = self.run.context.replication_asked  # a run goes back once at most
-        first = self._with_units_left(first)
+        first = self._at_its_look(self._with_units_left(first))
         is_measured = not self._wanted(first)
         is_doubted = is_measured and self._verdicts(first).is_too_good
         if is_measured and not is_doubted and self.run.past.finished("validation") is not None:
@@ -174,7 +181,7 @@ class Validating:
             pods = left.pods if left is not None else ()
             if not is_doubted:
                 pods = (*pods, self.run.context.pod)
-                self._measure(first, stage, lambda: self._keep_units(first, is_complete=False))
+                first = self._looked_at(first, stage)
                 verdicts = self._verdicts(first)
                 stage.progress(1.0, f"the measurement says: {verdicts.reason}")
                 is_too_good = verdicts.is_too_good
@@ -187,6 +194,25 @@ class Validating:
                     self._judged(stage, first)  # of two measurements in one attempt only the second is said
                     self._give_back()
             return self._replicated(first, stage, Replication(pods, self.run.context.pod), used)
+
+    def _looked_at(self, first: Round, stage: Stage) -> Round:
+        """Measure more units, up to the last look, while those that there are decide nothing."""
+        self._measure(first, stage, lambda: self._keep_units(first, is_complete=False))
+        later = self._at_its_look(first)
+        if later is first:
+            return first
+        units, found = len(later.seeds), self._verdicts(first)
+        self.run.context.log(
+            f"{verdict_line(found)} Nothing is decided: it is judged again after {units} units."
+        )
+        return self._looked_at(later, stage)
+
+    def _at_its_look(self, measured: Round) -> Round:
+        """Return it at the look that comes next, or at the one that ends the validation."""
+        further = tuple(each for plan in measured.plans if (each := plan.further) is not None)
+        if measured.wanted or not further or not is_open(self._verdicts(measured).judgements):
+            return measured
+        return self._at_its_look(replace(measured, plans=further))
 
     def _measure(self, measured: Round, stage: Stage, keep: Callable[[], object]) -> None:
         """Run what is not measured by now; `keep` is called after each training.
@@ -276,7 +302,7 @@ class Validating:
     def _replicated(self, first: Round, stage: Stage, replication: Replication, used: set[int]) -> Verdicts:
         """Measure both arms once more, all of it here, in other units and with rows hidden by another secret."""
         self.run.context.log(f"the first measurement was too good: it is replicated {replication.place}")
-        seeds = unit_seeds(self.run.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
+        seeds = unit_seeds(self.run.spec.seed, len(first.seeds), used | set(first.drawn), PURPOSE)
         secret = second_secret(self.run.context.tools.judge_secret, self.run.spec.seed)
         setup = set_up(self.run, secret, by_reserve=True)
         plans, earlier, reserve = first.plans, first.earlier, setup.units.reserve
@@ -285,7 +311,7 @@ class Validating:
             plans = tuple(replace(each, rows=len(reserve), test_rows=judging) for each in plans)
             earlier = self._earlier("reserve")
         second = replace(
-            first, setup=setup, seeds=seeds, purpose=PURPOSE, plans=plans, results={}, earlier=earlier
+            first, setup=setup, drawn=seeds, purpose=PURPOSE, plans=plans, results={}, earlier=earlier
         )
         self._measure(second, stage, lambda: None)
         replication = replace(replication, by_reserve=reserve is not None)

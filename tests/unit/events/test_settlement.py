@@ -309,12 +309,13 @@ def test_a_rescue_goes_where_the_table_says_and_sets_the_fields_of_that_place(
     run: Standing, jitter: float
 ) -> None:
     decision = rescue_decision(run, ATTEMPT, by=BY, jitter=jitter)
-    must_follow(decision, rescue(run, LOST, jitter=jitter), lost(ATTEMPT), Fault.POD)
+    must_follow(decision, rescue(run, LOST, jitter=jitter), lost(ATTEMPT, run.pod), Fault.POD)
 
 
-def lost(attempt: int) -> End:
-    """Return the end that a rescue gives an attempt."""
-    why = f"attempt {attempt} stopped renewing its lease; its pod is gone or cut off"
+def lost(attempt: int, pod: str) -> End:
+    """Return the end that a rescue gives an attempt of a pod."""
+    named = f" {pod}" if pod else ""
+    why = f"attempt {attempt} stopped renewing its lease; its pod{named} is gone or cut off"
     return End("failed", "POD_LOST", why, None, retryable=True)
 
 
@@ -349,7 +350,7 @@ def test_a_rescued_run_is_tried_again_at_once_and_nobody_waits_for_its_log(statu
             "failures": {**CHARGED, "infra": 2},
             "error": {
                 "code": "POD_LOST",
-                "message": "attempt 3 stopped renewing its lease; its pod is gone or cut off",
+                "message": f"attempt 3 stopped renewing its lease; its pod {POD} is gone or cut off",
                 "stage": None,
                 "retryable": True,
                 "attempt": ATTEMPT,
@@ -373,7 +374,7 @@ def test_what_six_pods_lose_at_one_place_is_charged_to_the_run() -> None:
     found = rescue_decision(make_standing(past=FIVE_PODS), ATTEMPT, by="rescuer", jitter=JITTER)
     assert isinstance(found, Decision)
     assert found.sets["failures"] == {**CHARGED, "app": 2}
-    assert found.sets["error"] == error(lost(ATTEMPT), "run")
+    assert found.sets["error"] == error(lost(ATTEMPT, POD), "run")
     assert found.to is Status.DELAYED
     last = rescue_decision(make_standing(past=FIVE_PODS, app=2), ATTEMPT, by="rescuer", jitter=JITTER)
     assert isinstance(last, Decision)

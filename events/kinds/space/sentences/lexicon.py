@@ -172,6 +172,24 @@ ENTRIES: Final = (
 )
 
 
+# Words of other languages that turn a meaning: only what a language model read has any, and they are held against it.
+FOREIGN: Final = tuple(
+    entry(*row)
+    for row in (
+        ("n", "", r"nicht|keine?[nmrs]?|nie(?:mals)?|weder|ne|n'\S+|pas|jamais|aucune?|ni|nunca|ningún|ninguna"),
+        ("h", "", r"vielleicht|könnte|kann|dürfte|manchmal|selten|peut être|peut|pourrait|parfois|rarement|puede|podría"
+                  r"|quizás?|a veces|rara vez"),
+        ("x", "", r"ohne|sans|sin"),
+        ("c", "", r"als|statt|anstelle von|au lieu de?|plutôt que|en lugar de|en vez de"),
+        ("E", "up", r"steigert|steigt|erhöht|hebt|vergrößert|augmente|accroît|aumenta|incrementa"),
+        ("E", "down", r"senkt|sinkt|verringert|reduziert|vermindert|mindert|fällt|réduit|diminue|baisse|abaisse|reduce"
+                      r"|disminuye|baja"),
+        ("E", "good", r"verbessert|améliore|mejora"),
+        ("E", "bad", r"verschlechtert|schadet|dégrade|détériore|empeora|perjudica"),
+    )
+)  # fmt: skip
+
+
 NAMING: Final = tuple(each for each in ENTRIES if each.sign in "DME")  # of data and metrics
 
 

@@ -15,7 +15,9 @@ from events.kinds.space.binding import Field, binding_problems
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED, DataSet
 from events.kinds.space.effect import Direction, Effect
-from events.kinds.space.metrics import METRICS
+from events.kinds.space.metrics import METRICS, OF_CLASS, Metric, metric_of_class
+from events.kinds.space.sentences.words import plain
+from events.kinds.space.understanding import class_words
 from events.runtime.errors import PipelineError
 from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import one_line
@@ -47,6 +49,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     reading: Annotated[str, msgspec.Meta(min_length=1)]
     subject: str = ""
     metric: str = ""
+    of_class: str = ""
     direction: Direction | None = None
     data_set: str = ""
     train_examples: int | None = None
@@ -87,10 +90,7 @@ def _claim(model: Model, choice: Choice, idea: Idea, data: DataSet | None) -> Cl
     chosen = data or SHIPPED.get(choice.data_set)
     if chosen is None:
         raise _refused(model, f"names a data set that is none of {', '.join(SHIPPED)}")
-    metric = METRICS.get(choice.metric)
-    fitting = [name for name, each in METRICS.items() if chosen.task in each.tasks and not each.is_told]
-    if metric is None or metric.name not in fitting:
-        raise _refused(model, f"names a metric for {chosen.name} that is none of {', '.join(fitting)}")
+    metric = _metric(model, choice, chosen)
     if choice.direction is None:
         raise _refused(model, "names no direction")
     most = int(chosen.rows * ROWS_SHARE)
@@ -114,6 +114,23 @@ def _claim(model: Model, choice: Choice, idea: Idea, data: DataSet | None) -> Cl
     return claim
 
 
+def _metric(model: Model, choice: Choice, data: DataSet) -> Metric:
+    """Return the measure that `choice` names for these data. Raises `PipelineError`."""
+    fitting = [
+        each.name
+        for each in (*METRICS.values(), *OF_CLASS.values())
+        if data.task in each.tasks and not each.is_told
+    ]
+    if choice.metric not in fitting:
+        raise _refused(model, f"names a metric for {data.name} that is none of {', '.join(fitting)}")
+    if choice.metric in METRICS:
+        return METRICS[choice.metric]
+    words, known = plain(choice.of_class).removeprefix("class "), class_words(data.classes)
+    if known.count(words) != 1:
+        raise _refused(model, f"names no one class of {data.name} for its {choice.metric}")
+    return metric_of_class(choice.metric, words)
+
+
 def _refused(model: Model, why: str) -> PipelineError:
     return PipelineError(NOT_MEASURABLE, f"The idea is not bound to a claim; the model {model.name}: {why}.")
 
@@ -122,7 +139,7 @@ def _metrics() -> str:
     lines = [
         f"- {each.name}: {each.title}, for {' and '.join(sorted(each.tasks))}; "
         f"{'higher' if each.higher_is_better else 'lower'} is better"
-        for each in METRICS.values()
+        for each in (*METRICS.values(), *OF_CLASS.values())
         if not each.is_told  # by programs that the model itself writes
     ]
     return "\n".join(lines)

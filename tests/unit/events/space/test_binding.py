@@ -10,8 +10,8 @@ import pytest
 from events.kinds.space.binding import Field, binding_problems
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
-from events.kinds.space.effect import Effect
-from events.kinds.space.metrics import METRICS
+from events.kinds.space.effect import Direction, Effect
+from events.kinds.space.metrics import METRICS, metric_of_class
 
 CLAIM: Final = Claim(
     subject="Lookahead with 5 steps", effects=(Effect(METRICS["accuracy"], "increase"),), data=SHIPPED["wine"]
@@ -130,4 +130,76 @@ def test_what_a_reading_leaves_out_or_turns_round_is_a_problem(
     sentence: str, changed: dict[Field, Any], problem: str
 ) -> None:
     found = "; ".join(binding_problems(sentence, {**QUOTES, **changed}, CLAIM))
+    assert (problem in found) if problem else not found
+
+
+def of_class(name: str, words: str) -> Claim:
+    return replace(CLAIM, effects=(Effect(metric_of_class(name, words), "increase"),))
+
+
+@pytest.mark.parametrize(
+    ("metric", "claim", "problem"),
+    [
+        ("recall for class 1", of_class("recall", "1"), ""),
+        ("the accuracy of class 1", of_class("recall", "1"), ""),
+        ("the recall of sort 1", of_class("recall", "1"), ""),
+        ("recall for class 2", of_class("recall", "1"), "is not the"),
+        ("precision for class 1", of_class("recall", "1"), "is not the"),
+        ("recall", of_class("recall", "1"), "names class 1"),
+        ("recall for class 1", CLAIM, "is not the accuracy"),
+    ],
+)
+def test_a_measure_of_a_class_is_bound_with_its_class(metric: str, claim: Claim, problem: str) -> None:
+    quotes: dict[Field, list[str]] = {
+        "intervention": ["Lookahead"], "metric": [metric], "direction": ["raises"], "data": ["on wine"],
+    }  # fmt: skip
+    sentence = f"Lookahead raises {metric} on wine"
+    found = "; ".join(binding_problems(sentence, quotes, replace(claim, subject="Lookahead")))
+    assert (problem in found) if problem else not found
+
+
+@pytest.mark.parametrize(
+    ("intervention", "subject", "problem"),
+    [
+        ("Without Lookahead", "Lookahead", "“without” removes"),
+        ("Without Lookahead", "no Lookahead", ""),
+        ("Ohne Lookahead", "Lookahead", "“ohne” removes"),
+        ("Lookahead instead of Adam", "Lookahead", "compares"),
+        ("Lookahead instead of Adam", "Lookahead vs SGD", "“adam” is not in the subject"),
+        ("Lookahead instead of Adam", "Lookahead instead of Adam", ""),
+        ("Lookahead statt Adam", "Lookahead", "compares"),
+    ],
+)
+def test_what_is_removed_or_compared_with_is_in_the_subject(
+    intervention: str, subject: str, problem: str
+) -> None:
+    sentence, quotes = f"{intervention} improves accuracy on wine", {**QUOTES, "intervention": [intervention]}
+    found = "; ".join(binding_problems(sentence, quotes, replace(CLAIM, subject=subject)))
+    assert (problem in found) if problem else not found
+
+
+@pytest.mark.parametrize(
+    ("verb", "metric", "direction", "problem"),
+    [
+        ("senkt", "die Genauigkeit", "increase", "says the opposite"),
+        ("senkt", "die Genauigkeit", "decrease", ""),
+        ("verschlechtert", "die Genauigkeit", "increase", "says the opposite"),
+        ("réduit", "la précision", "increase", "says the opposite"),
+        ("verbessert", "die Genauigkeit nicht", "increase", "a negation"),
+        ("n'améliore pas", "la précision", "increase", "a negation"),
+        ("kann", "die Genauigkeit senken", "decrease", "a hedge"),
+        ("no mejora", "la exactitud", "increase", "a negation"),
+        ("mejora", "la exactitud", "increase", ""),
+    ],
+)
+def test_words_of_other_languages_that_turn_a_meaning_are_held_against_a_reading(
+    verb: str, metric: str, direction: Direction, problem: str
+) -> None:
+    claim = Claim(
+        subject="Lookahead", effects=(Effect(METRICS["accuracy"], direction),), data=SHIPPED["wine"]
+    )
+    bound: dict[Field, list[str]] = {
+        "intervention": ["Lookahead"], "direction": [verb], "metric": [metric],
+    }  # fmt: skip
+    found = "; ".join(binding_problems(f"Lookahead {verb} {metric}", bound, claim))
     assert (problem in found) if problem else not found

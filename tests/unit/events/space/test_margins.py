@@ -9,7 +9,7 @@ import pytest
 from events.kinds.idea import idea_of
 from events.kinds.space.claim import Claim
 from events.kinds.space.effect import Effect
-from events.kinds.space.measuring import measured
+from events.kinds.space.measuring import SEEN, measured
 from events.kinds.space.metrics import METRICS
 from events.kinds.space.understanding import understand
 from events.runtime.errors import NotMeasurable
@@ -80,6 +80,32 @@ def test_what_will_be_measured_names_the_margin_and_whose_it_is() -> None:
     assert "does not become lower by 1 point or more (the default margin)." in told
     file = measured(idea_of("Dropout does not hurt accuracy"), "mine.csv#label")
     assert "1 point or more (the default margin)" in file
+
+
+@pytest.mark.parametrize(
+    ("sentence", "looks", "said"),
+    [
+        ("Dropout improves accuracy on digits", 1, "With 10 units, 80 % of such runs would show an effect"),
+        ("Dropout improves accuracy on digits", 2, "With up to 20 units"),
+        ("Dropout improves calibration but does not hurt accuracy on wine", 3, "With up to 40 units"),
+        ("Dropout improves calibration on digits", 1, ""),
+        ("Dropout improves accuracy on digits with 50 examples", 1, ""),
+        ("Dropout reduces RMSE on diabetes", 1, ""),
+    ],
+)
+def test_which_effect_can_be_seen_is_told_before_the_run_where_it_is_foretold(
+    sentence: str, looks: int, said: str
+) -> None:
+    told = measured(idea_of(sentence), None, looks)
+    assert (said in told) if said else "80 %" not in told
+    assert "80 %" not in measured(idea_of("Dropout improves accuracy"), "mine.csv#label", looks)
+
+
+def test_more_looks_let_a_smaller_effect_be_seen() -> None:
+    told = (measured(idea_of("Dropout improves accuracy on wine"), None, looks) for looks in SEEN)
+    points = [float(each.split(" points from")[0].split()[-1]) for each in told]
+    assert points == sorted(points, reverse=True)
+    assert points[0] == pytest.approx(7.7, abs=0.05)
 
 
 def test_a_change_that_is_less_than_a_row_is_told_to_be_out_of_reach() -> None:

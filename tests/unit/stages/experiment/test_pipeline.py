@@ -34,6 +34,7 @@ from stages.experiment.record.ledger import Measured
 from stages.experiment.record.record import arms_with_switch
 from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.guards import WORSE
+from stages.experiment.statistics.looks import looks_of
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Reading, Registration
 from stages.experiment.steps import validating
@@ -501,10 +502,67 @@ def test_a_table_of_ones_own_goes_through_the_whole_experiment(
 
 def test_a_result_of_a_seed_that_no_unit_has_is_not_taken() -> None:
     nothing: Any = None
-    first = validating.Round(nothing, (nothing, nothing), (3, 4), "validation", (nothing,), (1, 1))
-    first.take([Measured(0, 3, Reading(None)), Measured(1, 5, Reading(None))])
-    assert first.results == {(0, 3): Measured(0, 3, Reading(None))}
+    plan = Registration(METRICS["ece"], superior("decrease"), 2, rows=150, test_rows=45)
+    first = validating.Round(nothing, (nothing, nothing), (3, 4, 7), "validation", (plan,), (1, 1))
+    first.take([Measured(0, 3, Reading(None)), Measured(1, 5, Reading(None)), Measured(0, 7, Reading(None))])
+    assert {*first.results} == {(0, 3), (0, 7)}, "that of a later look is kept"
     assert first.wanted == [(1, 3), (1, 4), (0, 4)]
+
+
+@pytest.mark.parametrize(
+    ("gain", "resumed", "units", "conclusion"),
+    [
+        (0.2, 0, [10], "supported"),
+        (0.06, 0, [10, 20], "supported"),
+        (0.0, 0, [10, 20], "inconclusive"),
+        (-0.2, 0, [10], "contradicted"),
+        (0.06, 10, [20], "supported"),
+        (0.0, 20, [20], "inconclusive"),
+    ],
+)
+def test_more_units_are_measured_only_where_the_first_ones_decide_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    gain: float,
+    resumed: int,
+    units: Sequence[int],
+    conclusion: str,
+) -> None:
+    """`resumed` units were measured by an earlier attempt."""
+    reporter, looked = RecordingReporter(), []
+    context = make_context(read_spec("experiment", {"idea": "x"}), tmp_path, reporter=reporter)
+    claim = Claim(subject="x", effects=(Effect(METRICS["accuracy"], "increase"),), data=SHIPPED["iris"])
+
+    def fill(_: Any, measured: validating.Round, *__: Any) -> None:
+        looked.append(len(measured.seeds))
+        for arm, seed in measured.wanted:
+            wobble = 0.03 * (-1) ** seed if arm else 0.0
+            value = 0.7 + wobble + arm * gain
+            measured.results[arm, seed] = Measured(arm, seed, Reading({"accuracy": value}, 0.3), f"{arm}")
+
+    monkeypatch.setattr(validating.Validating, "_measure", fill)
+    setup: Any = SimpleNamespace(units=SimpleNamespace(reserve=None))
+    run: Any = SimpleNamespace(claim=claim, context=context, researcher=SimpleNamespace(switched=None))
+    code = "def run(task):\n    return trained(task.intervention)"
+    arms = arms_with_switch(make_node("Stage_3", 1, 0.9, code=code))
+    looks = looks_of(2)
+    plan = Registration(
+        claim.metric, superior("increase"), 10, rows=1500, test_rows=450, level=looks[0].level, looks=looks
+    )
+    first = validating.Round(setup, arms, tuple(range(20)), "validation", (plan,), (1, 1))
+    if resumed:
+        all_of_them = replace(first, drawn=first.drawn[:resumed], plans=(replace(plan, units=resumed),))
+        fill(None, all_of_them)
+        looked.clear()
+        first.take([*all_of_them.results.values()])
+    judged = validating.Validating(run)
+    found = judged._looked_at(judged._at_its_look(first), Stage("validation", context))
+    assert looked == units
+    verdicts = judged._verdicts(found)
+    assert verdicts.conclusion == conclusion
+    told = verdicts.scores(claim)
+    assert (told["look"], told["looks_registered"], told["n"]) == (len(units) + (resumed > 0), 2, units[-1])
+    assert told["level"] == looks[told["look"] - 1].level
 
 
 @pytest.mark.parametrize("purpose", ["validation", PURPOSE])

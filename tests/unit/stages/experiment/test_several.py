@@ -9,6 +9,9 @@ import pytest
 
 from events.catalog import Conclusion
 from events.kinds.space.metrics import METRICS
+from stages.experiment.paper.words import verdict_line
+from stages.experiment.record.numbers import p_text
+from stages.experiment.record.record import Verdicts
 from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.several import ALONE, corrected, together
@@ -20,7 +23,7 @@ PLAN = Registration(METRICS["nll"], superior("increase"), 10, rows=1797, test_ro
 def judged(conclusion: Conclusion, p_value: float | None) -> Judgement:
     """Return a judgement whose decisive p-value is this one."""
     p_values = (p_value, 0.9) if conclusion == "supported" else (0.9, p_value)
-    interval = Interval(0.1, 0.0, 0.2, *(p_values if p_value is not None else (None, None)))
+    interval = Interval(0.1, 0.0, 0.2, *(p_values if p_value is not None else (None, None)), 0.05)
     return Judgement(conclusion, BOTH_SIDES, interval, (), PLAN)
 
 
@@ -51,7 +54,22 @@ def test_a_claim_beside_one_that_is_open_or_not_measured_is_one_of_two_all_the_s
         for share, expected in ((0.4, "supported"), (0.6, "inconclusive")):
             found = corrected([judged("supported", share * LEVEL), other])
             assert found[0].conclusion == expected
-            assert found[1] == other, "what is open stays so, with its reason"
+            assert (found[1].conclusion, found[1].reason) == (other.conclusion, other.reason), (
+                "what is open stays so"
+            )
+
+
+def test_the_corrected_p_value_decides_and_is_told() -> None:
+    found = corrected([judged("supported", 0.4 * LEVEL), judged("supported", 0.3 * LEVEL)])
+    assert [each.p_corrected for each in found] == [pytest.approx(0.6 * LEVEL), pytest.approx(0.6 * LEVEL)]
+    opposite = corrected([judged("contradicted", 0.2 * LEVEL), judged("supported", 0.9)])
+    assert opposite[0].p_corrected == pytest.approx(0.4 * LEVEL), "of what is concluded"
+    assert opposite[1].p_corrected == 1.0, "no chance is more than certain"
+    line = verdict_line(Verdicts(tuple(opposite), {}))
+    assert f"of its opposite {p_text(0.4 * LEVEL)} as one of several claims" in line
+    assert corrected([judged("supported", 0.1)])[0].p_corrected is None, "one alone needs none"
+    exact = corrected([judged("supported", None), judged("supported", 0.9)])
+    assert exact[0].p_corrected is None, "what is counted has no chance"
 
 
 @pytest.mark.parametrize(

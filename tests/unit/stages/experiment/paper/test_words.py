@@ -11,8 +11,11 @@ from stages.experiment.paper.words import problems_of, verdict_line, write_words
 from stages.experiment.record.numbers import Numbers, numbers_of
 from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record, Verdicts
+from stages.experiment.statistics.looks import looks_of
+from stages.experiment.statistics.several import corrected
 from stages.experiment.statistics.validation import judge
 from stages.experiment.testing import HOSTILE, make_record
+from stages.experiment.tree import UNVARIED
 
 RECORDS: dict[str, dict[str, Any]] = {
     "supported": {"effect": 0.02}, "opposite": {"effect": -0.02}, "nothing there": {"effect": 0.0},
@@ -151,3 +154,30 @@ def test_an_unknown_section_is_refused() -> None:
     assert (
         "there is no section 'appendix'" in problems_of(with_section(prose, "appendix", "More."), numbers)[0]
     )
+
+
+def test_a_claim_that_was_judged_more_than_once_says_when_and_at_which_levels() -> None:
+    record, (first, second) = make_record(units=20), looks_of(2)
+    judgement = record.verdicts.judgement
+    plan = replace(judgement.plan, level=second.level, looks=(first, second))
+    found = replace(record, verdicts=Verdicts((judge(judgement.pairs, plan),), {}))
+    said = "The claim is judged after 10, 20 units, at levels of 0.0100, 0.0125 a side, until it is decided"
+    assert said in resolved(found, "method")
+    assert "The claim is judged after" not in resolved(record, "method")
+
+
+def test_several_claims_say_the_p_value_that_decides_each() -> None:
+    record = make_record(effect=0.05)
+    one = record.verdicts.judgement
+    text = resolved(replace(record, verdicts=Verdicts(corrected([one, one]), {})), "validation")
+    assert text.count("as one of several claims the p-value of the claim is") == 2
+    assert "as one of several" not in resolved(record, "validation")
+
+
+def test_a_stage_that_had_room_for_the_chosen_program_alone_is_told_to_ablate_nothing() -> None:
+    record = make_record(sizes=(3, 5, 5, 2), buggy_share=0.0)
+    *searched, last = record.stages
+    alone = replace(last, nodes=tuple(replace(each, condition=UNVARIED) for each in last.nodes))
+    text = resolved(replace(record, stages=(*searched, alone)), "ablations")
+    assert "nothing was ablated" in text
+    assert "nothing was ablated" not in resolved(make_record(), "ablations")
