@@ -22,11 +22,11 @@ GPU_TIERS: Final = ("cpu", "8", "16", "24", "40", "80")  # GiB of GPU memory, sm
 ANY_REGION: Final = "any"
 LABELS_MAX: Final = 16
 LABELS_CHARS_MAX: Final = 400  # of their part of the class
+POD_NAME: Final = r"[^\x00-\x20\x7f/]{1,200}"
 PIN: Final = "~"  # behind every letter, and so behind every kind
-POD_NAME: Final = r"^[^\x00-\x20\x7f/]{1,200}$"
 
-LabelName = Annotated[str, msgspec.Meta(pattern=NAME)]
-LabelAsked = Annotated[str, msgspec.Meta(pattern=ASKED)]
+LabelName = Annotated[str, msgspec.Meta(pattern=rf"\A{NAME}\Z")]
+LabelAsked = Annotated[str, msgspec.Meta(pattern=rf"\A{ASKED}\Z")]
 
 
 class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,9 +37,9 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     gpu_gib: Annotated[float, msgspec.Meta(ge=0, le=80)] = 0
-    region: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]{1,64}$")] = ANY_REGION
+    region: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")] = ANY_REGION
     labels: Annotated[Mapping[LabelName, LabelAsked], msgspec.Meta(max_length=LABELS_MAX)] = {}
-    pod: Annotated[str, msgspec.Meta(pattern=POD_NAME)] | None = None
+    pod: Annotated[str, msgspec.Meta(pattern=rf"\A{POD_NAME}\Z")] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,6 @@ def read_requirements(raw: Mapping[str, Any]) -> Requirements:
     except msgspec.ValidationError as error:
         why = problem_with(raw.get("labels")) or f"{error}{known_fields(error, Requirements)}"
         raise _invalid(why) from error
-    # A pattern's end is also before a last line break.
-    texts = (found.region, found.pod or "", *found.labels, *found.labels.values())
-    if any("\n" in each for each in texts):
-        raise _invalid("a line break is part of no value")
     if len(_labels(found.labels)) > LABELS_CHARS_MAX:
         raise _invalid(
             f"the labels are too long together; at most {LABELS_CHARS_MAX} characters - at `$.labels`"

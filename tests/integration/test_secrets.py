@@ -141,6 +141,32 @@ def test_a_run_names_what_its_submitter_may_name(fleet: Fleet) -> None:
     assert codes(fired_again) == (403, "foreign_secret")
 
 
+def test_hypotheses_and_launches_name_what_their_key_may_name(fleet: Fleet) -> None:
+    ann, bob = (bearer(key_of(fleet, "operator", name)) for name in ("ann", "bob"))
+    set_secret(fleet, "FOR_ANN", keys=["ann"])
+    named = {"secrets": ["FOR_ANN"]}
+    body = {"title": "t", "idea": "Dropout improves accuracy on iris", **named}
+    for wanted in (body, {**body, "enable_ideation": True}):
+        for headers, names, expected in (
+            (bob, ["FOR_ANN"], (403, "foreign_secret")),
+            (ann, ["NOBODYS"], (422, "unknown_secret")),
+            (ann, ["PATH"], (422, "bad_secret_name")),
+        ):
+            refused = fleet.client.post("/api/hypotheses", json={**wanted, "secrets": names}, headers=headers)
+            assert codes(refused) == expected
+    assert fleet.client.get("/api/hypotheses").json()["items"] == [], "nothing is stored of what is refused"
+    made = fleet.client.post("/api/hypotheses", json=body, headers=ann).json()
+    asked_for = fleet.client.post(
+        "/api/hypotheses", json={**body, "enable_ideation": True}, headers=ann
+    ).json()
+    path = f"/api/hypotheses/{made['id']}/runs"
+    assert codes(fleet.client.post(path, json=named, headers=bob)) == (403, "foreign_secret")
+    launched = fleet.client.post(path, json=named, headers=ann).json()
+    for run_id in (made["run_id"], launched["id"], asked_for["ideation_request_id"]):
+        assert fleet.run(run_id)["secrets"] == ["FOR_ANN"]
+    assert fleet.client.post(path, json={}, headers=bob).json().get("secrets", []) == []
+
+
 def test_only_the_attempt_that_holds_the_run_gets_the_values(fleet: Fleet) -> None:
     set_secret(fleet)
     set_secret(fleet, "GONE")
@@ -158,6 +184,8 @@ def test_only_the_attempt_that_holds_the_run_gets_the_values(fleet: Fleet) -> No
     other_id = fleet.submit("probe")
     other = claimed(fleet, key)["runToken"]
     assert fetched(fleet, other_id, other).json() == {"values": {}, "missing": []}
+    assert fleet.client.post(f"/api/runs/{other_id}/cancel").json()["status"] == "CANCELING"
+    assert codes(fetched(fleet, other_id, other)) == (503, "being_canceled")
     assert codes(fetched(fleet, run_id, other)) == (403, "foreign_run")
     assert codes(fetched(fleet, run_id, key)) == (403, "foreign_run")
     assert codes(fetched(fleet, run_id, ROOT_KEY)) == (403, "foreign_run")

@@ -15,7 +15,7 @@ from events.runtime.errors import NotMeasurable
 
 # Stands for a file that only a pod can read; each task that its target may have is tried.
 _FILE: Final = DataSet(name="file", task="classification", rows=10**9, features=1, outputs=2, image_side=1)
-_ENDING: Final = re.compile(r"\.(?:csv(?:\.gz)?|npz|parquet)$", re.IGNORECASE)
+_ENDING: Final = re.compile(r"\.(?:csv(?:\.gz)?|npz|parquet)\Z", re.IGNORECASE)
 
 
 def measured(idea: Idea, dataset: str | None) -> str:
