@@ -275,6 +275,8 @@ async def test_the_forms_that_queue_runs_name_secrets(deps: Any, asking: httpx.A
             ("ONE TWO", 422, "a name has letters"),
             ("\n".join(f"A{number}" for number in range(33)), 422, "at most 32 names"),
         ):
+            if path != "/runs/new" and names not in ("HIDDEN", "ONE\nLD_PRELOAD"):
+                continue  # all forms have the same field
             answer = await sent(asking, path, {**form, "secrets": names})
             if answer.status_code == 200:  # what it would measure is asked first
                 answer = await sent(asking, path, typed_in(answer.text))
