@@ -300,13 +300,35 @@ def commands(worker: int) -> bytes:
     return b"\n".join(found)
 
 
+def named_elsewhere(fleet: Fleet) -> list[str]:
+    """Name a secret at the other doors, for a pod that is not there; return pages of what came of it."""
+    options = {"secrets": ["API_KEY"], "requires": {"pod": "nobody"}}
+    hypothesis = {"title": "t", "idea": "Dropout improves accuracy on iris", **options}
+    made = fleet.client.post("/api/hypotheses", json=hypothesis).json()
+    launched = fleet.client.post(f"/api/hypotheses/{made['id']}/runs", json=options).json()
+    ideas = fleet.client.post("/api/hypotheses", json={**hypothesis, "enable_ideation": True}).json()
+    schedule = {"id": "never", "cron": "0 0 29 2 *", "run": {"kind": "probe", **options}}
+    assert fleet.client.post("/api/schedules", json=schedule).status_code == 201
+    group = {
+        "id": "pairs", "paused": True, "run": {"kind": "probe", **options},
+        "plan": {"kind": "matrix", "values": {"seconds": [1, 2]}, "parallel": 1},
+    }  # fmt: skip
+    answer = fleet.client.post("/api/groups", json=group)
+    assert answer.status_code == 201, answer.text
+    runs = [made["run_id"], launched["id"], ideas["ideation_request_id"]]
+    assert all(fleet.run(each)["secrets"] == ["API_KEY"] for each in runs)
+    pages = [f"/hypotheses/{made['id']}", f"/runs/new?like={launched['id']}", f"/runs/{runs[0]}/change"]
+    return [*pages, "/schedules/never", "/schedules/never/edit", "/groups/pairs", "/api/groups/pairs"]
+
+
 @pytest.mark.parametrize("way", [{}, GONE], ids=["direct", "over HTTP"])
 def test_a_value_is_found_nowhere_but_encrypted(
     fleet: Fleet, s3: S3Server, way: dict[str, str], until: Until
 ) -> None:
     set_secret(fleet)
-    names = {"secrets": ["API_KEY"], "spec": {"seconds": 2}}
-    run_id = fleet.submit("probe", **names)
+    typed = {"kind": "probe", "do": "submit", "secrets": "API_KEY", "spec.seconds": "2"}
+    run_id = fleet.client.post("/runs/new", data=typed).headers["location"].rpartition("/")[2]
+    named = named_elsewhere(fleet)
     key = {"PODFLEET_API_KEY": key_of(fleet, "pod")}
     worker = fleet.start_worker("--max-runs", "2", name="pod", **key, **way)
     until(lambda: fleet.run(run_id)["startedAt"], 60)
@@ -338,8 +360,14 @@ def test_a_value_is_found_nowhere_but_encrypted(
             found[str(each.object_name)] = stream.read()
     found |= {str(each): each.read_bytes() for each in fleet.home.rglob("*") if each.is_file()}
     found["control plane"] = fleet.log.read_bytes()
+    refused = fleet.client.post(f"/runs/{run_id}/retry", data={"priority": "1e9", "secrets": "API_KEY"})
+    assert refused.status_code == 422
+    found["a retry that was refused"] = refused.content
     for page in (
+        *named,
         "/",
+        f"/runs/new?like={run_id}",
+        f"/runs/{run_id}/spec",
         "/secrets",
         f"/runs/{run_id}",
         f"/runs/{doomed}",
