@@ -21,7 +21,7 @@ NOTHING: Final = "nothing"  # as a requirement: any pod will do
 NOW: Final = "now"
 FORMS: Final = (".yaml", ".yml", ".json")
 # YAML 1.2's numbers: the library's own idea of them takes 1e-3 for text.
-FLOAT: Final = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?$")
+FLOAT: Final = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?\Z")
 
 Parameters = Annotated[
     list[str] | None,
@@ -58,6 +58,10 @@ QueueLimit = Annotated[
         "--queue-limit", min=1, metavar="SECONDS", help="Longest wait for a pod; a week by default."
     ),
 ]
+SecretNames = Annotated[
+    list[str] | None,
+    typer.Option("--secret", metavar="NAME", help="A secret for the run's environment; repeatable."),
+]
 NotBefore = Annotated[
     str | None,
     typer.Option("--not-before", metavar="TIME", help="Earliest start, such as 2026-12-24T18:00+01:00."),
@@ -86,6 +90,7 @@ def options(
     requires: Sequence[str] | None,
     attempts: int | None,
     queue_limit: int | None,
+    secret: Sequence[str] | None,
 ) -> Options:
     """Return the options of the runs of a schedule or a group. Ends the command at what cannot be read."""
     return {
@@ -94,6 +99,7 @@ def options(
         "requires": requirements(requires) or None,
         "max_attempts": attempts,
         "queue_limit_s": queue_limit,
+        "secrets": secret or None,
     }
 
 

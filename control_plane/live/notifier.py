@@ -64,6 +64,7 @@ class Notifier:
     _waiters: dict[Waiter, None] = field(default_factory=dict)
     _of: Counter[str | None] = field(default_factory=Counter)
     _is_closed: bool = False
+    heard: int = field(default=0, compare=False)  # of runs that began to wait
 
     @property
     def is_closed(self) -> bool:
@@ -104,6 +105,7 @@ class Notifier:
         """Notify the first waiting pod that can claim the changed run; all such if its class is unknown."""
         if not change.is_queued:
             return
+        self.heard += 1
         for waiter in self._waiters:
             if not waiter.is_notified and waiter.sought.serves(change.collection, change.class_key):
                 waiter.notify(change)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from control_plane.access.auth import Forbidden
@@ -11,6 +11,7 @@ from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.live.notifier import Notifier
 from control_plane.reads.pod_rules import PodRules
+from control_plane.runs.shared_look import SharedLook
 from control_plane.store.changes import Change
 from control_plane.store.queue.claims import Claims
 from events.kinds.queues import QUEUES
@@ -43,6 +44,7 @@ class Claimer:
     clock: Clock
     ids: Ids
     failing: Cache[list[Json]]
+    shared: SharedLook = field(default_factory=SharedLook)
 
     async def claim(
         self,
@@ -82,7 +84,7 @@ class Claimer:
                 known = [] if change is None else change.waiting
                 claim = await take(known or await self.claims.narrow(seeker, self.clock.monotonic_s()))
                 if claim is None and not known:
-                    claim = await take(await self.claims.whole(seeker, self.clock.monotonic_s()))
+                    claim = await take(await self._whole(seeker, is_told=waiter is not None and wait_s > 0))
                 if claim is not None:
                     return claim
                 if known:
@@ -112,7 +114,10 @@ class Claimer:
         that `is_gone` is passed on to the next one.
         """
         with self.notifier.waiting(sought, key_id) as waiter:
-            waiting = await self.claims.waiting(QUEUES, sought.pod)
+            if waiter is None:
+                waiting = await self.claims.waiting(QUEUES, sought.pod)
+            else:
+                waiting = [*await self._shared(), *await self.claims.pinned(QUEUES, sought.pod)]
             if found := [each for each in waiting if sought.serves(each.collection, each.class_key)]:
                 return found
             change = None if waiter is None else await waiter.wait(wait_s)
@@ -122,6 +127,16 @@ class Claimer:
             self._pass_on(change)
             return None
         return change.waiting
+
+    async def _whole(self, seeker: Seeker, *, is_told: bool) -> list[WaitingClass]:
+        """List what waits for a pod: by a look that those share who are told of runs from before it on."""
+        if not is_told:
+            return await self.claims.whole(seeker, self.clock.monotonic_s())
+        return await self.claims.beside(await self._shared(), seeker, self.clock.monotonic_s())
+
+    async def _shared(self) -> list[WaitingClass]:
+        now_s = self.clock.monotonic_s()
+        return await self.shared.get(self.notifier.heard, now_s, lambda: self.claims.waiting(QUEUES))
 
     async def report(self, line: Json, *, key_id: str | None) -> Json:
         """Write a pod's entry in the roster; return the orders for the pod, and the store's now.

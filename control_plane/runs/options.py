@@ -5,7 +5,7 @@ Law: each door through which work comes has these fields, with these names and d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final
@@ -19,13 +19,14 @@ LABEL_CHARS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a run waits, and which pods may take it; `queue_limit_s` bounds each wait."""
+    """How a run waits, which pods may take it, and its secrets; `queue_limit_s` bounds each wait."""
 
     priority: int = 0
     requires: Mapping[str, Any] = field(default_factory=dict)
     max_attempts: int = 3
     queue_limit_s: int = QUEUE_LIMIT_S
     labels: Mapping[str, str] = field(default_factory=dict)
+    secrets: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

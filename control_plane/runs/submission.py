@@ -51,7 +51,6 @@ class Submission(StartOptions):
     group_id: str | None = None
     slot: int | None = None  # in its group
     idempotency_key: str | None = None
-    secrets: Sequence[str] = ()
     named_by: str | None = None
     traceparent: str | None = None  # the W3C trace context in which somebody asks for this run
 
@@ -140,6 +139,7 @@ class Submitter:
             "queue_limit_s": run.queue_limit_s or QUEUE_LIMIT_S,
             "labels": run.labels,
             "max_attempts": run.max_attempts,
+            "secrets": run.secrets,
         }
         again = Submission(
             kind=run.kind,
@@ -148,7 +148,6 @@ class Submitter:
             hypothesis_id=run.hypothesis_id,
             parent_run_id=run_id,
             from_stage=from_stage,
-            secrets=run.secrets,
             named_by=named_by,
             group_id=run.group_id,
             slot=run.slot,

@@ -54,18 +54,17 @@ from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import boards as board_pages
 from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import (
-    change_run,
     compare,
     new_run,
     numbers,
     pods,
     read_only,
     sign_in,
-    steering,
 )
 from control_plane.server.web.pages import groups as group_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.server.web.pages import secrets as secret_pages
+from control_plane.server.web.pages.steering import change, orders, retry
 from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
 
@@ -118,9 +117,9 @@ def create_app(deps: Deps) -> FastAPI:
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
     routers += [page.router(site) for page in (board_pages, bulk_pages, compare, new_run, read_only)]
-    routers += [page.router(site) for page in (steering, live)]
+    routers += [page.router(site) for page in (orders, retry, live)]
     routers.append(run_pages.router(site))
-    routers += [page.router(site) for page in (change_run, group_pages, schedule_pages)]
+    routers += [page.router(site) for page in (change, group_pages, schedule_pages)]
     routers += [page.router(site) for page in (secret_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)

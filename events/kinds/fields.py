@@ -203,7 +203,7 @@ def _type_words(node: Json, definitions: Json) -> str:
 def _limits(node: Json) -> Iterator[str]:
     for name, words in LIMITS.items():
         if name in node:
-            yield re.sub(r"\b1 (character|entr)(?:s|ies)$", _one, words.format(shown(node[name])))
+            yield re.sub(r"\b1 (character|entr)(?:s|ies)\Z", _one, words.format(shown(node[name])))
 
 
 def _one(found: re.Match[str]) -> str:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-NAME: Final = "^[a-z][a-z0-9_-]{0,31}$"
-VALUE: Final = "^[A-Za-z0-9._-]{1,64}$"
-ASKED: Final = r"^(>=[0-9]{1,9}(\.[0-9]{1,9}){0,3}|[A-Za-z0-9._-]{1,64})$"
+NAME: Final = "[a-z][a-z0-9_-]{0,31}"
+VALUE: Final = "[A-Za-z0-9._-]{1,64}"
+ASKED: Final = rf"(>=[0-9]{{1,9}}(\.[0-9]{{1,9}}){{0,3}}|{VALUE})"
 NAME_WORDS: Final = "it has a lower-case letter, then at most 31 of a-z, 0-9, _ and -"
 VALUE_WORDS: Final = "a value has 1 to 64 of A-Z, a-z, 0-9, ., _ and -"
 OPERATORS_MAX: Final = 16
@@ -119,7 +119,7 @@ def operators_labels(setting: str | None, options: Iterable[str]) -> tuple[dict[
 
 
 def _fits(pattern: str, text: str) -> bool:
-    return re.fullmatch(pattern.removesuffix("$"), text) is not None
+    return re.fullmatch(pattern, text) is not None
 
 
 def missing(asked: Iterable[tuple[str, str]], said: Mapping[str, str]) -> list[tuple[str, str]]:

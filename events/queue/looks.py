@@ -37,8 +37,12 @@ def heads(collection: str, pod: str | None = None, *, after: str = "") -> list[D
     whole = _heads({"$gt": after, "$lt": PIN})
     if pod is None:
         return whole
-    pinned = {"$gte": f"{PIN}{pod}/", "$lt": f"{PIN}{pod}0"}  # the sign behind the slash
-    return [*whole, {"$unionWith": {"coll": collection, "pipeline": _heads(pinned)}}]
+    return [*whole, {"$unionWith": {"coll": collection, "pipeline": heads_pinned_to(pod)}}]
+
+
+def heads_pinned_to(pod: str) -> list[Document]:
+    """Return the pipeline that finds the classes of a pod's pins alone."""
+    return _heads({"$gte": f"{PIN}{pod}/", "$lt": f"{PIN}{pod}0"})  # the sign behind the slash
 
 
 def heads_of(class_keys: Iterable[str]) -> list[Document]:

@@ -29,11 +29,11 @@ UNSEEN: Final = (
     r"\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f"
     r"\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
 )
-POD_NAME: Final = rf"^[^{UNSEEN}/]{{1,200}}$"
-POD_ID: Final = rf"^[^{UNSEEN}]{{1,200}}$"  # with the start of its worker behind the name
+POD_NAME: Final = rf"[^{UNSEEN}/]{{1,200}}"
+POD_ID: Final = rf"[^{UNSEEN}]{{1,200}}"  # with the start of its worker behind the name
 
-LabelName = Annotated[str, msgspec.Meta(pattern=NAME)]
-LabelAsked = Annotated[str, msgspec.Meta(pattern=ASKED)]
+LabelName = Annotated[str, msgspec.Meta(pattern=rf"\A{NAME}\Z")]
+LabelAsked = Annotated[str, msgspec.Meta(pattern=rf"\A{ASKED}\Z")]
 
 
 class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,9 +44,9 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     gpu_gib: Annotated[float, msgspec.Meta(ge=0, le=80)] = 0
-    region: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]{1,64}$")] = ANY_REGION
+    region: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")] = ANY_REGION
     labels: Annotated[Mapping[LabelName, LabelAsked], msgspec.Meta(max_length=LABELS_MAX)] = {}
-    pod: Annotated[str, msgspec.Meta(pattern=POD_NAME)] | None = None
+    pod: Annotated[str, msgspec.Meta(pattern=rf"\A{POD_NAME}\Z")] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,6 @@ def read_requirements(raw: Mapping[str, Any]) -> Requirements:
     except msgspec.ValidationError as error:
         why = problem_with(raw.get("labels")) or f"{error}{known_fields(error, Requirements)}"
         raise _invalid(why) from error
-    # A pattern's end is also before a last line break.
-    texts = (found.region, found.pod or "", *found.labels, *found.labels.values())
-    if any("\n" in each for each in texts):
-        raise _invalid("a line break is part of no value")
     if len(_labels(found.labels)) > LABELS_CHARS_MAX:
         raise _invalid(
             f"the labels are too long together; at most {LABELS_CHARS_MAX} characters - at `$.labels`"

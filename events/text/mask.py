@@ -11,7 +11,7 @@ MASK: Final = "***"
 SECRET_MIN_CHARS: Final = 4  # shorter values are no secrets, and masking them would hide half the log
 
 SECRET_NAME: Final = re.compile(
-    r"(^|[_.-])(password|passwd|secret|token|authorization|credentials?|cookie|(api|access|secret|private)[_-]?key)$",
+    r"(^|[_.-])(password|passwd|secret|token|authorization|credentials?|cookie|(api|access|secret|private)[_-]?key)\s*\Z",
     re.IGNORECASE,
 )
 # Up to the last @: a password may hold one.

@@ -7,51 +7,64 @@ the place of a variable that decides what a process loads, whom it asks, or what
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-NAME_PATTERN: Final = "^[A-Za-z_][A-Za-z0-9_]{0,99}$"
-NAME: Final = re.compile(NAME_PATTERN.strip("^$"), re.ASCII)
+NAME_PATTERN: Final = "[A-Za-z_][A-Za-z0-9_]{0,99}"
 VALUE_BYTES_MAX: Final = 64 * 1024
 SECRETS_MAX: Final = 1_000  # of a fleet
 OF_RUN_MAX: Final = 32
 MASKED_CHARS_MIN: Final = 8  # shorter values are words, and masking them would hide half the log
 
-# In capitals, since some programs read these in small letters too.
-RESERVED: Final = frozenset(
-    {
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "IFS", "ENV"),
-        *("LANG", "LANGUAGE", "TZ", "TERM", "HOSTNAME", "VIRTUAL_ENV", "SSLKEYLOGFILE", "GLIBC_TUNABLES"),
-        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
-        *("HF_HOME", "GCONV_PATH", "LOCPATH", "NLSPATH", "CONTROL_PLANE_URL", "RES_OPTIONS", "HOSTALIASES"),
+# What a secret may not set, by what it steers. In capitals, since some programs read these in small letters
+# too; a `*` stands for any letters.
+RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
+    "which programs and libraries a process loads": (
+        *("PATH", "LD_*", "DYLD_*", "PYTHON*", "VIRTUAL_ENV", "PIP_*", "UV_*", "CONDA_*", "GCONV_PATH"),
         *(
-            "_",
-            "ANTHROPIC_MODEL",
-            "OPENAI_MODEL",
-            "MPLCONFIGDIR",
             "PERL5LIB",
             "PERL5OPT",
             "RUBYLIB",
             "RUBYOPT",
+            "NODE_OPTIONS",
+            "NODE_PATH",
+            "JAVA_TOOL_OPTIONS",
+            "CLASSPATH",
         ),
-        *("NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "PAGER", "EDITOR", "PROMPT_COMMAND", "PS4", "CDPATH"),
-    }
+        *("GLIBC_TUNABLES", "MALLOC_*", "BASH_*", "ENV", "IFS", "SHELL", "PROMPT_COMMAND", "PS4", "CDPATH"),
+        *("BASHOPTS", "SHELLOPTS", "PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "LESSOPEN"),
+        *("GIT_*", "OPENSSL_*", "SSH_ASKPASS", "SUDO_ASKPASS"),
+    ),
+    "where a process reads and writes": (
+        *("HOME", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "XDG_*", "HF_HOME", "MPLCONFIGDIR", "_"),
+    ),
+    "whom a process asks, and whom it trusts": (
+        *("*_PROXY", "SSL_*", "SSLKEYLOGFILE", "*_CA_BUNDLE", "RES_OPTIONS", "HOSTALIASES", "LOCALDOMAIN"),
+        # an address decides who is sent the keys of the pod, and is no secret
+        *("*_BASE_URL", "*_API_BASE", "*_ENDPOINT", "*_ENDPOINT_URL", "ANTHROPIC_MODEL", "OPENAI_MODEL"),
+    ),
+    "how the worker reaches its storage, its database and its control plane": (
+        *("AWS_*", "MINIO_*", "MONGO*", "CONTROL_PLANE_*", "PODFLEET_*"),
+    ),
+    "what a pod is": (
+        *("USER", "LOGNAME", "HOSTNAME", "TERM", "TZ", "LANG", "LANGUAGE", "LC_*", "LOCPATH", "NLSPATH"),
+        *("CUDA_*", "NVIDIA_*", "NCCL_*", "OMP_*", "MKL_*", "TORCH_*", "RUNPOD_*"),
+    ),
+}
+_RESERVED: Final = tuple(
+    (re.compile("|".join(each.replace("*", ".*") for each in names), re.ASCII), steers)
+    for steers, names in RESERVED.items()
 )
-RESERVED_PREFIXES: Final = (
-    *("LD_", "DYLD_", "PYTHON", "PODFLEET_", "MONGODB_", "MINIO_", "LC_", "BASH_", "XDG_", "SSL_CERT_"),
-    *("CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "TORCH_", "MALLOC_", "RUNPOD_", "GIT_", "PIP_", "UV_"),
-    "OPENSSL_",
-)
-# An address decides who is sent the keys of the pod, and is no secret.
-RESERVED_SUFFIXES: Final = ("_BASE_URL", "_API_BASE", "_ENDPOINT", "_ENDPOINT_URL", "_PROXY")
 
 
 def fault_of_name(name: str) -> str | None:
     """Return why a text is no name of a secret; None for one that is."""
-    if NAME.fullmatch(name) is None:
+    if re.fullmatch(NAME_PATTERN, name) is None:
         return "a name has letters, digits and _, begins with no digit, and has 100 characters at most"
-    upper = name.upper()
-    is_taken = upper in RESERVED or upper.startswith(RESERVED_PREFIXES) or upper.endswith(RESERVED_SUFFIXES)
-    return f"{name} is a variable that a secret may not set" if is_taken else None
+    for pattern, steers in _RESERVED:
+        if pattern.fullmatch(name.upper()):
+            return f"{name} is a variable that a secret may not set: it decides {steers}"
+    return None
 
 
 def fault_of_value(value: str) -> str | None:

@@ -46,7 +46,7 @@ PASSED: Final = frozenset(
 )  # fmt: skip
 PASSED_PREFIXES: Final = ("LC_", "PYTHON", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "TORCH_", "OPENAI_")
 # Whatever it begins with: other keys of a provider, such as one that administers the account.
-NOT_PASSED: Final = re.compile(r"(^|_)(KEY|SECRET|TOKEN|PASSWORD|CREDENTIALS?)$")
+NOT_PASSED: Final = re.compile(r"(^|_)(KEY|SECRET|TOKEN|PASSWORD|CREDENTIALS?)\s*\Z")
 PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")  # some programs read one case, some the other
 
 # Of what is passed, these are secrets; a shorter value is a placeholder such as "EMPTY", and no secret.

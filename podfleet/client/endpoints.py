@@ -40,31 +40,26 @@ def submit(
     kind: str,
     spec: Json | None = None,
     *,
-    secrets: Sequence[str] | None = None,
     idempotency_key: str | None = None,
     **options: Unpack[StartOptions],
 ) -> Call[Run]:
     """Queue a run; the same `idempotency_key` again means the same run."""
     headers = _given(**{"Idempotency-Key": idempotency_key})
-    return Call("POST", "/api/runs", Run, body=_run_body(kind, spec, secrets, options), headers=headers)
+    return Call("POST", "/api/runs", Run, body=_run_body(kind, spec, options), headers=headers)
 
 
 def check(
     kind: str,
     spec: Json | None = None,
-    *,
-    secrets: Sequence[str] | None = None,
     **options: Unpack[StartOptions],
 ) -> Call[CheckedRun]:
     """Return what a submission would queue, every default filled in; nothing is stored."""
-    body = _run_body(kind, spec, secrets, options)
+    body = _run_body(kind, spec, options)
     return Call("POST", "/api/runs", CheckedRun, query={"dry_run": "true"}, body=body)
 
 
-def _run_body(
-    kind: str, spec: Json | None, secrets: Sequence[str] | None, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {"kind": kind, **_given(spec=spec, secrets=secrets or None), **given(options)}
+def _run_body(kind: str, spec: Json | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"kind": kind, **_given(spec=spec), **given(options)}
 
 
 def _if_match(revision: int | None) -> dict[str, str]:
@@ -416,13 +411,12 @@ def add_group(
     spec: Json | None = None,
     *,
     plan: Plan,
-    secrets: Sequence[str] | None = None,
     paused: bool = False,
     idempotency_key: str | None = None,
     **options: Unpack[Options],
 ) -> Call[Group]:
     """Make a group: runs of `kind` that vary parameters by a plan."""
-    run = _run_body(kind, spec, secrets, options)
+    run = _run_body(kind, spec, options)
     body = {"id": group_id, "run": run, "plan": plan, "paused": paused}
     headers = _given(**{"Idempotency-Key": idempotency_key})
     return Call("POST", "/api/groups", Group, body=body, headers=headers)
@@ -475,7 +469,6 @@ def add_schedule(
     spec: Json | None = None,
     *,
     time_zone: str = "UTC",
-    secrets: Sequence[str] | None = None,
     missed: str = "one",
     overlap: str = "allow",
     paused: bool = False,
@@ -489,7 +482,7 @@ def add_schedule(
         "missed": missed,
         "overlap": overlap,
         "paused": paused,
-        "run": _run_body(kind, spec, secrets, options),
+        "run": _run_body(kind, spec, options),
     }
     return Call("POST", "/api/schedules", Schedule, body=body)
 

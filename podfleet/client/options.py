@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypedDict
 
 
 class Options(TypedDict, total=False):
-    """How a run waits, and which pods may take it; what is left out, or None, has its default."""
+    """How a run waits, which pods may take it, and the names of its secrets.
+
+    What is left out, or None, has its default.
+    """
 
     priority: int | None
     labels: Mapping[str, str] | None
     requires: Mapping[str, Any] | None
     max_attempts: int | None
     queue_limit_s: int | None
+    secrets: Sequence[str] | None
 
 
 class StartOptions(Options, total=False):

@@ -12,7 +12,7 @@ from podfleet import parameters
 from podfleet.client.synchronous import Client
 from podfleet.commands.kind_help import KindHelp, check
 from podfleet.commands.runs import SHOWN, Limit
-from podfleet.commands.submit import ExitStatus, SecretNames, Watch, conclude
+from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.nouns import noun
 from podfleet.output import (
@@ -27,7 +27,16 @@ from podfleet.output import (
     print_json,
     say,
 )
-from podfleet.parameters import Attempts, Labels, Parameters, Priority, QueueLimit, Requires, SpecFile
+from podfleet.parameters import (
+    Attempts,
+    Labels,
+    Parameters,
+    Priority,
+    QueueLimit,
+    Requires,
+    SecretNames,
+    SpecFile,
+)
 
 app = noun("schedules")
 
@@ -126,12 +135,16 @@ def add(
         kind,
         spec,
         time_zone=time_zone,
-        secrets=secret,
         missed=missed,
         overlap=overlap,
         paused=paused,
         **parameters.options(
-            priority=priority, label=label, requires=requires, attempts=attempts, queue_limit=queue_limit
+            priority=priority,
+            label=label,
+            requires=requires,
+            attempts=attempts,
+            queue_limit=queue_limit,
+            secret=secret,
         ),
     )
     if as_json:

@@ -22,6 +22,7 @@ from podfleet.parameters import (
     Priority,
     QueueLimit,
     Requires,
+    SecretNames,
     SpecFile,
 )
 
@@ -31,11 +32,6 @@ ExitStatus = Annotated[
     bool, typer.Option("--exit-status", help="With --watch: exit with 1 if the run fails or is canceled.")
 ]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Watch the run until it ends.")]
-
-SecretNames = Annotated[
-    list[str] | None,
-    typer.Option("--secret", metavar="NAME", help="A secret for the run's environment; repeatable."),
-]
 
 
 @app.command(cls=KindHelp)
@@ -67,13 +63,14 @@ def submit(
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
+        secret=secret,
     )
     check(kind, spec)
     control_plane = client()
     if dry_run:
-        show_check(control_plane.check(kind, spec, secrets=secret, **wanted), as_json=as_json)
+        show_check(control_plane.check(kind, spec, **wanted), as_json=as_json)
         return
-    run = control_plane.submit(kind, spec, secrets=secret, **wanted, idempotency_key=key)
+    run = control_plane.submit(kind, spec, **wanted, idempotency_key=key)
     conclude(control_plane, run, run.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 

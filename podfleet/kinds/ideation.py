@@ -28,7 +28,16 @@ from podfleet.output import (
     print_json,
     with_sign,
 )
-from podfleet.parameters import Attempts, Labels, NotBefore, Parameters, Priority, QueueLimit, Requires
+from podfleet.parameters import (
+    Attempts,
+    Labels,
+    NotBefore,
+    Parameters,
+    Priority,
+    QueueLimit,
+    Requires,
+    SecretNames,
+)
 
 app = noun("hypotheses")
 
@@ -75,6 +84,7 @@ def new(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
+    secret: SecretNames = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what its run would measure, and create nothing.")
     ] = False,
@@ -94,6 +104,7 @@ def new(
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
+        secret=secret,
     )
     control_plane = client()
     said = parameters.spec(file, None) if idea is None else idea
@@ -176,6 +187,7 @@ def launch(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
+    secret: SecretNames = None,
     watch: Watch = False,
     exit_status: ExitStatus = False,
     as_json: AsJson = False,
@@ -188,6 +200,7 @@ def launch(
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
+        secret=secret,
     )
     control_plane = client()
     hypothesis_id = find(control_plane, HYPOTHESIS, hypothesis)

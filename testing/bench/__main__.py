@@ -33,8 +33,9 @@ from testing.bench.workloads import (
 )
 
 _ALL: Final = (
-    pickup.BENCH, claims.BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING, results.BENCH, lists.BENCH,
-    live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH, sick_pods.BENCH, groups.BENCH,
+    pickup.BENCH, claims.BENCH, claims.LABELLED_BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING,
+    results.BENCH, lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH, sick_pods.BENCH,
+    groups.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"

@@ -48,6 +48,7 @@ def facts() -> dict[str, str]:
         "Python": platform.python_version(),
         "commit": commit.stdout.strip() or "unknown",
         "date": f"{CLOCK.now():%Y-%m-%d}",
+        "load before": f"{os.getloadavg()[0]:.1f}",
     }
 
 

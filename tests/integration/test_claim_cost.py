@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -103,3 +104,42 @@ async def test_a_claim_among_many_labels_and_pins_seeks_only_what_its_pod_serves
     assert whole_keys["aggregate"] <= 2 * (LABELS + 1) + 3
     assert again_keys["aggregate"] <= 2 * len(mine) + 1
     assert (again_keys["findAndModify"], documents) == (1, 1)
+
+
+async def test_pods_that_wait_in_vain_at_a_control_plane_cost_it_one_look_together(database_url: str) -> None:
+    """200 labels of which no pod has any, and 20 pods: each look of its own would be two keys a label."""
+    pods, base = 20, "probe/cpu/any"
+
+    async def stays() -> bool:
+        return False
+
+    def change(number: int) -> dict[str, Any]:
+        return {"classKey": f"{base}/rack=r{number % LABELS}", "priority": 0}
+
+    async with control_plane(database_url) as deps:
+        await populate(deps, LABELS, change)
+        able = [Abilities(frozenset({"probe"}), 0.0, None, {}, f"pod-{number}") for number in range(pods)]
+
+        async def asked(wait_s: float) -> list[dict[str, Any]]:
+            await deps.db.command("profile", 2)
+            found = await asyncio.gather(
+                *(
+                    deps.claimer.claim(
+                        Seeker(f"{each.pod}/abc", "hybrid", each),
+                        token=letters(SystemIds().token()), key_id=None, wait_s=wait_s, is_gone=stays,
+                    )
+                    for each in able
+                )
+            )  # fmt: skip
+            await deps.db.command("profile", 0)
+            assert found == [None] * pods
+            looks = {"command.aggregate": {"$in": ["runs", "ideations"]}}
+            noted = [each async for each in deps.db["system.profile"].find(looks)]
+            await deps.db["system.profile"].drop()
+            return noted
+
+        together, alone = await asked(0.5), await asked(0.0)
+    keys = [sum(each.get("keysExamined", 0) for each in noted) for noted in (together, alone)]
+    # one look, and the pins of each pod: one key in each queue
+    assert keys[0] <= 2 * (LABELS + 1) + 4 * pods
+    assert keys[1] >= pods * LABELS, "whoever does not wait looks for itself"

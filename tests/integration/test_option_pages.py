@@ -226,6 +226,104 @@ async def test_the_forms_of_schedules_have_the_options_of_their_runs(asking: htt
     must_have_the_options({**run, "requires": OPTIONS["requires"]})
 
 
+async def named(asking: httpx.AsyncClient, run_id: str) -> Any:
+    return (await asking.get(f"/api/runs/{run_id}")).json().get("secrets", [])
+
+
+async def stored_secrets(deps: Any, *names: str, keys: tuple[str, ...] = ()) -> None:
+    await deps.db.secrets.insert_many([{"_id": each, "kinds": [], "keys": [*keys]} for each in names])
+
+
+async def test_the_forms_that_queue_runs_name_secrets(deps: Any, asking: httpx.AsyncClient) -> None:
+    await stored_secrets(deps, "ONE", "TWO")
+    await stored_secrets(deps, "HIDDEN", keys=("somebody",))
+    typed = {"kind": "probe", "do": "submit", "secrets": " TWO\r\n\r\nONE "}
+    made = await sent(asking, "/runs/new", typed)
+    run_id = made.headers["location"].rpartition("/")[2]
+    assert await named(asking, run_id) == ["ONE", "TWO"]
+    like = typed_in((await asking.get(f"/runs/new?like={run_id}")).text)
+    assert like["secrets"].split("\n") == ["ONE", "TWO"]
+    twin = await sent(asking, "/runs/new", {**like, "do": "submit"})
+    assert await named(asking, twin.headers["location"].rpartition("/")[2]) == ["ONE", "TWO"]
+    look = (await asking.get("/runs/new/look", params={**like, "at": "secrets"})).json()
+    assert "--secret ONE --secret TWO" in look["commands"]["cli"]
+    proposed = await confirmed(asking, "/hypotheses", {**IDEA, "secrets": "ONE"})
+    place = proposed.headers["location"]
+    (first,) = (await asking.get(f"/api{place}")).json()["runs"]
+    launched = await confirmed(asking, f"{place}/runs", {"secrets": "TWO"})
+    assert await named(asking, first["id"]) == ["ONE"]
+    assert await named(asking, launched.headers["location"].rpartition("/")[2]) == ["TWO"]
+    schedule = {"id": "nightly", "cron": "@daily", "kind": "probe", "do": "add", "secrets": "ONE"}
+    assert (await sent(asking, "/schedules", schedule)).status_code == 303
+    shown = typed_in((await asking.get("/schedules/nightly/edit")).text)
+    assert shown["secrets"] == "ONE"
+
+    async def stored() -> Any:
+        return (await asking.get("/api/schedules/nightly")).json()["run"].get("secrets", [])
+
+    for path, form in (
+        ("/runs/new", typed),
+        ("/schedules", {**schedule, "id": "another"}),
+        ("/schedules/nightly", {**shown, "do": "save"}),
+        ("/hypotheses", {**IDEA, "confirmed": ""}),
+        (f"{place}/runs", {}),
+    ):
+        for names, status, words in (
+            ("HIDDEN", 403, "this key may not name the secret HIDDEN"),
+            ("NOBODYS", 422, "there is no secret NOBODYS"),
+            ("ONE\nLD_PRELOAD", 422, "LD_PRELOAD is a variable that a secret may not set"),
+            ("ONE TWO", 422, "a name has letters"),
+            ("\n".join(f"A{number}" for number in range(33)), 422, "at most 32 names"),
+        ):
+            if path != "/runs/new" and names not in ("HIDDEN", "ONE\nLD_PRELOAD"):
+                continue  # all forms have the same field
+            answer = await sent(asking, path, {**form, "secrets": names})
+            if answer.status_code == 200:  # what it would measure is asked first
+                answer = await sent(asking, path, typed_in(answer.text))
+            assert (answer.status_code, words in answer.text) == (status, True), (path, names, answer.text)
+            assert typed_in(answer.text)["secrets"] == names, "what was typed stays"
+    assert await stored() == ["ONE"]
+    assert (
+        await sent(asking, "/schedules/nightly", {**shown, "do": "save", "secrets": ""})
+    ).status_code == 303
+    assert await stored() == []
+
+
+async def test_a_retry_takes_other_options_from_its_folded_form(deps: Any, asking: httpx.AsyncClient) -> None:
+    await stored_secrets(deps, "ONE")
+    run = await made(asking, secrets=["ONE"])
+    await asking.post(f"/api/runs/{run['id']}/cancel")
+    path = f"/runs/{run['id']}/retry"
+    page = (await asking.get(f"/runs/{run['id']}")).text
+    assert 'name="secrets"' not in page
+    (form,) = re.findall(rf'<form [^>]*action="{path}".*?</form>', page, re.DOTALL)
+    typed = typed_in(form)
+
+    async def again(**others: str) -> dict[str, Any]:
+        answer = await sent(asking, path, {**typed, **others})
+        assert answer.status_code == 303, answer.text
+        found: dict[str, Any] = (await asking.get(f"/api{answer.headers['location']}")).json()
+        return found
+
+    same = await again()
+    must_have_the_options(same)
+    assert (same["secrets"], same["parentRunId"]) == (["ONE"], run["id"])
+    assert (await again())["id"] == same["id"], "one page makes one run of a choice"
+    other = await again(**{"requires.gpu_gib": "", "priority": "", "labels": "new=1\r\nteam=text"})
+    assert (other["classKey"], other["priority"]) == ("probe/cpu/eu", 0)
+    assert other["labels"] == {"team": "text", "new": "1"}
+    assert (other["maxAttempts"], other["secrets"]) == (9, ["ONE"])
+    late = await again(not_before="2100-01-01T00:00:00Z", max_attempts="2", queue_limit_s="60")
+    assert (late["status"], late["maxAttempts"], late["queueLimitS"]) == ("DELAYED", 2, 60)
+    for wrong in ({"requires.gpu_gib": "lots"}, {"priority": "101"}, {"labels": "x"}, {"from_stage": "none"}):
+        refused = await sent(asking, path, {**typed, **wrong})
+        assert (refused.status_code, "not valid" in refused.text) == (422, True), wrong
+        kept = {**typed_in(refused.text), **wrong} if "from_stage" in wrong else typed_in(refused.text)
+        assert {**typed, **wrong}.items() <= kept.items() | {("from_stage", "")}
+    bare = await sent(asking, path, {"from_stage": ""})
+    must_have_the_options((await asking.get(f"/api{bare.headers['location']}")).json())
+
+
 async def test_many_waiting_runs_are_changed_from_the_list(asking: httpx.AsyncClient) -> None:
     first, second = await made(asking), await made(asking)
     assert 'value="change">Change' in (await asking.get("/runs")).text

@@ -141,6 +141,32 @@ def test_a_run_names_what_its_submitter_may_name(fleet: Fleet) -> None:
     assert codes(fired_again) == (403, "foreign_secret")
 
 
+def test_hypotheses_and_launches_name_what_their_key_may_name(fleet: Fleet) -> None:
+    ann, bob = (bearer(key_of(fleet, "operator", name)) for name in ("ann", "bob"))
+    set_secret(fleet, "FOR_ANN", keys=["ann"])
+    named = {"secrets": ["FOR_ANN"]}
+    body = {"title": "t", "idea": "Dropout improves accuracy on iris", **named}
+    for wanted in (body, {**body, "enable_ideation": True}):
+        for headers, names, expected in (
+            (bob, ["FOR_ANN"], (403, "foreign_secret")),
+            (ann, ["NOBODYS"], (422, "unknown_secret")),
+            (ann, ["PATH"], (422, "bad_secret_name")),
+        ):
+            refused = fleet.client.post("/api/hypotheses", json={**wanted, "secrets": names}, headers=headers)
+            assert codes(refused) == expected
+    assert fleet.client.get("/api/hypotheses").json()["items"] == [], "nothing is stored of what is refused"
+    made = fleet.client.post("/api/hypotheses", json=body, headers=ann).json()
+    asked_for = fleet.client.post(
+        "/api/hypotheses", json={**body, "enable_ideation": True}, headers=ann
+    ).json()
+    path = f"/api/hypotheses/{made['id']}/runs"
+    assert codes(fleet.client.post(path, json=named, headers=bob)) == (403, "foreign_secret")
+    launched = fleet.client.post(path, json=named, headers=ann).json()
+    for run_id in (made["run_id"], launched["id"], asked_for["ideation_request_id"]):
+        assert fleet.run(run_id)["secrets"] == ["FOR_ANN"]
+    assert fleet.client.post(path, json={}, headers=bob).json().get("secrets", []) == []
+
+
 def test_only_the_attempt_that_holds_the_run_gets_the_values(fleet: Fleet) -> None:
     set_secret(fleet)
     set_secret(fleet, "GONE")
@@ -158,6 +184,8 @@ def test_only_the_attempt_that_holds_the_run_gets_the_values(fleet: Fleet) -> No
     other_id = fleet.submit("probe")
     other = claimed(fleet, key)["runToken"]
     assert fetched(fleet, other_id, other).json() == {"values": {}, "missing": []}
+    assert fleet.client.post(f"/api/runs/{other_id}/cancel").json()["status"] == "CANCELING"
+    assert codes(fetched(fleet, other_id, other)) == (503, "being_canceled")
     assert codes(fetched(fleet, run_id, other)) == (403, "foreign_run")
     assert codes(fetched(fleet, run_id, key)) == (403, "foreign_run")
     assert codes(fetched(fleet, run_id, ROOT_KEY)) == (403, "foreign_run")
@@ -272,13 +300,35 @@ def commands(worker: int) -> bytes:
     return b"\n".join(found)
 
 
+def named_elsewhere(fleet: Fleet) -> list[str]:
+    """Name a secret at the other doors, for a pod that is not there; return pages of what came of it."""
+    options = {"secrets": ["API_KEY"], "requires": {"pod": "nobody"}}
+    hypothesis = {"title": "t", "idea": "Dropout improves accuracy on iris", **options}
+    made = fleet.client.post("/api/hypotheses", json=hypothesis).json()
+    launched = fleet.client.post(f"/api/hypotheses/{made['id']}/runs", json=options).json()
+    ideas = fleet.client.post("/api/hypotheses", json={**hypothesis, "enable_ideation": True}).json()
+    schedule = {"id": "never", "cron": "0 0 29 2 *", "run": {"kind": "probe", **options}}
+    assert fleet.client.post("/api/schedules", json=schedule).status_code == 201
+    group = {
+        "id": "pairs", "paused": True, "run": {"kind": "probe", **options},
+        "plan": {"kind": "matrix", "values": {"seconds": [1, 2]}, "parallel": 1},
+    }  # fmt: skip
+    answer = fleet.client.post("/api/groups", json=group)
+    assert answer.status_code == 201, answer.text
+    runs = [made["run_id"], launched["id"], ideas["ideation_request_id"]]
+    assert all(fleet.run(each)["secrets"] == ["API_KEY"] for each in runs)
+    pages = [f"/hypotheses/{made['id']}", f"/runs/new?like={launched['id']}", f"/runs/{runs[0]}/change"]
+    return [*pages, "/schedules/never", "/schedules/never/edit", "/groups/pairs", "/api/groups/pairs"]
+
+
 @pytest.mark.parametrize("way", [{}, GONE], ids=["direct", "over HTTP"])
 def test_a_value_is_found_nowhere_but_encrypted(
     fleet: Fleet, s3: S3Server, way: dict[str, str], until: Until
 ) -> None:
     set_secret(fleet)
-    names = {"secrets": ["API_KEY"], "spec": {"seconds": 2}}
-    run_id = fleet.submit("probe", **names)
+    typed = {"kind": "probe", "do": "submit", "secrets": "API_KEY", "spec.seconds": "2"}
+    run_id = fleet.client.post("/runs/new", data=typed).headers["location"].rpartition("/")[2]
+    named = named_elsewhere(fleet)
     key = {"PODFLEET_API_KEY": key_of(fleet, "pod")}
     worker = fleet.start_worker("--max-runs", "2", name="pod", **key, **way)
     until(lambda: fleet.run(run_id)["startedAt"], 60)
@@ -310,8 +360,14 @@ def test_a_value_is_found_nowhere_but_encrypted(
             found[str(each.object_name)] = stream.read()
     found |= {str(each): each.read_bytes() for each in fleet.home.rglob("*") if each.is_file()}
     found["control plane"] = fleet.log.read_bytes()
+    refused = fleet.client.post(f"/runs/{run_id}/retry", data={"priority": "1e9", "secrets": "API_KEY"})
+    assert refused.status_code == 422
+    found["a retry that was refused"] = refused.content
     for page in (
+        *named,
         "/",
+        f"/runs/new?like={run_id}",
+        f"/runs/{run_id}/spec",
         "/secrets",
         f"/runs/{run_id}",
         f"/runs/{doomed}",

@@ -13,7 +13,7 @@ from control_plane.access.secrets.encryption import Cipher, Sealed
 from control_plane.access.secrets.naming import require_name, serves_kind
 from control_plane.store.access.secrets import Secrets
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
-from events.text.secret_names import SECRETS_MAX, fault_of_value
+from events.text.secret_names import SECRETS_MAX, fault_of_name, fault_of_value
 
 BATCH_MAX: Final = 50
 PARTS_MAX: Final = 2 * SECRETS_MAX // BATCH_MAX
@@ -89,7 +89,10 @@ class Vault:
         return Rotated(current, count, unreadable)
 
     async def hand(self, names: Sequence[str], kind: str) -> Handed:
-        """Return the values that a run of `kind` names. Raises `Transient` where a key is not here."""
+        """Return the values that a run of `kind` names. Raises `Transient` where a key is not here.
+
+        One whose name an earlier release took, and this one does not, cannot be had.
+        """
         found = {each["_id"]: each for each in await self.store.of_names(names)}
         values: dict[str, str] = {}
         for name, document in found.items():
@@ -97,7 +100,7 @@ class Vault:
                 message = f"this control plane lacks the key {document['keyId']} of the secret {name}"
                 raise Transient("no_secrets_key", message)
             value = self._open(document)
-            if value is not None and serves_kind(document, kind):
+            if value is not None and serves_kind(document, kind) and fault_of_name(name) is None:
                 values[name] = value
         return Handed(values, [name for name in names if name not in values])
 

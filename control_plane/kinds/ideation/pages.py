@@ -37,6 +37,7 @@ class HypothesisPages:
         *,
         form: ProposalForm | None = None,
         unfit: Unfit | None = None,
+        code: int = 422,
         measures: str = "",
     ) -> HTMLResponse:
         """Show the hypotheses and the form of a new one, with its problems, or what it would measure."""
@@ -46,7 +47,7 @@ class HypothesisPages:
         page = await self.reads.page(wanted.limit, wanted.after)
         return await self.site.show(
             "ideation/hypotheses.html",
-            422 if unfit else 200,
+            code if unfit else 200,
             live=live,
             page=page,
             form=form,
@@ -122,7 +123,7 @@ def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
         except Unfit as unfit:
             return await pages.all(form=form, unfit=unfit)
         except Rejected as error:
-            return await pages.all(form=form, unfit=Unfit([error.message]))
+            return await pages.all(form=form, unfit=Unfit([error.message]), code=status_of(error))
         return see(f"/hypotheses/{hypothesis_id}")
 
     @routes.post("/hypotheses/{hypothesis_id}/runs")

@@ -73,6 +73,7 @@ class Proposer:
         if wanted.enable_ideation:
             read_spec(experiment.KIND.name, {"idea": wanted.idea, **wanted.spec})
         order = read(work)
+        await self.submitter.require_secrets(order)
         request_id = self.ids.ulid()
         await self.store.insert(hypothesis_document(wanted, hypothesis_id, request_id))
         if not wanted.enable_ideation:
@@ -81,21 +82,29 @@ class Proposer:
         return hypothesis_id, request_id
 
     async def measures(self, wanted: NewHypothesis) -> str:
-        """Return what the run of a hypothesis will measure; empty where it looks for ideas first."""
-        return "" if wanted.enable_ideation else read(await self._work_for(wanted, "")).measures
+        """Return what the run of a hypothesis will measure; empty where it looks for ideas first.
+
+        Raises `Rejected` where its run could not have its secrets.
+        """
+        order = read(await self._work_for(wanted, ""))
+        await self.submitter.require_secrets(order)
+        return "" if wanted.enable_ideation else order.measures
 
     async def launch(self, wanted: WantedLaunch) -> Submitted:
         """Queue another run of a hypothesis."""
         hypothesis, run = await self._run_of(wanted)
         order = check(run)  # before the choice: what is refused changes nothing
+        await self.submitter.require_secrets(order)
         if wanted.idea_index is not None and ideas_of(hypothesis).found:
             await self.store.choose(wanted.hypothesis_id, wanted.idea_index)
         return await self.submitter.submit_order(order)
 
     async def launch_measures(self, wanted: WantedLaunch) -> str:
-        """Return what another run of a hypothesis will measure."""
+        """Return what another run of a hypothesis will measure. Raises as `measures`."""
         _, run = await self._run_of(wanted)
-        return read(run).measures
+        order = read(run)
+        await self.submitter.require_secrets(order)
+        return order.measures
 
     async def _run_of(self, wanted: WantedLaunch) -> tuple[Document, Submission]:
         """Return a hypothesis, and its run with its chosen idea or that of `idea_index`."""
@@ -127,7 +136,9 @@ class Proposer:
 def _work(
     kind: str, spec: Mapping[str, Any], options: StartOptions, by: str, hypothesis_id: str
 ) -> Submission:
-    return Submission(kind=kind, spec=spec, by=by, hypothesis_id=hypothesis_id, **options_of(options))
+    return Submission(
+        kind=kind, spec=spec, by=by, hypothesis_id=hypothesis_id, named_by=by, **options_of(options)
+    )
 
 
 def hypothesis_document(wanted: NewHypothesis, hypothesis_id: str, request_id: str) -> Document:

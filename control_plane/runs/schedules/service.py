@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -32,7 +32,6 @@ class WantedRun(Options):
 
     kind: str
     spec: Mapping[str, Any] = field(default_factory=dict)
-    secrets: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

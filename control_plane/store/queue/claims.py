@@ -16,7 +16,7 @@ from events.kinds.queues import QUEUES, collections
 from events.queue import claims, pod_checks, roster
 from events.queue.claims import Claim, Orders
 from events.queue.lease_times import LEASE_TTL_S
-from events.queue.looks import BATCH, Looks, classes_of
+from events.queue.looks import BATCH, Looks, classes_of, heads_pinned_to
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.errors import Conflict, Transient
@@ -50,6 +50,23 @@ class Claims:
         """List the classes that wait in the queues of a pod, and remember which of them it serves."""
         found = await self.waiting(collections(seeker.mode), seeker.abilities.pod)
         self.looks.remember(seeker, found, now_s)
+        return found
+
+    async def beside(
+        self, shared: Sequence[WaitingClass], seeker: Seeker, now_s: float
+    ) -> list[WaitingClass]:
+        """Add a pod's pins to a look of others at all queues, and remember what of both it serves."""
+        found = [*shared, *await self.pinned(collections(seeker.mode), seeker.abilities.pod)]
+        self.looks.remember(seeker, found, now_s)
+        return found
+
+    async def pinned(self, collections: Sequence[str], pod: str | None) -> list[WaitingClass]:
+        """List the waiting classes that are pinned to a pod."""
+        found = []
+        async with answers():
+            for name in collections if pod is not None else ():
+                cursor = await self.db[name].aggregate(heads_pinned_to(str(pod)), batchSize=BATCH)
+                found += classes_of(name, await cursor.to_list())
         return found
 
     async def narrow(self, seeker: Seeker, now_s: float) -> list[WaitingClass]:

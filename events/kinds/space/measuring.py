@@ -21,7 +21,7 @@ _FILE: Final = DataSet(name="file", task="classification", rows=10**9, features=
 # there are at most, and which effect, in deviations of a unit, they show in four of five runs.
 LINEAR: Final = {"digits": 0.957, "wine": 0.981, "iris": 0.951, "breast_cancer": 0.975}
 SEEN: Final = {1: (10, 2.89), 2: (20, 2.48), 3: (40, 2.31)}
-_ENDING: Final = re.compile(r"\.(?:csv(?:\.gz)?|npz|parquet)$", re.IGNORECASE)
+_ENDING: Final = re.compile(r"\.(?:csv(?:\.gz)?|npz|parquet)\Z", re.IGNORECASE)
 
 
 def measured(idea: Idea, dataset: str | None, looks: int = 1) -> str:

@@ -11,11 +11,19 @@ from events.runtime.clock import SystemIds
 from podfleet import parameters
 from podfleet.commands.groups.values import fixed_and_varied, plan_of
 from podfleet.commands.kind_help import KindHelp
-from podfleet.commands.submit import SecretNames
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_json, say
-from podfleet.parameters import Attempts, Labels, Priority, QueueLimit, Requires, SpecFile, Unreadable
+from podfleet.parameters import (
+    Attempts,
+    Labels,
+    Priority,
+    QueueLimit,
+    Requires,
+    SecretNames,
+    SpecFile,
+    Unreadable,
+)
 
 app = noun("sweep", has_verbs=False)
 
@@ -89,11 +97,15 @@ def sweep(
         kind,
         spec,
         plan=plan,
-        secrets=secret,
         paused=paused,
         idempotency_key=key,
         **parameters.options(
-            priority=priority, label=label, requires=requires, attempts=attempts, queue_limit=queue_limit
+            priority=priority,
+            label=label,
+            requires=requires,
+            attempts=attempts,
+            queue_limit=queue_limit,
+            secret=secret,
         ),
     )
     if as_json:

@@ -40,11 +40,11 @@ _SIGNS: Final = re.compile(r"[\w ,:()'’=-]*\.?")  # no other sign: an arrow or
 _WORK: Final = re.compile(r"work\.([0-9]{1,4})")
 
 
-_ARM: Final = re.compile(r"(?:^|\.)(baseline|intervention|without|with)(?:$|\.)")
+_ARM: Final = re.compile(r"(?:^|\.)(baseline|intervention|without|with)(?:\Z|\.)")
 _BOTH: Final = ["baseline", "intervention"]
 _ARM_OF: Final = {"without": "baseline", "with": "intervention"}
 _FROM_TO: Final = re.compile(r"\bfrom (\{[^{}]*\})([^{}]*) to (\{[^{}]*\})")
-_THAN: Final = re.compile(r"\bthan(?: for| with)?(?: the (?:baseline|intervention))?(?= |$)")
+_THAN: Final = re.compile(r"\bthan(?: for| with)?(?: the (?:baseline|intervention))?(?= |\Z)")
 _THAN_BASELINE: Final = re.compile(r"\b(?:than|over)(?: for| with)? the baseline\b")
 _COMPARATIVE: Final = "(?:better|greater|higher|larger|lower|smaller|worse)"
 _BETWEEN: Final = re.compile(

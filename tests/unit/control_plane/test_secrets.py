@@ -21,7 +21,14 @@ from control_plane.store.access.secrets import Secrets
 from events.answers.access.secrets import SecretValues
 from events.pipe import Start
 from events.runtime.errors import ConfigError, Conflict, NotFound, Rejected, Transient
-from events.text.secret_names import OF_RUN_MAX, SECRETS_MAX, VALUE_BYTES_MAX, fault_of_name, fault_of_value
+from events.text.secret_names import (
+    OF_RUN_MAX,
+    RESERVED,
+    SECRETS_MAX,
+    VALUE_BYTES_MAX,
+    fault_of_name,
+    fault_of_value,
+)
 from tests.unit.control_plane.test_config import GOOD
 
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
@@ -81,7 +88,11 @@ def test_a_secret_has_the_name_of_a_variable(name: str) -> None:
         "", "1A", "A-B", "A B", "A=B", "Ä", "A" * 101, "A\n", "PATH", "Path", "LD_PRELOAD", "ld_preload",
         "PYTHONPATH", "PODFLEET_API_KEY", "MONGODB_URL", "MINIO_SECRET_KEY", "https_proxy", "HTTPS_PROXY",
         "SSL_CERT_FILE", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "BASH_ENV", "GIT_SSH_COMMAND", "HOME",
-        "CUDA_VISIBLE_DEVICES", "SSLKEYLOGFILE", "TMPDIR", "HF_ENDPOINT",
+        "CUDA_VISIBLE_DEVICES", "SSLKEYLOGFILE", "TMPDIR", "HF_ENDPOINT", "AWS_SECRET_ACCESS_KEY",
+        "aws_profile", "AWS_CA_BUNDLE", "Curl_Ca_Bundle", "REQUESTS_CA_BUNDLE", "MONGO", "mongo_uri",
+        "CONTROL_PLANE_KEY", "Ld_Preload", "no_proxy", "FTP_PROXY", "Ssl_Key", "Git_Askpass",
+        "PATH\n", "PATH\u200b", "P\u0410TH",
+        "\uff30ATH", "\u017fSL_KEY", "HOM\u0117", "\u212aEY", "\ud800", "PATH\0", "LD\uff3fPRELOAD",
     ],
 )  # fmt: skip
 def test_a_secret_takes_no_place_of_a_variable_that_decides_what_a_process_does(name: str) -> None:
@@ -225,6 +236,26 @@ class Store:
 
 def vault_of(store: Store, *keys: bytes) -> Vault:
     return Vault(cast(Secrets, store), Cipher.of("fleet", keys))
+
+
+def test_each_reserved_name_is_refused_in_any_case_with_what_it_steers() -> None:
+    for steers, names in RESERVED.items():
+        for name in names:
+            for text in (
+                name.replace("*", "X"),
+                name.replace("*", "").lower(),
+                name.replace("*", "x_9").title(),
+            ):
+                fault = fault_of_name(text)
+                assert fault == f"{text} is a variable that a secret may not set: it decides {steers}"
+
+
+async def test_what_was_set_under_a_name_that_is_reserved_now_is_handed_to_nobody() -> None:
+    store = Store()
+    vault = vault_of(store, NEW)
+    sealed = vault.cipher.seal("AWS_PROFILE", VALUE)
+    await store.put("AWS_PROFILE", {"sealed": sealed.data, "keyId": sealed.key_id}, {"kinds": [], "keys": []})
+    assert (await vault.hand(["AWS_PROFILE"], "probe")).missing == ["AWS_PROFILE"]
 
 
 async def test_a_secret_is_handed_to_a_run_of_its_kinds_and_missing_for_any_other() -> None:

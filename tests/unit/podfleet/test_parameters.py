@@ -103,7 +103,8 @@ NO_OPTIONS: Final[dict[str, Any]] = dict.fromkeys(
 
 
 def test_an_option_that_is_not_given_is_none_of_a_submission_and_no_change() -> None:
-    assert {*parameters.start_options(**NO_OPTIONS).values()} == {None}
+    assert {*parameters.start_options(**NO_OPTIONS, secret=None).values()} == {None}
+    assert parameters.start_options(**NO_OPTIONS, secret=[])["secrets"] is None
     assert parameters.changes(**NO_OPTIONS, remove_label=None) == {}
 
 
@@ -117,7 +118,7 @@ def test_the_options_of_a_change_are_those_of_a_submission_and_what_lifts_them()
         "priority": 0, "labels": {"a": "b"}, "requires": {"gpu_gib": 24, "region": "eu"}, "max_attempts": 2,
         "queue_limit_s": 60, "not_before": start,
     }  # fmt: skip
-    assert parameters.start_options(**given) == expected
+    assert parameters.start_options(**given, secret=["A"]) == {**expected, "secrets": ["A"]}
     assert parameters.changes(**given, remove_label=["c", "a"]) == {
         **expected,
         "labels": {"a": "b", "c": None},

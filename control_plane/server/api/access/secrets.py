@@ -22,6 +22,7 @@ from control_plane.server.api.runs import THE_SAME, MayRead, Page
 from control_plane.server.deps import Deps
 from events.answers.access.secrets import RotatedSecrets, Secret, SecretValues
 from events.answers.answer import Listing
+from events.lifecycle import Status
 from events.runtime.errors import Conflict, Transient
 from events.text.secret_names import VALUE_BYTES_MAX, fault_of_value
 
@@ -80,7 +81,10 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("/api/runs/{run_id}/secrets")
     async def hand(run_id: str, principal: MayIngest) -> SecretValues:
-        """Return the values that the run names to the attempt whose lease is not over, and to nobody else."""
+        """Return the values that the run names to the attempt whose lease is not over, and to nobody else.
+
+        A run that is being canceled gets none.
+        """
         attempt = principal.attempt
         if attempt is None or attempt.run_id != run_id:
             raise Forbidden("foreign_run", f"send the run token that the claim of run {run_id} gave")
@@ -90,6 +94,8 @@ def router(deps: Deps) -> APIRouter:
             raise Conflict("lease_lost", f"attempt {attempt.attempt} of run {run_id} does not hold the run")
         if until <= deps.clock.now():
             raise Transient("lease_over", "the lease is over: renew it, and ask again")
+        if found.run.status is Status.CANCELING:  # no conflict: the attempt still says how it ended
+            raise Transient("being_canceled", "the run is being canceled, and gets no secrets")
         handed = await vault.hand(found.run.secrets, found.run.kind)
         return SecretValues(values=dict(handed.values), missing=list(handed.missing))
 

@@ -90,7 +90,7 @@ Json = Annotated[dict[str, Any], Storable]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Label = Annotated[str, StringConstraints(max_length=LABEL_CHARS_MAX), Storable]
 ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
-SecretName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+SecretName = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
 
 
@@ -112,7 +112,10 @@ _ONLY_NAMES: Final[Any] = {"additionalProperties": False}
 
 
 class OptionsBody(Body):
-    """How a run waits, and which pods may take it; `queue_limit_s` bounds each wait for a pod."""
+    """How a run waits, which pods may take it, and the names of its secrets.
+
+    `queue_limit_s` bounds each wait for a pod.
+    """
 
     priority: Priority = 0
     requires: Json = Field(default_factory=dict)
@@ -121,6 +124,7 @@ class OptionsBody(Body):
     labels: Annotated[
         dict[LabelName, Label], Field(max_length=LABELS_MAX, json_schema_extra=_ONLY_NAMES), FEW
     ] = Field(default_factory=dict)
+    secrets: Annotated[list[SecretName], Field(max_length=OF_RUN_MAX)] = Field(default_factory=list)
 
 
 class StartOptionsBody(OptionsBody):
@@ -130,7 +134,7 @@ class StartOptionsBody(OptionsBody):
 
 
 class ChangesBody(Body):
-    """Options that shall be others; what is left out stays.
+    """Options that shall be others; what is left out stays, and so do the secrets.
 
     Labels are set one by one, and null removes one. A null `not_before` means now.
     """
@@ -151,11 +155,10 @@ class ChangesBody(Body):
 
 
 class RunBody(OptionsBody):
-    """The work to run, its options, and the names of its secrets."""
+    """The work to run, and its options."""
 
     kind: ShortText
     spec: Json = Field(default_factory=dict)
-    secrets: Annotated[list[SecretName], Field(max_length=OF_RUN_MAX)] = Field(default_factory=list)
 
 
 class NewRun(RunBody, StartOptionsBody):
@@ -277,15 +280,15 @@ class ArtifactBodies(Body):
     files: Annotated[list[ArtifactBody], Field(min_length=1, max_length=ARTIFACTS_MAX)]
 
 
-PodId = Annotated[str, StringConstraints(pattern=POD_ID), Storable]
+PodId = Annotated[str, StringConstraints(pattern=f"^{POD_ID}$"), Storable]
 ClaimToken = Annotated[str, StringConstraints(pattern=f"^[0-9A-Za-z]{{{SECRET_CHARS}}}$")]
 Names = Annotated[list[ShortText], Field(max_length=100), Storable]
 Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Words = Annotated[str, StringConstraints(max_length=MESSAGE_MAX)]  # what a pod said of an end
 SaidLabels = Annotated[
     dict[
-        Annotated[str, StringConstraints(pattern=pod_labels.NAME)],
-        Annotated[str, StringConstraints(pattern=pod_labels.VALUE)],
+        Annotated[str, StringConstraints(pattern=f"^{pod_labels.NAME}$")],
+        Annotated[str, StringConstraints(pattern=f"^{pod_labels.VALUE}$")],
     ],
     Field(max_length=pod_labels.SAID_MAX, json_schema_extra={"additionalProperties": False}),
     FEW,

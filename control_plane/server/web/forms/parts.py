@@ -20,6 +20,7 @@ from events.formatting import sentence
 from events.kinds.fields import Field, fields_of, schema_of
 from events.queue.requirements import LABELS_MAX as POD_LABELS_MAX
 from events.queue.requirements import Requirements
+from events.text.secret_names import OF_RUN_MAX, fault_of_name
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -38,6 +39,15 @@ POD_LABELS: Final = Field(
     says="Labels of the pod.",
     is_long=True,
 )
+SECRETS: Final = Field(
+    path=("secrets",),
+    shape="text",
+    type="names, one a line, such as HF_TOKEN",
+    limits=f"at most {OF_RUN_MAX}",
+    says="Secrets for its environment.",
+    is_long=True,
+)
+KEPT: Final = ("secrets",)  # by a run whose options are changed, and by its retries
 OPTIONS: Final = ("priority", "max_attempts", "queue_limit_s", "not_before")
 EMPTY: Final = "say something here"
 
@@ -97,15 +107,16 @@ class Input:
 
 
 def option_parts(without: Sequence[str] = ()) -> tuple[Part, Part]:
-    """Return the options of a run, as each form that queues one, or changes it, has them."""
+    """Return the options of a run, as each form that queues one has them; a change does it without `KEPT`."""
     options = {each.name: each for each in fields_of(StartOptionsBody.model_json_schema())}
     named = [options[name] for name in OPTIONS if name not in without]
+    typed = [each for each in (LABELS, SECRETS) if each.name not in without]
     asked = [
         POD_LABELS if each.path == POD_LABELS.path else each for each in fields_of(schema_of(Requirements))
     ]
     return (
         Part("What a pod must have", ("requires",), asked, is_aside=True),
-        Part("The run itself", (), [*named, LABELS], is_aside=True),
+        Part("The run itself", (), [*named, *typed], is_aside=True),
     )
 
 
@@ -134,7 +145,7 @@ def typed_as(parts: Sequence[Part], body: Mapping[str, Any]) -> dict[str, str]:
         for name, field in part.named():
             if isinstance(above, Mapping) and field.path[-1] in above:
                 value = above[field.path[-1]]
-                found[name] = label_lines(value) if field in (LABELS, POD_LABELS) else text_of(field, value)
+                found[name] = _text_of(field, value)
     return found
 
 
@@ -172,13 +183,13 @@ def options_in(typed: Mapping[str, str], without: Sequence[str] = ()) -> StartOp
 
 def options_given(typed: Mapping[str, str]) -> dict[str, Any]:
     """Return the typed options that shall be others, by name; what is empty stays. Raises `Unfit`."""
-    given = options_in(typed).model_dump(exclude_unset=True)
+    given = options_in(typed, KEPT).model_dump(exclude_unset=True)
     return {name: value for name, value in given.items() if name != "requires" or value}
 
 
-def option_names() -> set[str]:
-    """Return the names of the fields of the options."""
-    return {name for part in option_parts() for name, _ in part.named()}
+def changed_names() -> set[str]:
+    """Return the names of the fields of the options that a change may have."""
+    return {name for part in option_parts(KEPT) for name, _ in part.named()}
 
 
 def of_requirements(wanted: dict[str, Any], _: bool) -> Iterator[tuple[Path, str]]:
@@ -199,9 +210,7 @@ def _read(part: Part, typed: Mapping[str, str], wanted: dict[str, Any]) -> None:
     for name, field in part.named():
         if texts[name]:
             try:
-                value = (
-                    _labels(texts[name]) if field in (LABELS, POD_LABELS) else value_of(field, texts[name])
-                )
+                value = _value_of(field, texts[name])
                 _STORABLE.validate_python({name: value})
             except ValidationError as error:
                 problems[name] = error.errors()[0]["msg"].removeprefix("Value error, ")
@@ -225,6 +234,30 @@ def _put(wanted: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for name in path[:-1]:
         wanted = wanted.setdefault(name, {})
     wanted[path[-1]] = value
+
+
+def _text_of(field: Field, value: Any) -> str:
+    if field is SECRETS:
+        return "\n".join(value)
+    return label_lines(value) if field in (LABELS, POD_LABELS) else text_of(field, value)
+
+
+def _value_of(field: Field, text: str) -> Any:
+    """Return the value of a text, which is not empty. Raises `ValueError` with advice."""
+    if field is SECRETS:
+        return _secrets(text)
+    return _labels(text) if field in (LABELS, POD_LABELS) else value_of(field, text)
+
+
+def _secrets(text: str) -> list[str]:
+    """Return the typed names of secrets, one per line. Raises `ValueError`."""
+    names = [*filter(None, map(str.strip, text.split("\n")))]
+    if len(names) > OF_RUN_MAX:
+        raise ValueError(f"at most {OF_RUN_MAX} names")
+    for name in names:
+        if fault := fault_of_name(name):
+            raise ValueError(f"{name[:100]}: {fault}")
+    return names
 
 
 def _labels(text: str) -> dict[str, str]:

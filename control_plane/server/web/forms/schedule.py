@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
 
 from control_plane.runs.schedules.service import WantedRun, WantedSchedule
 from control_plane.server.api.contract.bodies import NewSchedule, RunBody
@@ -47,14 +46,14 @@ class ScheduleForm(FormWithParts):
             priority=str(run.priority),
             missed=schedule.missed,
             overlap=schedule.overlap,
-            typed=typed_as(option_parts(ELSEWHERE), msgspec.structs.asdict(run)),
+            typed=typed_as(
+                option_parts(ELSEWHERE), {**msgspec.structs.asdict(run), "secrets": run.secrets or ()}
+            ),
         )
 
     def changed(self, schedule: Schedule, by: str) -> WantedSchedule:
-        """Return a schedule with the changes of the form; its secrets stay. Raises `Unfit`."""
-        wanted, secrets = self.wanted(by), schedule.run.secrets
-        run = replace(wanted.run, secrets=() if secrets is UNSET else secrets)
-        return replace(wanted, id=schedule.id, paused=schedule.paused, run=run, named_by=by)
+        """Return a schedule with the changes of the form. Raises `Unfit`."""
+        return replace(self.wanted(by), id=schedule.id, paused=schedule.paused)
 
     def wanted(self, by: str) -> WantedSchedule:
         """Return the schedule. Raises `Unfit` with all problems at once."""
@@ -86,7 +85,7 @@ class ScheduleForm(FormWithParts):
                 problems += unfit.problems
         if problems:
             raise Unfit(problems)
-        return WantedSchedule(**body, run=WantedRun(**run), by=by)
+        return WantedSchedule(**body, run=WantedRun(**run), by=by, named_by=by)
 
     def _options(self) -> dict[str, Any]:
         return options_in(self.typed, ELSEWHERE).model_dump()

@@ -12,7 +12,7 @@ import msgspec
 Path = tuple[str, ...]
 
 # ` - at `$.nodes.Stage_1``, and ` - at `key` in `$.rates`` for the name of an entry
-_PLACE: Final = re.compile(r" - at (`key` in )?`\$((?:\.[^`.\[]+)*)([^`]*)`$")
+_PLACE: Final = re.compile(r" - at (`key` in )?`\$((?:\.[^`.\[]+)*)([^`]*)`\Z")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]*)`")
 
 

@@ -15,7 +15,7 @@ from control_plane.runs.bulk import PART_MAX, Part, counted
 from control_plane.server.api.bulk import BulkBody, FilterBody, part_of
 from control_plane.server.api.runs import MayRead, MaySubmit
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_texts
-from control_plane.server.web.forms.parts import option_names, option_parts, options_given, shown
+from control_plane.server.web.forms.parts import KEPT, changed_names, option_parts, options_given, shown
 from control_plane.server.web.page_renderer import Site
 
 SHOWN_MAX: Final = 100
@@ -97,7 +97,7 @@ class BulkPages:
             "bulk.html",
             422 if unfit else 200,
             form=form,
-            parts=shown(option_parts(), typed or {}, problems) if has_options else (),
+            parts=shown(option_parts(KEPT), typed or {}, problems) if has_options else (),
             problems=problems,
             filters=form.filters(),
             runs=[{**run, "id": run["_id"]} for run in part.runs[:SHOWN_MAX]],
@@ -115,7 +115,7 @@ class BulkPages:
         try:
             body = form.body(typed)
         except Unfit as unfit:
-            if unfit.fields.keys() & option_names():
+            if unfit.fields.keys() & changed_names():
                 return await self.ask(form, typed, unfit)
             return await self.site.problem(422, str(unfit), back=form.back())
         name = body.name or deps.submitter.ids.ulid()
@@ -131,7 +131,7 @@ class BulkPages:
             "bulk.html",
             form=form,
             filters=form.filters(),
-            texts={name: text for name, text in typed.items() if name in option_names()},
+            texts={name: text for name, text in typed.items() if name in changed_names()},
             done=DONE[body.action],
             results=[each for each in results if each.outcome != "done" or each.run_id][:SHOWN_MAX],
             counts=counted(results),

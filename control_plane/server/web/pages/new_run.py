@@ -14,13 +14,12 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from control_plane.runs.change import own_labels
 from control_plane.runs.estimate import estimate
 from control_plane.runs.explainer import placement
 from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MaySubmit
-from control_plane.server.web.forms.commands import cli_command, curl_command, submission_of
+from control_plane.server.web.forms.commands import cli_command, curl_command, submission_like, submission_of
 from control_plane.server.web.forms.fields import Unfit, typed_texts
 from control_plane.server.web.forms.parts import options_in
 from control_plane.server.web.forms.run import RunForm
@@ -29,7 +28,7 @@ from control_plane.server.web.pages.form_actions import see
 from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of
 from events.queue.requirements import class_key, read_requirements
-from events.runtime.errors import Conflict, NotFound, Rejected
+from events.runtime.errors import Conflict, Rejected
 
 PATH: Final = "/runs/new"
 PRESSED_MAX: Final = 26
@@ -74,19 +73,8 @@ class NewRunPages:
 
     async def like(self, run_id: str) -> HTMLResponse:
         """Show a form that is filled in as a run was, with its present options. Raises `NotFound`."""
-        reads = self.site.deps.reading.run_reads
-        run, stored = await asyncio.gather(reads.find(run_id), reads.spec(run_id))
-        if run is None or stored is None:
-            raise NotFound("unknown_run", f"there is no run {run_id!r}")
-        kind = kind_of(run["kind"], among=RUN_KINDS)
-        options = {
-            "priority": run["priority"],
-            "max_attempts": run["maxAttempts"],
-            "queue_limit_s": run["queueLimitS"],
-            "labels": own_labels(kind.name, run["labels"]),
-            "requires": run.get("requires", stored["requires"]),
-        }
-        return await self.one(RunForm.like(kind, {**options, "spec": stored["spec"]}))
+        run = await self.site.deps.reading.run(run_id, lambda _: ())
+        return await self.one(RunForm.like(kind_of(run.kind, among=RUN_KINDS), submission_like(run)))
 
     async def look(self, typed: Mapping[str, str]) -> dict[str, Any]:
         """Return the problem of the field that was typed last, where the run could start, and its commands.
@@ -113,6 +101,7 @@ class NewRunPages:
         try:
             wanted = Submission(**form.body().model_dump(), by=by, named_by=by)
             order = await order_of(wanted)
+            await self.site.deps.submitter.require_secrets(order)
             # what is measured is confirmed before it is queued, and again after a change of the words
             if typed.get("do") == "check" or order.measures != typed.get("confirmed", ""):
                 return await self.one(form, found=await checked(wanted))

@@ -12,6 +12,8 @@ from control_plane.model.presentation import plain
 from control_plane.runs.explainer import explanation
 from control_plane.server.web.drawing.figures import papers as papers_of
 from control_plane.server.web.drawing.timeline import timeline
+from control_plane.server.web.forms.changes import parts_with
+from control_plane.server.web.forms.commands import submission_like
 from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.run_pages.frame import framed
 from control_plane.server.web.run_pages.headline import headline
@@ -36,6 +38,7 @@ async def overview(site: Site, run_id: str) -> HTMLResponse:
         site.deps.authenticator.is_open(),
     )
     status = Status(run.status)
+    can_retry = status in FINAL and run.kind in RUN_KINDS
     return await frame.show(
         "run/overview.html",
         pace=pace,
@@ -45,7 +48,8 @@ async def overview(site: Site, run_id: str) -> HTMLResponse:
         timeline=timeline(run.stages, run.attempts, reading.clock.now()),
         can_cancel=status not in FINAL and status != Status.CANCELING,
         can_rescue=_allows(status, Cause.RESCUE),
-        can_retry=status in FINAL and run.kind in RUN_KINDS,
+        can_retry=can_retry,
+        again_parts=parts_with(submission_like(run)) if can_retry else (),
         can_change=_allows(status, Cause.CHANGE),
         can_copy=run.kind in RUN_KINDS,
         pressed=site.deps.ids.ulid(),

@@ -169,7 +169,7 @@ def test_everything_that_is_wrong_is_told_at_once_each_at_its_field() -> None:
         "max_attempts": "a whole number",
         "not_before": "the year has to be from 2000 to 2199",
         "labels": "'team' is not name=value, such as team=vision",
-        "requires.region": "Expected `str` matching regex '^[A-Za-z0-9._-]{1,64}$'",
+        "requires.region": "Expected `str` matching regex '\\\\A[A-Za-z0-9._-]{1,64}\\\\Z'",
         "requires.gpu_gib": "Expected `float` <= 80.0",
     }
 
@@ -314,7 +314,7 @@ def test_the_page_has_a_field_of_each_type_with_its_label_its_default_and_its_pr
     assert {each.removeprefix("spec.") for each in names if each.startswith("spec.")} == {*FIELDS}
     assert {each for each in names if not each.startswith("spec.")} == {
         *("requires.gpu_gib", "requires.region", "requires.labels", "requires.pod"),
-        *("priority", "max_attempts", "queue_limit_s", "not_before", "labels"),
+        *("priority", "max_attempts", "queue_limit_s", "not_before", "labels", "secrets"),
     }
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len({*ids})

@@ -10,17 +10,17 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
-from control_plane.model.presentation import plain
-from control_plane.runs.change import own_labels
-from control_plane.runs.options import OptionChanges
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MaySubmit
+from control_plane.server.web.forms.changes import changes_in
+from control_plane.server.web.forms.commands import submission_like
 from control_plane.server.web.forms.fields import Unfit, typed_texts, whole
-from control_plane.server.web.forms.parts import option_parts, options_in, shown, typed_as
+from control_plane.server.web.forms.parts import KEPT, option_parts, shown, typed_as
 from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.pages.form_actions import see
+from events.answers.runs import Run
 from events.lifecycle import INITIAL
-from events.runtime.errors import Conflict, NotFound, Rejected
+from events.runtime.errors import Conflict, Rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,15 @@ class ChangePages:
     ) -> HTMLResponse:
         """Show the options of a run that waits, or those that were typed with their problems."""
         run, options = await self._present(run_id)
-        if run["status"] not in INITIAL:
-            detail = f"The run is {run['status']}; its options can be changed only while it waits."
+        if run.status not in INITIAL:
+            detail = f"The run is {run.status}; its options can be changed only while it waits."
             return await self.site.problem(409, detail, back=_run(run_id))
-        parts = option_parts()
-        texts = {**typed_as(parts, options), "seen": str(run["revision"])} if typed is None else typed
+        parts = option_parts(KEPT)
+        texts = {**typed_as(parts, options), "seen": str(run.revision)} if typed is None else typed
         return await self.site.show(
             "change_run.html",
             code,
-            run={"id": run_id, "title": run["title"], "status": run["status"]},
+            run={"id": run_id, "title": run.title, "status": run.status},
             parts=shown(parts, texts, problems or {}),
             problems=problems or {},
             seen=texts.get("seen", ""),
@@ -56,12 +56,10 @@ class ChangePages:
         """Give a run the typed options, if it is still as it was shown."""
         _, options = await self._present(run_id)
         try:
-            wanted = options_in(typed).model_dump()
+            changes = changes_in(typed, options)
             seen = whole(typed.get("seen", ""))
             if not isinstance(seen, int):
                 raise Unfit(["The page is too old"], {"": "the form does not say which revision it shows"})
-            gone = dict.fromkeys(options["labels"].keys() - wanted["labels"].keys())
-            changes = OptionChanges(**{**wanted, "labels": {**gone, **wanted["labels"]}})
             await self.site.deps.decider.change(run_id, changes, by=f"user:{by}", revision=seen)
         except Unfit as unfit:
             return await self.form(run_id, typed, unfit.fields, 422)
@@ -69,21 +67,11 @@ class ChangePages:
             return await self.form(run_id, typed, {"": error.message}, status_of(error))
         return see(_run(run_id))
 
-    async def _present(self, run_id: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    async def _present(self, run_id: str) -> tuple[Run, dict[str, Any]]:
         """Return a run, and its options by name. Raises `NotFound`."""
-        reads = self.site.deps.reading.run_reads
-        run, stored = await reads.find(run_id), await reads.spec(run_id)
-        if run is None:
-            raise NotFound("unknown_run", f"there is no run {run_id!r}")
-        options = {
-            "priority": run["priority"],
-            "max_attempts": run["maxAttempts"],
-            "queue_limit_s": run["queueLimitS"],
-            "not_before": plain(run["notBefore"]),
-            "labels": own_labels(run["kind"], run["labels"]),
-            "requires": run.get("requires", (stored or {}).get("requires", {})),
-        }
-        return run, {name: value for name, value in options.items() if value is not None}
+        run = await self.site.deps.reading.run(run_id, lambda _: ())
+        start = {} if run.not_before is None else {"not_before": run.not_before}
+        return run, {**submission_like(run), **start}
 
 
 def router(site: Site) -> APIRouter:

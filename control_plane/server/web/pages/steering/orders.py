@@ -1,4 +1,4 @@
-"""The forms that control a run: a redirect after success, the same page with the reason after a refusal."""
+"""The buttons that control a run: a redirect after success, the same page with the reason after a refusal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from events.runtime.errors import Conflict, Rejected
 FORM_CHARS_MAX: Final = 20_000
 
 Text = Annotated[str, Form(max_length=FORM_CHARS_MAX)]
-Pressed = Annotated[str, Form(pattern="^[0-9A-Z]{0,26}$")]
 
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the forms."""
     routes = APIRouter(include_in_schema=False)
     _add_orders(routes, site)
-    _add_retry(routes, site)
     _add_review(routes, site)
     return routes
 
@@ -53,22 +51,6 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     async def note(run_id: str, principal: MaySubmit, text: Text = "") -> Response:
         order = decider.note(run_id, typed_lines(text), by=f"user:{principal.name}")
         return await carried_out(site, order, _run(run_id))
-
-
-def _add_retry(routes: APIRouter, site: Site) -> None:
-    @routes.post("/runs/{run_id}/retry")
-    async def retry(
-        run_id: str, principal: MaySubmit, from_stage: Text = "", pressed: Pressed = ""
-    ) -> Response:
-        # one page makes one run of a choice, however often its button is pressed
-        key = f"again/{run_id}/{from_stage}/{pressed}" if pressed else None
-        try:
-            again = await site.deps.submitter.retry(
-                run_id, by=principal.name, from_stage=from_stage or None, key=key, named_by=principal.name
-            )
-        except (Rejected, Conflict) as error:
-            return await refused(site, error, _run(run_id))
-        return see(_run(again.run_id))
 
 
 def _add_review(routes: APIRouter, site: Site) -> None:
