@@ -63,9 +63,9 @@ from control_plane.server.web.pages import (
     sign_in,
     steering,
 )
-from control_plane.server.web.pages import groups as group_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.server.web.pages import secrets as secret_pages
+from control_plane.server.web.pages.groups import routes as group_pages
 from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import TRANSITIONS, Action, GroupStatus
@@ -19,6 +20,7 @@ from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.page_renderer import Live, Site
 from control_plane.server.web.pages.form_actions import carried_out
+from control_plane.server.web.pages.groups.charts import Goal, chosen_rows, curve_figure, history, parallel
 from events.answers.groups import Group
 from events.runtime.errors import Rejected
 
@@ -32,15 +34,18 @@ MARKS: Final[Json] = {
     "CANCELED": ("–", "CANCELED"),
 }
 DECISIONS_SHOWN: Final = 20
+METRIC_CHARS_MAX: Final = 1_000  # stage and name of one
 
 Note = Annotated[str, Form(max_length=20_000)]
 Revision = Annotated[str, Form(max_length=30), AfterValidator(revision_of)]
 
 
-class MembersPage(Page):
-    """The page of members that is shown, and by which headline number the best ones are told."""
+class GroupView(Page):
+    """The page of members that is shown, by which number the best are told, and whose curves are drawn."""
 
     by: str | None = None
+    metric: Annotated[str | None, Field(max_length=METRIC_CHARS_MAX)] = None
+    log: Literal["", "on"] = ""
 
 
 def router(site: Site) -> APIRouter:
@@ -55,12 +60,13 @@ def router(site: Site) -> APIRouter:
         return await site.show("groups.html", live=live, page=page, marks=MARKS)
 
     @routes.get("/groups/{group_id}")
-    async def one(group_id: str, _: MayRead, wanted: Annotated[MembersPage, Query()]) -> HTMLResponse:
+    async def one(group_id: str, _: MayRead, wanted: Annotated[GroupView, Query()]) -> HTMLResponse:
         since = site.live().since
         group = await reading.group(group_id)
         names = await reading.headline(group)
         usual = group.plan.get("goal") or (f"min:{names[0]}" if names else None)
         by = wanted.by or usual
+        goal = None if by is None else goal_of(by)
         members = await reading.members(group, wanted.limit, wanted.after)
         return await site.show(
             "group.html",
@@ -69,12 +75,14 @@ def router(site: Site) -> APIRouter:
             names=plan_of(group.plan).names,
             members=members,
             causes=await reading.causes(group) if group.counts.failed else [],
-            best=await _best(site, group, by),
+            best=await _best(site, group, goal),
             by=by,
             numbers=names,
             may_do=actions(group),
             marks=MARKS,
             decisions=group.journal[: -DECISIONS_SHOWN - 1 : -1],
+            wanted=wanted,
+            **await _charts(site, group, goal, wanted),
         )
 
     _add_orders(routes, site)
@@ -108,14 +116,40 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
         return await carried_out(site, order, _path(group_id))
 
 
-async def _best(site: Site, group: Group, by: str | None) -> list[Best]:
-    """Return the best members by `min:NAME` or `max:NAME`. Raises `Rejected`."""
-    if by is None:
+async def _charts(site: Site, group: Group, goal: Goal | None, wanted: GroupView) -> dict[str, Any]:
+    """Return what the charts of a group show, from bounded reads."""
+    reading, plan = site.deps.groups.reading, plan_of(group.plan)
+    measured = await reading.measured(group, None if goal is None else goal.name)
+    rows = chosen_rows(measured, goal)
+    values, curves = await asyncio.gather(
+        reading.parameters(group, rows), reading.curves(measured, wanted.metric)
+    )
+
+    def drawn() -> dict[str, Any]:
+        return {
+            "history": None if goal is None else history(measured, goal, plan, group.first),
+            "parallel": parallel(rows, values, goal, plan, len(measured)),
+            "curves": curves,
+            "curve_chart": curve_figure(curves, is_log=wanted.log == "on"),
+        }
+
+    # beside the event loop: members are thousands, and what they measured decides how long it takes
+    return await asyncio.to_thread(drawn)
+
+
+async def _best(site: Site, group: Group, goal: Goal | None) -> list[Best]:
+    """Return the best members by a headline number."""
+    if goal is None:
         return []
+    return await site.deps.groups.reading.best(group, goal.name, is_lower_better=goal.is_lower_better)
+
+
+def goal_of(by: str) -> Goal:
+    """Return what `min:NAME` or `max:NAME` says. Raises `Rejected`."""
     goal = re.fullmatch(GOAL, by)  # a name that is a path in a document would be taken for one
     if goal is None:
         raise Rejected("bad_goal", "by: it is min:NAME or max:NAME, with the name of a headline number")
-    return await site.deps.groups.reading.best(group, goal[2], is_lower_better=goal[1] == "min")
+    return Goal(goal[2], is_lower_better=goal[1] == "min")
 
 
 def actions(group: Group) -> set[str]:
