@@ -75,11 +75,13 @@ class Measured:
 class Curves:
     """One metric of some members: of each its step, or the number of the measurement, with its value.
 
-    `names` are the metrics that could be chosen. `members` have a curve each, which may be empty.
+    `names` are the metrics that could be chosen. Of those that have begun, `members` have a curve each, which
+    may be empty.
     """
 
     names: Sequence[str]
     name: str | None
+    begun: int
     members: Sequence[Measured]
     points: Sequence[Sequence[tuple[float, float]]]
 
@@ -141,20 +143,21 @@ class GroupReading:
 
     async def curves(self, members: Sequence[Measured], wanted: str | None) -> Curves:
         """Return one metric of at most `CURVES_MAX` members that have begun; the first without `wanted`."""
-        begun = evenly([each for each in members if each.has_begun], CURVES_MAX)
+        every = [each for each in members if each.has_begun]
+        begun = evenly(every, CURVES_MAX)
         named = await asyncio.gather(
             *(self.numbers.metric_names(each.run_id) for each in evenly(begun, NAMED_BY_MEMBERS))
         )
         known = {f"{stage}: {name}": (stage, name) for found in named for stage, name in found}
         chosen = wanted if wanted is not None else next(iter(known), None)
         if chosen is None or chosen not in known:
-            return Curves([*known], chosen, (), ())
+            return Curves([*known], chosen, len(every), (), ())
         points: list[Sequence[tuple[float, float]]] = []
         for start in range(0, len(begun), CURVES_AT_ONCE):
             part = begun[start : start + CURVES_AT_ONCE]
             read = await asyncio.gather(*(self.numbers.curve(each.run_id, *known[chosen]) for each in part))
             points += map(_points, read)
-        return Curves([*known], chosen, begun, points)
+        return Curves([*known], chosen, len(every), begun, points)
 
 
 def evenly(items: Sequence[Item], most: int) -> Sequence[Item]:

@@ -20,10 +20,12 @@ from control_plane.server.app import create_app
 from control_plane.server.deps import Deps, wire
 from control_plane.store import database as store
 from control_plane.store import schema
+from control_plane.store.queue import group_numbers
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Verifier
+from events.catalog import StageMetric, type_of
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Conflict, Rejected
 from tests.integration.dying import Died, DiesAt
@@ -538,6 +540,8 @@ async def test_the_pages_of_a_group_show_its_members_its_best_and_its_failures(d
         assert lowest < highest
         other = (await client.get("/groups/sweep", params={"by": "max:loss"})).text
         assert other.index("0.75") < other.index("0.25")
+        for words in ("best so far", "Axes: seconds, artifact_bytes, loss.", "2 others", "the lowest loss"):
+            assert words in page, words
         for by in ("max:a.b", "loss", "min:$where", "min:" + "x" * 70):
             assert (await client.get("/groups/sweep", params={"by": by})).status_code == 422
         part = (await client.get("/groups/sweep", params={"limit": 4})).text
@@ -557,6 +561,40 @@ async def test_the_pages_of_a_group_show_its_members_its_best_and_its_failures(d
         again = await client.post("/groups/sweep/again", data={"revision": str(group["revision"])})
         assert again.status_code == 303
         assert "Earlier rounds" in (await client.get("/groups/sweep")).text
+
+
+async def test_the_curves_of_a_group_are_one_metric_of_its_members_whatever_its_log_says(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_numbers, "POINTS_MAX", 4)
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        await only.add("sweep")
+        assert "No member has measured anything" in (await client.get("/groups/sweep/curves")).text
+        await only.advance()
+        first, second, *_ = (run["_id"] for run in await only.runs("sweep"))
+        await only.db.runs.update_many({"groupId": "sweep"}, {"$set": {"attempt": 1}})
+        lies: list[Any] = [{"value": "high"}, {"value": [1]}, {"step": {"$gt": 1}}, {"value": float("nan")}]
+        measured = [{"value": 10.0 - step, "step": step} for step in range(10)] + [{"value": 7.5}]
+        events = [
+            {"_id": f"{run_id}-{number}", "runId": run_id, "type": type_of(StageMetric), "position": number,
+             "data": {"stage": "<b>", "name": "loss", **data}}
+            for run_id, told in ((first, measured), (second, lies))
+            for number, data in enumerate(told)
+        ]  # fmt: skip
+        await only.db.events.insert_many(events)
+        page = (await client.get("/groups/sweep/curves")).text
+        assert "&lt;b&gt;: loss" in page
+        assert "<b>" not in page
+        assert "10 last" not in page
+        # eleven numbers, three of them apart: the last, and then each third before it
+        assert [f'data-x="{step}.0"' in page for step in range(11)] == [
+            at in (1, 4, 7, 10) for at in range(11)
+        ]
+        other = await client.get("/groups/sweep/curves", params={"metric": "<b>: other", "log": "on"})
+        assert "No member that was looked at measured &lt;b&gt;: other" in other.text
+        for wrong in ({"metric": "x" * 1_001}, {"log": "yes"}):
+            assert (await client.get("/groups/sweep/curves", params=wrong)).status_code == 422
+        assert (await client.get("/groups/unknown/curves")).status_code == 404
 
 
 async def test_the_best_and_the_causes_of_a_group_are_those_of_its_slots_as_they_stand(

@@ -53,6 +53,7 @@ EXTRA = {
     "/schedules//edit": "/schedules/nightly/edit",
     "/api/groups/": "/api/groups/sweep",
     "/groups/": "/groups/sweep?by=min:loss",
+    "/groups//curves": "/groups/sweep/curves",
     "/runs group": "/runs?group=sweep",
     "/runs group, words": "/runs?group=sweep&q=one+two&status=FAILED",
     "/api/keys/": "/api/keys/unknown",

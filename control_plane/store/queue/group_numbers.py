@@ -71,7 +71,7 @@ class GroupNumbers:
             {"$sort": {"position": -1}},
             {"$limit": NUMBERS_MAX},
             {"$match": {"data.stage": {"$eq": stage}, "data.name": {"$eq": name}}},
-            {"$group": {"_id": None, "all": {"$push": ["$data.step", "$data.value"]}}},
+            {"$group": {"_id": None, "all": {"$push": {"step": "$data.step", "value": "$data.value"}}}},
             {"$project": {"points": _evenly("$all", POINTS_MAX), "count": {"$size": "$all"}}},
         ]
         cursor = await self.db.events.aggregate(pipeline, hint="by_type")
@@ -79,7 +79,7 @@ class GroupNumbers:
             apart = math.ceil(each["count"] / POINTS_MAX)
             numbers = range(each["count"] - 1, -1, -apart)
             newest_first = zip(numbers, each["points"], strict=True)
-            return [(number if step is None else step, value) for number, (step, value) in newest_first][::-1]
+            return [(point.get("step", at), point.get("value")) for at, point in newest_first][::-1]
         return []
 
 

@@ -29,6 +29,7 @@ MOMENT_MAX_S: Final = 6e10  # from 1970, in both directions: the calendar has no
 LEAST_ROOM: Final = 1e-6  # of the largest value: less is no difference
 LEAST_STEP: Final = 1e-9  # the same of steps and moments
 DECADES_WITH_PARTS: Final = 2
+FEW_DOTS: Final = 200  # more of them are small
 TIME_STEPS_S: Final = (10, 30, 60, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400)
 CLOCK_BELOW_S: Final = 86_400
 SECONDS_BELOW_S: Final = 600
@@ -141,10 +142,12 @@ def look(index: int) -> tuple[str, str]:
     return f"c{index % COLORS}", DASHES[index // COLORS % len(DASHES)]
 
 
-def swatch(index: int) -> Markup:
-    """Return the sample of a line for the legend."""
+def swatch(index: int, *, joined: bool = True) -> Markup:
+    """Return the sample of a line, or of dots, for the legend."""
     color, dashes = look(index)
     drawn = element("path", class_=f"line {color}", d="M0 4H28", stroke_dasharray=dashes)
+    if not joined:
+        drawn = element("circle", class_=f"dot {color}", cx="14", cy="4", r="3")
     return element("svg", drawn, class_="swatch", viewBox="0 0 28 8", aria_hidden="true")
 
 
@@ -316,10 +319,11 @@ def _line(line: Line, index: int, chart: Chart, x_axis: Axis, y_axis: Axis) -> I
         yield element("path", class_=f"band {color}", d=f"M{'L'.join([*upper, *lower])}Z")
     x = y = ""
     if not line.joined:
+        radius = "3" if len(line.points) <= FEW_DOTS else "1.5"
         for each in line.points:
             if each[1] is not None:
                 x, _, y = place(each[0], each[1]).partition(" ")
-                yield element("circle", class_=f"dot {color}", cx=x, cy=y, r="3")
+                yield element("circle", class_=f"dot {color}", cx=x, cy=y, r=radius)
     for stretch in stretches(line.points, chart.gap) if line.joined else ():
         places = [place(at, value) for at, value in stretch]
         x, _, y = places[-1].partition(" ")

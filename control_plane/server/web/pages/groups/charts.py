@@ -21,7 +21,7 @@ LINES_MAX: Final = 1_000  # of parallel coordinates
 ROWS_SHOWN: Final = 60  # of the numbers of a chart
 BEST_SHARE: Final = 10  # the best tenth is told apart
 BEST_SHOWN: Final = 20  # in the table below the parallel coordinates
-WIDTH, HEIGHT = 720.0, 220.0
+WIDTH, HEIGHT = 640.0, 220.0
 
 
 @dataclass(frozen=True, slots=True)

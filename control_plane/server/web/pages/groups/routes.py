@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, Field
 
+from control_plane.concurrency.singleflight import Singleflight
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import TRANSITIONS, Action, GroupStatus
-from control_plane.reads.groups import Best
+from control_plane.reads.groups import Best, Cause
 from control_plane.reads.reading import Json
 from control_plane.server.api.contract.group_bodies import GOAL, GroupPause
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
@@ -21,6 +23,7 @@ from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.page_renderer import Live, Site
 from control_plane.server.web.pages.form_actions import carried_out
 from control_plane.server.web.pages.groups.charts import Goal, chosen_rows, curve_figure, history, parallel
+from control_plane.store.queue.group_numbers import NUMBERS_MAX, POINTS_MAX
 from events.answers.groups import Group
 from events.runtime.errors import Rejected
 
@@ -41,9 +44,14 @@ Revision = Annotated[str, Form(max_length=30), AfterValidator(revision_of)]
 
 
 class GroupView(Page):
-    """The page of members that is shown, by which number the best are told, and whose curves are drawn."""
+    """The page of members that is shown, and by which headline number the best ones are told."""
 
     by: str | None = None
+
+
+class CurvesView(BaseModel):
+    """Which metric of the members is drawn, and on which scale."""
+
     metric: Annotated[str | None, Field(max_length=METRIC_CHARS_MAX)] = None
     log: Literal["", "on"] = ""
 
@@ -59,31 +67,20 @@ def router(site: Site) -> APIRouter:
         page = await reading.groups_page(wanted.limit, wanted.after)
         return await site.show("groups.html", live=live, page=page, marks=MARKS)
 
+    # Many people may watch the same group: each change would be read for each of them.
+    joined: Singleflight[HTMLResponse] = Singleflight()
+
     @routes.get("/groups/{group_id}")
-    async def one(group_id: str, _: MayRead, wanted: Annotated[GroupView, Query()]) -> HTMLResponse:
-        since = site.live().since
-        group = await reading.group(group_id)
-        names = await reading.headline(group)
-        usual = group.plan.get("goal") or (f"min:{names[0]}" if names else None)
-        by = wanted.by or usual
-        goal = None if by is None else goal_of(by)
-        members = await reading.members(group, wanted.limit, wanted.after)
-        return await site.show(
-            "group.html",
-            live=Live((f"group/{group_id}",), since),
-            group=group,
-            names=plan_of(group.plan).names,
-            members=members,
-            causes=await reading.causes(group) if group.counts.failed else [],
-            best=await _best(site, group, goal),
-            by=by,
-            numbers=names,
-            may_do=actions(group),
-            marks=MARKS,
-            decisions=group.journal[: -DECISIONS_SHOWN - 1 : -1],
-            wanted=wanted,
-            **await _charts(site, group, goal, wanted),
-        )
+    async def one(group_id: str, principal: MayRead, wanted: Annotated[GroupView, Query()]) -> HTMLResponse:
+        key = (group_id, principal, *wanted.model_dump().values())
+        return await joined.read(key, partial(_overview, site, group_id, wanted))
+
+    @routes.get("/groups/{group_id}/curves")
+    async def curves(
+        group_id: str, principal: MayRead, wanted: Annotated[CurvesView, Query()]
+    ) -> HTMLResponse:
+        key = (group_id, principal, "curves", *wanted.model_dump().values())
+        return await joined.read(key, partial(_curves, site, group_id, wanted))
 
     _add_orders(routes, site)
     return routes
@@ -116,25 +113,65 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
         return await carried_out(site, order, _path(group_id))
 
 
-async def _charts(site: Site, group: Group, goal: Goal | None, wanted: GroupView) -> dict[str, Any]:
-    """Return what the charts of a group show, from bounded reads."""
-    reading, plan = site.deps.groups.reading, plan_of(group.plan)
-    measured = await reading.measured(group, None if goal is None else goal.name)
-    rows = chosen_rows(measured, goal)
-    values, curves = await asyncio.gather(
-        reading.parameters(group, rows), reading.curves(measured, wanted.metric)
+async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLResponse:
+    """Show a group with the history of its goal, its parameters, and a page of its members."""
+    since, reading = site.live().since, site.deps.groups.reading
+    group = await reading.group(group_id)
+    names, plan = await reading.headline(group), plan_of(group.plan)
+    by = wanted.by or group.plan.get("goal") or (f"min:{names[0]}" if names else None)
+    goal = None if by is None else goal_of(by)
+    members, measured, best, causes = await asyncio.gather(
+        reading.members(group, wanted.limit, wanted.after),
+        reading.measured(group, None if goal is None else goal.name),
+        _best(site, group, goal),
+        _causes(site, group),
     )
+    rows = chosen_rows(measured, goal)
+    values = await reading.parameters(group, rows)
 
     def drawn() -> dict[str, Any]:
         return {
             "history": None if goal is None else history(measured, goal, plan, group.first),
             "parallel": parallel(rows, values, goal, plan, len(measured)),
-            "curves": curves,
-            "curve_chart": curve_figure(curves, is_log=wanted.log == "on"),
         }
 
-    # beside the event loop: members are thousands, and what they measured decides how long it takes
-    return await asyncio.to_thread(drawn)
+    return await site.show(
+        "group.html",
+        live=Live((f"group/{group_id}",), since),
+        group=group,
+        tab="overview",
+        names=plan.names,
+        members=members,
+        causes=causes,
+        best=best,
+        by=by,
+        numbers=names,
+        may_do=actions(group),
+        marks=MARKS,
+        decisions=group.journal[: -DECISIONS_SHOWN - 1 : -1],
+        # beside the event loop: members are thousands
+        **await asyncio.to_thread(drawn),
+    )
+
+
+async def _curves(site: Site, group_id: str, wanted: CurvesView) -> HTMLResponse:
+    """Show one metric of the members of a group in one chart."""
+    since, reading = site.live().since, site.deps.groups.reading
+    group = await reading.group(group_id)
+    curves = await reading.curves(await reading.measured(group, None), wanted.metric)
+    return await site.show(
+        "group_curves.html",
+        live=Live((f"group/{group_id}",), since),
+        group=group,
+        tab="curves",
+        marks=MARKS,
+        wanted=wanted,
+        curves=curves,
+        points_max=POINTS_MAX,
+        numbers_max=NUMBERS_MAX,
+        # beside the event loop: what pods measured decides how long it takes
+        chart=await asyncio.to_thread(curve_figure, curves, is_log=wanted.log == "on"),
+    )
 
 
 async def _best(site: Site, group: Group, goal: Goal | None) -> list[Best]:
@@ -142,6 +179,11 @@ async def _best(site: Site, group: Group, goal: Goal | None) -> list[Best]:
     if goal is None:
         return []
     return await site.deps.groups.reading.best(group, goal.name, is_lower_better=goal.is_lower_better)
+
+
+async def _causes(site: Site, group: Group) -> list[Cause]:
+    """Return why members failed, where any did."""
+    return await site.deps.groups.reading.causes(group) if group.counts.failed else []
 
 
 def goal_of(by: str) -> Goal:
