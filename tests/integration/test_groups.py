@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from html import unescape
 from typing import Any
 
 import httpx
@@ -595,6 +598,78 @@ async def test_the_curves_of_a_group_are_one_metric_of_its_members_whatever_its_
         for wrong in ({"metric": "x" * 1_001}, {"log": "yes"}):
             assert (await client.get("/groups/sweep/curves", params=wrong)).status_code == 422
         assert (await client.get("/groups/unknown/curves")).status_code == 404
+
+
+def form_of(html: str) -> dict[str, str]:
+    """Return what the form of the edit page would send, as a browser reads it."""
+    (form,) = re.findall(r'<form class="stack panel".*?</form>', html, re.DOTALL)
+    texts = dict(re.findall(r'<input[^>]*? name="([^"]+)"[^>]*? value="([^"]*)"', form))
+    texts |= dict(re.findall(r'<textarea[^>]* name="([^"]+)"[^>]*>\n(.*?)</textarea>', form, re.DOTALL))
+    return {name: unescape(text) for name, text in texts.items()}
+
+
+async def test_a_group_is_changed_by_its_form_and_the_second_browser_is_told_what_changed(
+    database_url: str,
+) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        await only.add("sweep")
+        address = "/groups/sweep/edit"
+        assert "Change…" not in (await client.get("/groups/sweep")).text
+        open_still = await client.get(address)
+        assert (open_still.status_code, "pause it before" in open_still.text) == (409, True)
+        await only.service.pause("sweep", by="ada")
+        assert address in (await client.get("/groups/sweep")).text
+        first = second = form_of((await client.get(address)).text)
+        assert {"revision", "parallel", "stop_after_failures", "plan", "run"} == {*first}
+        plan = {"kind": "matrix", "values": {"seconds": [7, 8]}}
+        saved = await client.post(address, data={**first, "plan": json.dumps(plan), "parallel": "9"})
+        assert (saved.status_code, saved.headers["location"]) == (303, "/groups/sweep")
+        assert (await only.group("sweep"))["plan"] == {**plan, "parallel": 9}
+        late = await client.post(address, data={**second, "stop_after_failures": "3"})
+        assert late.status_code == 412
+        for words in ("edit by loopback", "plan.parallel", "plan.values.seconds", "[7, 8]", "[1, 2, 3]"):
+            assert words in unescape(late.text), words
+        kept = form_of(late.text)
+        assert (kept["stop_after_failures"], kept["parallel"], kept["revision"]) == ("3", "4", "3")
+        assert (await client.post(address, data=kept)).status_code == 303, "whoever was told saves over it"
+        assert (await only.group("sweep"))["plan"] == {**PLAN, "stop_after_failures": 3}
+        await only.service.resume("sweep", by="ada")
+        await only.advance()
+        await only.service.pause("sweep", by="ada")
+        begun = form_of((await client.get(address)).text)
+        assert {*begun} == {"revision", "parallel", "stop_after_failures"}
+        changed = await client.post(address, data={**begun, "parallel": "1", "stop_after_failures": ""})
+        assert changed.status_code == 303
+        assert (await only.group("sweep"))["plan"] == {**PLAN, "parallel": 1}
+
+
+LIES: list[tuple[dict[str, str], str]] = [
+    ({"revision": ""}, "The page is too old"),
+    ({"revision": "9" * 31}, "The page is too old"),
+    ({"parallel": "0"}, "parallel: at least 1"),
+    ({"parallel": "[" * 500}, "Runs at once:"),
+    ({"parallel": "1.5"}, "parallel: a whole number"),
+    ({"plan": "{"}, "Plan:"),
+    ({"plan": "[]"}, "Plan: a JSON object"),
+    ({"plan": '{"kind": ["matrix"]}'}, "plan:"),
+    ({"plan": '{"kind": "matrix", "values": {"$where": [1]}}'}, "values:"),
+    ({"plan": '{"kind": "matrix", "values": {"unknown": [1]}}'}, "unknown"),
+    ({"run": "null"}, "What each slot runs: a JSON object"),
+    ({"run": '{"kind": "<b>nothing"}'}, "&lt;b&gt;nothing"),
+    ({"run": '{"kind": "probe", "secrets": ["NOT_THERE"]}'}, "NOT_THERE"),
+]
+
+
+async def test_a_form_that_lies_changes_no_group(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        await only.add("sweep", paused=True)
+        before = await only.group("sweep")
+        typed = form_of((await client.get("/groups/sweep/edit")).text)
+        for lie, words in LIES:
+            answer = await client.post("/groups/sweep/edit", data={**typed, **lie})
+            assert (answer.status_code, words in answer.text) == (422, True), (lie, answer.text)
+        assert await only.group("sweep") == before
+        assert (await client.post("/groups/unknown/edit", data=typed)).status_code == 404
 
 
 async def test_the_best_and_the_causes_of_a_group_are_those_of_its_slots_as_they_stand(

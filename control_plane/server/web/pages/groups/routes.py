@@ -22,6 +22,7 @@ from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.page_renderer import Live, Site
 from control_plane.server.web.pages.form_actions import carried_out
+from control_plane.server.web.pages.groups import edit
 from control_plane.server.web.pages.groups.charts import Goal, chosen_rows, curve_figure, history, parallel
 from control_plane.store.queue.group_numbers import NUMBERS_MAX, POINTS_MAX
 from events.answers.groups import Group
@@ -83,6 +84,7 @@ def router(site: Site) -> APIRouter:
         return await joined.read(key, partial(_curves, site, group_id, wanted))
 
     _add_orders(routes, site)
+    routes.include_router(edit.router(site))
     return routes
 
 
@@ -196,7 +198,7 @@ def goal_of(by: str) -> Goal:
 
 def actions(group: Group) -> set[str]:
     """Return what a person may do with a group as it stands."""
-    people = (Action.PAUSE, Action.RESUME, Action.CANCEL, Action.AGAIN)
+    people = (Action.PAUSE, Action.RESUME, Action.CANCEL, Action.AGAIN, Action.EDIT)
     return {action.value for action in people if GroupStatus(group.status) in TRANSITIONS[action]}
 
 
