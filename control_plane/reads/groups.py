@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.presentation import plain
@@ -13,7 +14,8 @@ from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.runs import run_row
 from control_plane.reads import paging
 from control_plane.reads.reading import listing, moment_key, required
-from control_plane.store.queue.groups import Groups
+from control_plane.store.queue.group_numbers import GroupNumbers
+from control_plane.store.queue.groups import SUCCEEDED, Groups
 from events.answers.answer import Listing
 from events.answers.groups import Group, GroupRow
 from events.answers.runs import RunRow
@@ -21,7 +23,12 @@ from events.kinds.results import is_measured
 from events.kinds.spec import value_at
 from events.text.truncation import brief
 
+Item = TypeVar("Item")
+
 VALUE_CHARS_MAX: Final = 100
+CURVES_MAX: Final = 50  # members of a group whose curves are read
+CURVES_AT_ONCE: Final = 10
+NAMED_BY_MEMBERS: Final = 5  # by which the metrics of a group are found
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +61,37 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """The newest run of a slot, and its headline number: None unless it has succeeded with one."""
+
+    slot: int
+    run_id: str
+    status: str
+    has_begun: bool
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """One metric of some members: of each its step, or the number of the measurement, with its value.
+
+    `names` are the metrics that could be chosen. Of those that have begun, `members` have a curve each, which
+    may be empty.
+    """
+
+    names: Sequence[str]
+    name: str | None
+    begun: int
+    members: Sequence[Measured]
+    points: Sequence[Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupReading:
     """The reads of groups. Each is bounded; lists are paged."""
 
     groups: Groups
+    numbers: GroupNumbers
 
     async def groups_page(self, limit: int, after: str | None = None) -> Listing[GroupRow]:
         """Return a page of groups, newest first."""
@@ -96,7 +130,66 @@ class GroupReading:
         found = await self.groups.best(group.id, group.first, name, direction)
         return [Best(each["slot"], each["_id"], each["value"]) for each in found]
 
+    async def measured(self, group: Group, name: str | None) -> list[Measured]:
+        """Return every slot of this round with its headline number, in their order."""
+        found = await self.numbers.headline(group.id, group.first, name)
+        return sorted(map(_measured, found), key=lambda each: each.slot)
+
+    async def parameters(self, group: Group, members: Sequence[Measured]) -> list[Mapping[str, Any]]:
+        """Return the values of the parameters that vary, of each of these members."""
+        names = plan_of(group.plan).names
+        specs = await self.numbers.parameters([each.run_id for each in members], names)
+        return [_values(specs.get(each.run_id, {}), names) for each in members]
+
+    async def curves(self, members: Sequence[Measured], wanted: str | None) -> Curves:
+        """Return one metric of at most `CURVES_MAX` members that have begun; the first without `wanted`."""
+        every = [each for each in members if each.has_begun]
+        begun = evenly(every, CURVES_MAX)
+        named = await asyncio.gather(
+            *(self.numbers.metric_names(each.run_id) for each in evenly(begun, NAMED_BY_MEMBERS))
+        )
+        known = {f"{stage}: {name}": (stage, name) for found in named for stage, name in found}
+        chosen = wanted if wanted is not None else next(iter(known), None)
+        if chosen is None or chosen not in known:
+            return Curves([*known], chosen, len(every), (), ())
+        points: list[Sequence[tuple[float, float]]] = []
+        for start in range(0, len(begun), CURVES_AT_ONCE):
+            part = begun[start : start + CURVES_AT_ONCE]
+            read = await asyncio.gather(*(self.numbers.curve(each.run_id, *known[chosen]) for each in part))
+            points += map(_points, read)
+        return Curves([*known], chosen, len(every), begun, points)
+
+
+def evenly(items: Sequence[Item], most: int) -> Sequence[Item]:
+    """Return at most `most` of the items at equal distances, the first and the last among them."""
+    if len(items) <= most:
+        return items
+    return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
+
+
+def _points(read: Sequence[tuple[Any, Any]]) -> list[tuple[float, float]]:
+    """Return a curve in the order of its steps; a step that was measured again has the later value."""
+    found: dict[float, float] = {}
+    for step, value in read:
+        if is_measured(step) and is_measured(value):
+            found[float(step)] = float(value)
+    return sorted(found.items())
+
+
+def _measured(found: Mapping[str, Any]) -> Measured:
+    value, status = found.get("value"), found["status"]
+    return Measured(
+        slot=found["slot"],
+        run_id=found["run"],
+        status=status,
+        has_begun=bool(found.get("attempt")),
+        value=float(value) if status in SUCCEEDED and is_measured(value) else None,
+    )
+
+
+def _values(spec: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: brief(plain(value_at(spec, name)), VALUE_CHARS_MAX) for name in names}
+
 
 def _member(run: Mapping[str, Any], spec: Mapping[str, Any], names: Sequence[str]) -> MemberRow:
-    values = {name: brief(plain(value_at(spec, name)), VALUE_CHARS_MAX) for name in names}
-    return MemberRow(run["slot"], run_row(run), values, plain(run.get("summary") or {}))
+    return MemberRow(run["slot"], run_row(run), _values(spec, names), plain(run.get("summary") or {}))

@@ -61,9 +61,9 @@ from control_plane.server.web.pages import (
     read_only,
     sign_in,
 )
-from control_plane.server.web.pages import groups as group_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.server.web.pages import secrets as secret_pages
+from control_plane.server.web.pages.groups import routes as group_pages
 from control_plane.server.web.pages.steering import change, orders, retry
 from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper

@@ -73,6 +73,7 @@ from control_plane.store.pods import Pods
 from control_plane.store.queue.attempt_ends import AttemptEnds
 from control_plane.store.queue.boards import SavedBoards
 from control_plane.store.queue.claims import Claims
+from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
@@ -257,7 +258,9 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
 def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:
     groups = Groups(db)
     return GroupParts(
-        GroupService(groups, submitter, clock), GroupReading(groups), Advancer(groups, submitter, decider)
+        GroupService(groups, submitter, clock),
+        GroupReading(groups, GroupNumbers(db)),
+        Advancer(groups, submitter, decider),
     )
 
 

@@ -19,7 +19,8 @@ from events.queue.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 from events.runtime.errors import ConfigError
 
 CLAIM_INDEX: Final = "claim"
-COMPLETED_INDEX: Final = "completed_of_kind"
+SUCCEEDED_INDEX: Final = "succeeded_of_kind"
+SUCCEEDED: Final = (Status.COMPLETED.value, Status.HUMAN_VALIDATED.value)
 BUILD_S: Final = 600.0
 MEND: Final = "run `podfleet migrate` once, with a user that may create indexes"
 _OTHER_FORM: Final = "an index of this name or these keys has another form: drop it and migrate again"
@@ -65,7 +66,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         *_CLAIMABLE,
         _index("by_kind", ("kind", _UP), ("_id", _DOWN)),
         _index("by_pod", ("claimedBy", _UP), ("_id", _DOWN)),
-        _index(COMPLETED_INDEX, ("kind", _UP), ("_id", _DOWN), **_partial(status=Status.COMPLETED.value)),
+        _index(SUCCEEDED_INDEX, ("kind", _UP), ("_id", _DOWN), **_partial(status={"$in": [*SUCCEEDED]})),
         _index("by_label", ("labelList", _UP), ("_id", _DOWN)),
         # of the few runs that name secrets
         _index("by_secret", ("secrets", _UP), ("status", _UP), ("_id", _DOWN), sparse=True),

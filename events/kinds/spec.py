@@ -13,6 +13,8 @@ Review = Annotated[
     Literal["none", "human"], msgspec.Meta(description="Whether a person reviews the verdict.")
 ]
 
+# How people name a field of a specification: dots lead into mappings, at most seven of them.
+FIELD_NAME: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}(?:\.[A-Za-z0-9_-]{1,64}){0,7}"
 TITLE_MAX: Final = 200
 START_LIMIT_S: Final = 300.0
 TIME_LIMIT_S: Final = 3600.0
@@ -33,11 +35,28 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     )
 
 
-def value_at(spec: Any, name: str) -> Any:
-    """Return the value of a field in a specification, None where it is left out."""
+def value_at(spec: Any, name: str, default: Any = None) -> Any:
+    """Return the value of a field in a specification, `default` where it is left out."""
     found: Any = spec
     for part in name.split("."):
         if not isinstance(found, Mapping) or part not in found:
-            return None
+            return default
         found = found[part]
     return found
+
+
+def default_at(kind: type[msgspec.Struct], name: str) -> Any:
+    """Return as JSON what a field is that a specification leaves out; None where its type says nothing."""
+    first, _, rest = name.partition(".")
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name == first:
+            made = (
+                field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+            )
+            return None if made in (msgspec.NODEFAULT, msgspec.UNSET) else _told(made, rest)
+    return None
+
+
+def _told(made: Any, rest: str) -> Any:
+    found = msgspec.to_builtins(made)
+    return value_at(found, rest) if rest else found

@@ -128,20 +128,23 @@ def board(
     columns: str | None = None,
     show: str = "newest",
     complete: bool = False,
+    status: str | None = None,
+    group: str | None = None,
     label: str | None = None,
     hypothesis: str | None = None,
     pod: str | None = None,
     region: str | None = None,
     q: str | None = None,
 ) -> Call[Board]:
-    """Return a board: `cell`, a number of the summary of completed runs, by one field and by another.
+    """Return a board: `cell`, a number of the summary of runs that succeeded, by one field and by another.
 
-    A field is `spec.PATH` or `label.NAME`; `show` is newest, best or mean.
+    A field is `spec.PATH` or `label.NAME`; `show` is newest, best or mean. `status` is COMPLETED or
+    HUMAN_VALIDATED; without it runs of both are on it.
     """
     query = {
         "kind": kind, "rows": rows, "cell": cell, "columns": columns, "show": show,
-        "complete": "true" if complete else None, "label": label, "hypothesis": hypothesis, "pod": pod,
-        "region": region, "q": q,
+        "complete": "true" if complete else None, "status": status, "group": group, "label": label,
+        "hypothesis": hypothesis, "pod": pod, "region": region, "q": q,
     }  # fmt: skip
     return Call("GET", "/api/boards/view", Board, query=query)
 

@@ -30,6 +30,7 @@ Complete = Annotated[bool, typer.Option("--complete", help="Only rows that have 
 Label = Annotated[
     str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Only with this label.")
 ]
+Group = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Only runs of this group.")]
 
 SAVED: Final = (
     Column("NAME", field("id"), is_whole=True),
@@ -57,18 +58,19 @@ def show(
     show: Show = "newest",
     complete: Complete = False,
     label: Label = None,
+    group: Group = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a board: a saved one by its name, or one by its fields."""
     control_plane = client()
-    query = _query(kind, rows, columns, cell, show, label, complete=complete)
+    query = _query(kind, rows, columns, cell, show, complete=complete, label=label, group=group)
     found = control_plane.board(**_arguments(query if board is None else _saved(control_plane, board)))
     if as_json:
         print_json(found)
         return
     cells = [Column(_title(found, number), partial(_cell, number)) for number in range(len(found.columns))]
     titles = [Column(found.rows_by, lambda row: row.value, is_whole=True), *cells]
-    print_items(found.rows, titles, none="no completed run has this number yet")
+    print_items(found.rows, titles, none="no run that succeeded has this number yet")
     for line in _left_out(found):
         tell(line)
 
@@ -83,10 +85,11 @@ def save(
     show: Show = "newest",
     complete: Complete = False,
     label: Label = None,
+    group: Group = None,
     as_json: AsJson = False,
 ) -> None:
     """Save a board under a name, in the place of the one that has it."""
-    query = _query(kind, rows, columns, cell, show, label, complete=complete)
+    query = _query(kind, rows, columns, cell, show, complete=complete, label=label, group=group)
     made = client().save_board(board, query)
     if as_json:
         print_json(made)
@@ -102,9 +105,9 @@ def remove(board: Name) -> None:
 
 
 def _query(
-    kind: str, rows: str, columns: str | None, cell: str, show: str, label: str | None, *, complete: bool
+    kind: str, rows: str, columns: str | None, cell: str, show: str, *, complete: bool, **sieve: str | None
 ) -> dict[str, str]:
-    given = {"kind": kind, "rows": rows, "columns": columns, "cell": cell, "show": show, "label": label}
+    given = {"kind": kind, "rows": rows, "columns": columns, "cell": cell, "show": show, **sieve}
     said = {name: value for name, value in given.items() if value}
     return {**said, "complete": "true"} if complete else said
 

@@ -23,7 +23,7 @@ BOARD = {"kind": "probe", "rows": "spec.x", "columns": "label.team.io/name", "ce
 VALUES = [(0, "a", 5.0), (0, "a", 3.0), (0, "b", 4.0), (1, "a", 2.0), (1, "b", None), (0, "a", 7.0)]
 HOSTILE = [
     "spec.$where", "spec.a..b", "$expr", "tokens.hash", "label.", "label.a b", "spec.x\x00", "_id", "lease",
-    "spec." + ".".join("abcdefgh"), "spec." + "a" * 300, "spec.a'; drop", "spec.{$gt:1}", "idempotency.key",
+    "spec." + ".".join("abcdefghi"), "spec." + "a" * 300, "spec.a'; drop", "spec.{$gt:1}", "idempotency.key",
 ]  # fmt: skip
 
 
@@ -93,6 +93,39 @@ async def test_a_board_has_a_number_of_its_runs_in_each_cell(
     assert "95 % t interval" in mean["method"]
     one_column = await board(asking, columns="", label="team.io/name=b")
     assert (one_column["columns"], numbers(one_column)) == ([None], [[0, 4.0]])
+
+
+async def test_a_board_is_of_all_that_succeeded_of_one_status_or_of_a_group(
+    deps: Deps, asking: httpx.AsyncClient, run_ids: list[str]
+) -> None:
+    await deps.db.runs.update_one(
+        {"_id": run_ids[5]}, {"$set": {"status": "HUMAN_VALIDATED", "title": "<b>x"}}
+    )
+    await deps.db.runs.update_one({"_id": run_ids[0]}, {"$set": {"status": "HUMAN_REJECTED"}})
+    await deps.db.runs.update_one({"_id": run_ids[1]}, {"$set": {"groupId": "sweep", "slot": 0}})
+    found = await board(asking)
+    assert (found["lookedAt"], numbers(found)[0]) == (5, [0, 7.0, 4.0])
+    cell = found["rows"][0]["cells"][0]
+    assert (cell["runs"], cell["titles"][0]) == ([run_ids[5], run_ids[1]], "<b>x")
+    assert numbers(await board(asking, status="HUMAN_VALIDATED")) == [[0, 7.0]]
+    assert numbers(await board(asking, status="COMPLETED"))[0] == [0, 3.0, 4.0]
+    assert numbers(await board(asking, group="sweep")) == [[0, 3.0]]
+    assert numbers(await board(asking, group="other")) == []
+    page = (await asking.get("/boards/view", params={**BOARD, "group": "sweep", "status": ""})).text
+    assert 'name="group" value="sweep"' in page
+    listed = (await asking.get("/boards/view", params=BOARD)).text
+    assert "&lt;b&gt;x</a>" in listed
+    assert f"<code>{run_ids[5]}</code>" not in listed
+    for wrong in ({"status": "FAILED"}, {"status": "$where"}, {"group": "x" * 201}):
+        assert (await asking.get("/api/boards/view", params={**BOARD, **wrong})).status_code == 422
+        assert (await asking.get("/boards/view", params={**BOARD, **wrong})).status_code == 422
+
+
+async def test_a_parameter_that_was_not_given_counts_with_its_default(
+    asking: httpx.AsyncClient, run_ids: list[str]
+) -> None:
+    found = await board(asking, rows="spec.y", columns="spec.end")
+    assert (found["columns"], numbers(found)) == (["completed"], [[0, 7.0]])
 
 
 async def test_a_board_says_of_how_many_runs_it_is(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from html import unescape
 from typing import Any
 
 import httpx
@@ -20,10 +23,12 @@ from control_plane.server.app import create_app
 from control_plane.server.deps import Deps, wire
 from control_plane.store import database as store
 from control_plane.store import schema
+from control_plane.store.queue import group_numbers
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Verifier
+from events.catalog import StageMetric, type_of
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Conflict, Rejected
 from tests.integration.dying import Died, DiesAt
@@ -538,6 +543,8 @@ async def test_the_pages_of_a_group_show_its_members_its_best_and_its_failures(d
         assert lowest < highest
         other = (await client.get("/groups/sweep", params={"by": "max:loss"})).text
         assert other.index("0.75") < other.index("0.25")
+        for words in ("best so far", "Axes: seconds, artifact_bytes, loss.", "2 others", "the lowest loss"):
+            assert words in page, words
         for by in ("max:a.b", "loss", "min:$where", "min:" + "x" * 70):
             assert (await client.get("/groups/sweep", params={"by": by})).status_code == 422
         part = (await client.get("/groups/sweep", params={"limit": 4})).text
@@ -557,6 +564,112 @@ async def test_the_pages_of_a_group_show_its_members_its_best_and_its_failures(d
         again = await client.post("/groups/sweep/again", data={"revision": str(group["revision"])})
         assert again.status_code == 303
         assert "Earlier rounds" in (await client.get("/groups/sweep")).text
+
+
+async def test_the_curves_of_a_group_are_one_metric_of_its_members_whatever_its_log_says(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_numbers, "POINTS_MAX", 4)
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        await only.add("sweep")
+        assert "No member has measured anything" in (await client.get("/groups/sweep/curves")).text
+        await only.advance()
+        first, second, *_ = (run["_id"] for run in await only.runs("sweep"))
+        await only.db.runs.update_many({"groupId": "sweep"}, {"$set": {"attempt": 1}})
+        lies: list[Any] = [{"value": "high"}, {"value": [1]}, {"step": {"$gt": 1}}, {"value": float("nan")}]
+        measured = [{"value": 10.0 - step, "step": step} for step in range(10)] + [{"value": 7.5}]
+        events = [
+            {"_id": f"{run_id}-{number}", "runId": run_id, "type": type_of(StageMetric), "position": number,
+             "data": {"stage": "<b>", "name": "loss", **data}}
+            for run_id, told in ((first, measured), (second, lies))
+            for number, data in enumerate(told)
+        ]  # fmt: skip
+        await only.db.events.insert_many(events)
+        page = (await client.get("/groups/sweep/curves")).text
+        assert "&lt;b&gt;: loss" in page
+        assert "<b>" not in page
+        assert "10 last" not in page
+        # eleven numbers, three of them apart: the last, and then each third before it
+        assert [f'data-x="{step}.0"' in page for step in range(11)] == [
+            at in (1, 4, 7, 10) for at in range(11)
+        ]
+        other = await client.get("/groups/sweep/curves", params={"metric": "<b>: other", "log": "on"})
+        assert "No member that was looked at measured &lt;b&gt;: other" in other.text
+        for wrong in ({"metric": "x" * 1_001}, {"log": "yes"}):
+            assert (await client.get("/groups/sweep/curves", params=wrong)).status_code == 422
+        assert (await client.get("/groups/unknown/curves")).status_code == 404
+
+
+def form_of(html: str) -> dict[str, str]:
+    """Return what the form of the edit page would send, as a browser reads it."""
+    (form,) = re.findall(r'<form class="stack panel".*?</form>', html, re.DOTALL)
+    texts = dict(re.findall(r'<input[^>]*? name="([^"]+)"[^>]*? value="([^"]*)"', form))
+    texts |= dict(re.findall(r'<textarea[^>]* name="([^"]+)"[^>]*>\n(.*?)</textarea>', form, re.DOTALL))
+    return {name: unescape(text) for name, text in texts.items()}
+
+
+async def test_a_group_is_changed_by_its_form_and_the_second_browser_is_told_what_changed(
+    database_url: str,
+) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        await only.add("sweep")
+        address = "/groups/sweep/edit"
+        assert "Change…" not in (await client.get("/groups/sweep")).text
+        open_still = await client.get(address)
+        assert (open_still.status_code, "pause it before" in open_still.text) == (409, True)
+        await only.service.pause("sweep", by="ada")
+        assert address in (await client.get("/groups/sweep")).text
+        first = second = form_of((await client.get(address)).text)
+        assert {"revision", "parallel", "stop_after_failures", "plan", "run"} == {*first}
+        plan = {"kind": "matrix", "values": {"seconds": [7, 8]}}
+        saved = await client.post(address, data={**first, "plan": json.dumps(plan), "parallel": "9"})
+        assert (saved.status_code, saved.headers["location"]) == (303, "/groups/sweep")
+        assert (await only.group("sweep"))["plan"] == {**plan, "parallel": 9}
+        late = await client.post(address, data={**second, "stop_after_failures": "3"})
+        assert late.status_code == 412
+        for words in ("edit by loopback", "plan.parallel", "plan.values.seconds", "[7, 8]", "[1, 2, 3]"):
+            assert words in unescape(late.text), words
+        kept = form_of(late.text)
+        assert (kept["stop_after_failures"], kept["parallel"], kept["revision"]) == ("3", "4", "3")
+        assert (await client.post(address, data=kept)).status_code == 303, "whoever was told saves over it"
+        assert (await only.group("sweep"))["plan"] == {**PLAN, "stop_after_failures": 3}
+        await only.service.resume("sweep", by="ada")
+        await only.advance()
+        await only.service.pause("sweep", by="ada")
+        begun = form_of((await client.get(address)).text)
+        assert {*begun} == {"revision", "parallel", "stop_after_failures"}
+        changed = await client.post(address, data={**begun, "parallel": "1", "stop_after_failures": ""})
+        assert changed.status_code == 303
+        assert (await only.group("sweep"))["plan"] == {**PLAN, "parallel": 1}
+
+
+LIES: list[tuple[dict[str, str], str]] = [
+    ({"revision": ""}, "The page is too old"),
+    ({"revision": "9" * 31}, "The page is too old"),
+    ({"parallel": "0"}, "parallel: at least 1"),
+    ({"parallel": "[" * 500}, "Runs at once:"),
+    ({"parallel": "1.5"}, "parallel: a whole number"),
+    ({"plan": "{"}, "Plan:"),
+    ({"plan": "[]"}, "Plan: a JSON object"),
+    ({"plan": '{"kind": ["matrix"]}'}, "plan:"),
+    ({"plan": '{"kind": "matrix", "values": {"$where": [1]}}'}, "values:"),
+    ({"plan": '{"kind": "matrix", "values": {"unknown": [1]}}'}, "unknown"),
+    ({"run": "null"}, "What each slot runs: a JSON object"),
+    ({"run": '{"kind": "<b>nothing"}'}, "&lt;b&gt;nothing"),
+    ({"run": '{"kind": "probe", "secrets": ["NOT_THERE"]}'}, "NOT_THERE"),
+]
+
+
+async def test_a_form_that_lies_changes_no_group(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        await only.add("sweep", paused=True)
+        before = await only.group("sweep")
+        typed = form_of((await client.get("/groups/sweep/edit")).text)
+        for lie, words in LIES:
+            answer = await client.post("/groups/sweep/edit", data={**typed, **lie})
+            assert (answer.status_code, words in answer.text) == (422, True), (lie, answer.text)
+        assert await only.group("sweep") == before
+        assert (await client.post("/groups/unknown/edit", data=typed)).status_code == 404
 
 
 async def test_the_best_and_the_causes_of_a_group_are_those_of_its_slots_as_they_stand(

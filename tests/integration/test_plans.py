@@ -53,6 +53,8 @@ EXTRA = {
     "/schedules//edit": "/schedules/nightly/edit",
     "/api/groups/": "/api/groups/sweep",
     "/groups/": "/groups/sweep?by=min:loss",
+    "/groups//curves": "/groups/sweep/curves",
+    "/groups//edit": "/groups/sweep/edit",
     "/runs group": "/runs?group=sweep",
     "/runs group, words": "/runs?group=sweep&q=one+two&status=FAILED",
     "/api/keys/": "/api/keys/unknown",
@@ -63,7 +65,12 @@ EXTRA = {
     "/runs/new": "/runs/new?kind=probe",
     "/runs/new/look": "/runs/new/look?kind=probe",
 }
-GROUP = {"id": "sweep", "run": {"kind": "probe"}, "plan": {"kind": "matrix", "values": {"seconds": [1, 2]}}}
+GROUP = {
+    "id": "sweep",
+    "run": {"kind": "probe"},
+    "plan": {"kind": "matrix", "values": {"seconds": [1, 2]}},
+    "paused": True,
+}
 SCHEDULE = {"id": "nightly", "cron": "0 3 * * *", "run": {"kind": "probe"}}
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from events.runtime.errors import Rejected
 
-# Each part names a field; at most eight lead into one another.
-NAME_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_-]{0,62}(\.[A-Za-z0-9_-]{1,63}){0,7}$"
 Values = Mapping[str, Any]  # parameter to value
 
 

@@ -26,7 +26,7 @@ class Boards:
     async def board(self, asked: BoardQuery) -> BoardAnswer:
         """Return the board that is asked for, of the newest runs that its filters let through."""
         query = checked(asked)
-        found = await self.reads.newest(query.filters.conditions(), query.filters.search(), query.fields)
+        found = await self.reads.newest(query.conditions(), query.filters.search(), query.fields)
         # beside the event loop: thousands of runs may stand behind a board
         return await asyncio.to_thread(_answered, query, found)
 
@@ -82,7 +82,7 @@ def _answered(query: CheckedQuery, found: NewestRuns) -> BoardAnswer:
 
 def _entry(run: FoundRun) -> Entry:
     number, row, *column = run.values
-    return Entry(run.id, row, column[0] if column else None, number, run.finished_at)
+    return Entry(run.id, row, column[0] if column else None, number, run.finished_at, run.title)
 
 
 def _rows(board: Board) -> list[BoardRow]:
@@ -97,6 +97,7 @@ def _told(cell: Cell | None) -> Any:
         count=cell.count,
         run_id=cell.run_id,
         runs=[*cell.runs],
+        titles=[*cell.titles],
         low=cell.low,
         high=cell.high,
     )

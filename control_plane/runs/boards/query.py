@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final, Literal
 
 from control_plane.model.views.boards.board import Show
 from control_plane.model.views.boards.interval import METHOD
 from control_plane.model.views.boards.run_fields import RunField, read_field
 from control_plane.reads.reading import RunFilters
+from control_plane.store.schema import SUCCEEDED
 from events.kinds import KINDS, RUN_KINDS
 from events.kinds.results import Column
-from events.lifecycle import Status
+from events.kinds.spec import default_at
 from events.runtime.errors import Rejected
 
 METHODS: Final = {"newest": "newest run of the cell", "best": "best run of the cell", "mean": METHOD}
@@ -21,7 +22,10 @@ _KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardQuery:
-    """A board as its address names it: `cell` of the completed runs of `kind`, by `rows` and `columns`."""
+    """A board as its address names it: `cell` of the runs of `kind` that succeeded, by `rows` and `columns`.
+
+    Without a `status` these are the completed ones and those that a person has validated.
+    """
 
     kind: str
     rows: str
@@ -29,6 +33,7 @@ class BoardQuery:
     columns: str = ""
     show: Show = "newest"
     complete: bool = False
+    status: Literal["", "COMPLETED", "HUMAN_VALIDATED"] = ""
     filters: RunFilters = field(default_factory=RunFilters)
 
 
@@ -42,6 +47,11 @@ class CheckedQuery:
     number: RunField
     declared: Column
     filters: RunFilters
+
+    def conditions(self) -> dict[str, Any]:
+        """Return the conditions on the runs, the narrowest first."""
+        status = self.asked.status or {"$in": sorted(SUCCEEDED)}
+        return {**self.filters.conditions(), "status": status, "kind": self.asked.kind}
 
     @property
     def fields(self) -> list[RunField]:
@@ -69,9 +79,17 @@ def checked(asked: BoardQuery) -> CheckedQuery:
         raise Rejected("no_direction", f"{message}; show the newest or the mean")
     return CheckedQuery(
         asked=asked,
-        rows=read_field(asked.rows, ("spec", "label")),
-        columns=read_field(asked.columns, ("spec", "label")) if asked.columns else None,
+        rows=_field(asked.kind, asked.rows),
+        columns=_field(asked.kind, asked.columns) if asked.columns else None,
         number=number,
         declared=column,
-        filters=replace(asked.filters, kind=asked.kind, status=Status.COMPLETED.value),
+        filters=replace(asked.filters, kind=None, status=None),
     )
+
+
+def _field(kind: str, text: str) -> RunField:
+    """Return a field of the rows or columns; what a specification leaves out is what its kind declares."""
+    found = read_field(text, ("spec", "label"))
+    if found.place != "spec" or kind not in KINDS:
+        return found
+    return replace(found, default=default_at(KINDS[kind].spec, found.name))

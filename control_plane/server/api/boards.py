@@ -37,7 +37,9 @@ Filter = Annotated[str | None, Field(max_length=SEARCH_CHARS_MAX), BeforeValidat
 
 
 class BoardWanted(BaseModel):
-    """A board: the number `cell` of the completed runs of `kind`, by the fields `rows` and `columns`.
+    """A board: the number `cell` of the runs of `kind` that succeeded, by the fields `rows` and `columns`.
+
+    These are the completed ones and those that a person has validated; `status` chooses one of the two.
 
     A field is `spec.PATH` or `label.NAME`; without `columns` there is one column. `complete` leaves out rows
     that lack a cell.
@@ -49,6 +51,8 @@ class BoardWanted(BaseModel):
     cell: Text
     show: Show = "newest"
     complete: bool = False
+    status: Literal["", "COMPLETED", "HUMAN_VALIDATED"] = ""
+    group: Filter = None
     label: Filter = None
     hypothesis: Filter = None
     pod: Filter = None
@@ -57,8 +61,10 @@ class BoardWanted(BaseModel):
 
     def asked(self) -> BoardQuery:
         """Return what is asked for."""
-        own = {"kind", "rows", "columns", "cell", "show", "complete"}
-        filters = RunFilters(**self.model_dump(include={"label", "hypothesis", "pod", "region", "q"}))
+        own = {"kind", "rows", "columns", "cell", "show", "complete", "status"}
+        filters = RunFilters(
+            **self.model_dump(include={"group", "label", "hypothesis", "pod", "region", "q"})
+        )
         return BoardQuery(**self.model_dump(include=own), filters=filters)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from control_plane.model.views.boards.interval import Mean, mean_of
 from control_plane.reads.comparison import flat
 from control_plane.server.web.drawing.charts import Band, Line, Point, smoothed
 
@@ -18,15 +19,6 @@ METRICS_MAX: Final = 500
 ABSENT: Final = "–"
 
 Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """The mean of the values of several runs, its standard error, and their number."""
-
-    mean: float
-    error: float | None
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,32 +95,22 @@ def _second(event: Json) -> float | None:
 
 
 def mean(values: Sequence[float | None]) -> Mean | None:
-    """Return the mean with its standard error; None without values."""
+    """Return the mean with its interval of those that are there; None without any."""
     there = [value for value in values if value is not None]
-    if not there:
-        return None
-    _, power = math.frexp(max(there, key=abs))
-    small = [math.ldexp(value, -power) for value in there]  # none beyond one: the greatest have no squares
-    middle = math.fsum(small) / len(small)
-    if len(small) == 1:
-        return Mean(there[0], None, 1)
-    spread = math.fsum((value - middle) ** 2 for value in small) / (len(small) - 1)
-    error = math.ldexp(math.sqrt(spread / len(small)), power)
-    return Mean(math.ldexp(middle, power), error, len(small))
+    return mean_of(there) if there else None
 
 
 def mean_line(name: str, letter: str, lines: Sequence[Sequence[Point]]) -> Line:
-    """Return the mean of several lines at points that all have, with the standard error as a band."""
+    """Return the mean of several lines at points that all have, with its interval as a band."""
     tables = [{at: value for at, value in each if value is not None} for each in lines if each]
     shared = sorted(set.intersection(*(set(each) for each in tables))) if tables else []
     points: list[Point] = []
     band: list[Band] = []
     for at in shared:
-        found = mean([each[at] for each in tables])
-        assert found is not None, "every table has this place"
+        found = mean_of([each[at] for each in tables])
         points.append((at, found.mean))
-        if found.error is not None:
-            band.append((at, found.mean - found.error, found.mean + found.error))
+        if found.low is not None and found.high is not None:
+            band.append((at, found.low, found.high))
     return Line(name=name, letter=letter, points=points, band=band)
 
 

@@ -31,7 +31,7 @@ MEMBERS: Final = RUNS.collection
 _NEWEST: Final[Order] = (("createdAt", -1), ("_id", -1))
 _BY_SLOT: Final[Order] = (("_id", 1),)
 _LIVE: Final = sorted(status.value for status in Status if status not in FINAL)
-_SUCCEEDED: Final = sorted(status.value for status in Status if COUNTED_AS[status] == "succeeded")
+SUCCEEDED: Final = sorted(status.value for status in Status if COUNTED_AS[status] == "succeeded")
 _ROW: Final = ("plan.rows", "plan.values", "journal", "rounds")
 
 
@@ -260,7 +260,7 @@ class Groups:
         Of each slot its newest run counts: what was retried is no failure of the group.
         """
         pipeline: list[Document] = [
-            *_newest_of_slots(group_id, first, {"code": "$error.code", "message": "$error.message"}),
+            *newest_of_slots(group_id, first, {"code": "$error.code", "message": "$error.message"}),
             {"$match": {"newest.status": Status.FAILED.value}},
             {"$sort": {"newest.run": -1}},
             {"$limit": FAILURES_MAX},
@@ -292,8 +292,8 @@ class Groups:
         As for a study, a number counts where the newest run of its slot has succeeded.
         """
         pipeline: list[Document] = [
-            *_newest_of_slots(group_id, first, {"value": f"$summary.{name}"}),
-            {"$match": {"newest.status": {"$in": _SUCCEEDED}, "newest.value": {"$type": "number"}}},
+            *newest_of_slots(group_id, first, {"value": f"$summary.{name}"}),
+            {"$match": {"newest.status": {"$in": SUCCEEDED}, "newest.value": {"$type": "number"}}},
             {"$sort": {"newest.value": direction, "newest.run": 1}},
             {"$limit": BEST_MAX},
             {"$project": {"_id": "$newest.run", "slot": "$_id", "value": "$newest.value"}},
@@ -302,7 +302,7 @@ class Groups:
         return await cursor.to_list()
 
 
-def _newest_of_slots(group_id: str, first: int, fields: Document) -> list[Document]:
+def newest_of_slots(group_id: str, first: int, fields: Document) -> list[Document]:
     """Return the stages that bring the newest run of each slot from `first` on, with these fields."""
     output = {"run": "$_id", "status": "$status", **fields}
     return [

@@ -14,24 +14,25 @@ from typing import Any, Final
 from bson import decode
 
 from control_plane.model.views.boards.run_fields import RunField
+from control_plane.model.views.boards.values import bounded
 from control_plane.store import pages
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, raw, weight
 from control_plane.store.reads import divided
-from control_plane.store.schema import COMPLETED_INDEX
-from events.lifecycle import Status
+from control_plane.store.schema import SUCCEEDED, SUCCEEDED_INDEX
 
 BYTES_MAX: Final = 8 * 1024 * 1024
 SPECS_AT_ONCE: Final = 500
 DECODED_AT_ONCE: Final = 100  # then others go on
-COMPLETED: Final = Status.COMPLETED.value
+_SUCCESS: Final = ({"status": {"$in": [*SUCCEEDED]}}, *({"status": each} for each in SUCCEEDED))
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRun:
-    """A run, when it ended, and its values in the order of the fields that were asked for."""
+    """A run, its title, when it ended, and its values in the order of the fields that were asked for."""
 
     id: str
+    title: str
     finished_at: Any
     values: Sequence[Any]
 
@@ -57,8 +58,10 @@ class RunFieldReads:
         """Return the values of the newest runs that meet the conditions."""
         leading, sieves = divided(conditions, search)
         hint = None
-        if leading == {"status": COMPLETED} and {"kind": conditions.get("kind")} in sieves:
-            leading, hint = {"kind": conditions["kind"], **leading}, COMPLETED_INDEX
+        if leading in _SUCCESS and {"kind": conditions.get("kind")} in sieves:
+            # one index for both: what is narrower sieves
+            sieves = [*sieves, leading]
+            leading, hint = {"kind": conditions["kind"], "status": {"$in": [*SUCCEEDED]}}, SUCCEEDED_INDEX
         ids = self.db.runs.find(leading, {"_id": 1}, hint=hint).sort(list(NEWEST))
         last = await ids.skip(pages.SCAN_MAX - 1).limit(1).to_list()
         bound = [{"_id": {"$gte": each["_id"]}} for each in last]
@@ -89,7 +92,7 @@ class RunFieldReads:
                 if paths and budget.is_spent and run["_id"] not in specs:
                     return found
                 values = [each.of(run, specs.get(run["_id"])) for each in fields]
-                found.append(FoundRun(run["_id"], run.get("finishedAt"), values))
+                found.append(FoundRun(run["_id"], _title(run), run.get("finishedAt"), values))
         return found
 
 
@@ -119,9 +122,15 @@ class _Budget:
         return found
 
 
+def _title(run: Document) -> str:
+    """Return what a run is called, of a bounded length; its id where nothing else is told."""
+    title = run.get("title")
+    return bounded(title if isinstance(title, str) and title.strip() else str(run["_id"]))
+
+
 def _of_run(fields: Sequence[RunField]) -> Document:
     stored = {each.stored for each in fields if each.place != "spec"}
-    return dict.fromkeys(("finishedAt", *sorted(stored)), 1)
+    return dict.fromkeys(("finishedAt", "title", *sorted(stored)), 1)
 
 
 def _of_spec(fields: Sequence[RunField]) -> Document:

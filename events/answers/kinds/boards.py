@@ -10,13 +10,14 @@ Told = Amount | str | bool | None
 class BoardCell(Answer, frozen=True, kw_only=True):
     """A headline number: `run_id` is the run that it is of, null for a mean; `low` to `high` is its interval.
 
-    `count` runs stand behind it; `runs` are the newest of them.
+    `count` runs stand behind it; `runs` are the newest of them, `titles` what they are called.
     """
 
     number: Amount
     count: Count
     run_id: str | None
     runs: list[str]
+    titles: list[str]
     low: Amount | None
     high: Amount | None
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from control_plane.model.views.boards.interval import mean_of, t_reach
 from control_plane.model.views.boards.run_fields import read_field, read_fields
 from control_plane.model.views.boards.values import KEY_CHARS_MAX, value_of
 from control_plane.runs.boards.query import BoardQuery, checked
+from events.kinds.spec import Spec, default_at
 from events.runtime.errors import Rejected
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -163,6 +165,7 @@ def test_whatever_the_runs_are_a_board_counts_each_once(runs: list[Entry], chanc
     ("text", "run", "spec", "expected"),
     [
         ("spec.x", {}, {"x": 1}, 1),
+        ("spec.a.0", {}, {"a": {"0": 1}}, 1),
         ("spec.a.b", {}, {"a": {"b": [2]}}, [2]),
         ("spec.a.b", {}, {"a": [{"b": 2}]}, None),
         ("spec.a.b", {}, None, None),
@@ -181,7 +184,8 @@ def test_a_field_is_found_where_its_name_says(text: str, run: Any, spec: Any, ex
     "text",
     [
         "", "x", "spec", "spec.", "spec..a", "spec.a.", "spec.$where", "spec.a.$b", "spec.a b", "spec.0",
-        "spec.a\n", "spec.a\x00", "spec." + ".".join("abcdefg"), "spec." + "a" * 65, "specs.a", "lease.until",
+        "spec.a\n", "spec.a\x00", "spec." + ".".join("abcdefghi"), "spec." + "a" * 65, "specs.a",
+        "lease.until",
         "label.", "label.$x", "label." + "a" * 64, "label.a\nb", "summary.a.b", "summary.$a", "summary._a",
         "tokens.hash", "_id", "spec.ä", "SPEC.a", "spec." + "a.b" * 100,
         "spec." + ".".join(["a" * 40] * 5),
@@ -190,6 +194,38 @@ def test_a_field_is_found_where_its_name_says(text: str, run: Any, spec: Any, ex
 def test_what_is_no_field_is_refused(text: str) -> None:
     with pytest.raises(Rejected, match="is no field"):
         read_field(text)
+
+
+class Inner(msgspec.Struct):
+    deep: int = 3
+
+
+class Asked(Spec, frozen=True, kw_only=True):
+    lr: float
+    mode: str = "fast"
+    inner: Inner = msgspec.field(default_factory=Inner)
+    maybe: int | msgspec.UnsetType = msgspec.UNSET
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("mode", "fast"), ("inner", {"deep": 3}), ("inner.deep", 3), ("inner.other", None), ("lr", None),
+     ("maybe", None), ("unknown", None), ("mode.more", None), ("time_limit_s", 3600.0)],
+)  # fmt: skip
+def test_what_a_specification_leaves_out_is_what_its_kind_declares(name: str, expected: Any) -> None:
+    assert default_at(Asked, name) == expected
+
+
+def test_a_field_that_is_left_out_counts_with_its_default_and_null_is_a_value() -> None:
+    rows = checked(BoardQuery(kind="probe", rows="spec.seconds", cell="value")).rows
+    assert [rows.of({}, spec) for spec in ({}, {"seconds": 2}, {"seconds": None}, None)] == [
+        1.0,
+        2,
+        None,
+        1.0,
+    ]
+    labels = checked(BoardQuery(kind="probe", rows="label.seconds", cell="value")).rows
+    assert labels.of({"labels": {}}, {}) is None
 
 
 def test_columns_are_divided_by_commas_each_once_and_few() -> None:
@@ -220,7 +256,8 @@ def test_a_board_that_cannot_be_made_is_refused_before_anything_is_read(
 ) -> None:
     asked = BoardQuery(**{"kind": "experiment", "rows": "spec.x", "cell": "effect", **wanted})
     if code is None:
-        assert checked(asked).filters.status == "COMPLETED"
+        both = {"status": {"$in": ["COMPLETED", "HUMAN_VALIDATED"]}, "kind": asked.kind}
+        assert checked(asked).conditions() == both
         return
     with pytest.raises(Rejected) as refused:
         checked(asked)

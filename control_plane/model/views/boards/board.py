@@ -31,11 +31,14 @@ class Entry:
     column: Any
     number: Any
     finished_at: Any = None
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A number, how many runs stand behind it, and the newest of them; `run_id` is the one it is of.
+    """A number, how many runs stand behind it, and the newest of them, with their titles.
+
+    `run_id` is the one it is of.
 
     `low` and `high` are the interval of a mean.
     """
@@ -43,6 +46,7 @@ class Cell:
     number: float
     count: int
     runs: Sequence[str]
+    titles: Sequence[str]
     run_id: str | None = None
     low: float | None = None
     high: float | None = None
@@ -107,17 +111,18 @@ def _cells(
 
 def _cell(entries: Sequence[Entry], show: Show, direction: Direction | None) -> Cell:
     newest_first = sorted(entries, key=_age, reverse=True)
-    runs = [each.run_id for each in newest_first[:RUNS_NAMED_MAX]]
+    named = newest_first[:RUNS_NAMED_MAX]
+    runs, titles = [each.run_id for each in named], [each.title for each in named]
     if show == "mean":
         mean = mean_of([float(each.number) for each in sorted(entries, key=lambda each: each.run_id)])
-        return Cell(mean.mean, len(entries), runs, low=mean.low, high=mean.high)
+        return Cell(mean.mean, len(entries), runs, titles, low=mean.low, high=mean.high)
     shown = newest_first[0]
     if show == "best":
         assert direction is not None, "there is a best one in a direction only"
         # of equals the newest
         best = max if direction == "higher" else min
         shown = best(newest_first, key=lambda each: each.number)
-    return Cell(shown.number, len(entries), runs, run_id=shown.run_id)
+    return Cell(shown.number, len(entries), runs, titles, run_id=shown.run_id)
 
 
 def _age(entry: Entry) -> tuple[Value, str]:

@@ -16,9 +16,13 @@ _NORMAL: Final = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean, and the ends of its interval; None for one number, and where they are beyond all numbers."""
+    """A mean of `count` numbers, and the ends of its interval.
+
+    These are None for one number, and where they are beyond all numbers.
+    """
 
     mean: float
+    count: int
     low: float | None = None
     high: float | None = None
 
@@ -32,11 +36,11 @@ def mean_of(numbers: Sequence[float]) -> Mean:
     middle = fsum(parts) / count
     mean = min(max(middle * scale, min(numbers)), max(numbers))
     if count == 1:
-        return Mean(mean)
+        return Mean(mean, 1)
     variance = fsum((each - middle) ** 2 for each in parts) / (count - 1)
     reach = t_reach(count - 1) * sqrt(variance / count) * scale
     low, high = mean - reach, mean + reach
-    return Mean(mean, low, high) if isfinite(low) and isfinite(high) else Mean(mean)
+    return Mean(mean, count, low, high) if isfinite(low) and isfinite(high) else Mean(mean, count)
 
 
 @lru_cache(maxsize=1024)

@@ -1,6 +1,6 @@
 """Fields of runs that people name: `spec.PATH`, `label.NAME`, `summary.NAME`; pure.
 
-Law: a name is checked before it comes near a query: letters, digits, `_` and `-`, at most `DEPTH_MAX` deep.
+Law: a name is checked before it comes near a query: the path of a field is a `FIELD_NAME`.
 The dots in the name of a label divide nothing.
 """
 
@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from events.kinds.results import COLUMN_NAME
-from events.kinds.spec import value_at
+from events.kinds.spec import FIELD_NAME, value_at
 from events.runtime.errors import Rejected
 
-DEPTH_MAX: Final = 6
 FIELD_CHARS_MAX: Final = 200
 FIELDS_MAX: Final = 8  # columns of one list
 BAD_FIELD: Final = "bad_field"
 
 Place = Literal["spec", "label", "summary"]
-_STEP: Final = "[A-Za-z_][A-Za-z0-9_-]{0,63}"
 _NAMES: Final[Mapping[Place, re.Pattern[str]]] = {
-    "spec": re.compile(rf"{_STEP}(?:\.{_STEP}){{0,{DEPTH_MAX - 1}}}"),
+    "spec": re.compile(FIELD_NAME),
     "label": re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}"),
     "summary": re.compile(COLUMN_NAME),
 }
@@ -31,10 +29,11 @@ _NAMES: Final[Mapping[Place, re.Pattern[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class RunField:
-    """One field: where it stands, and its name there."""
+    """One field: where it stands, and its name there; `default` is what a specification means without it."""
 
     place: Place
     name: str
+    default: Any = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.place}.{self.name}"
@@ -47,7 +46,7 @@ class RunField:
     def of(self, run: Mapping[str, Any], spec: Any) -> Any:
         """Return the value of a stored run and its specification; None where it has none."""
         if self.place == "spec":
-            return value_at(spec, self.name)
+            return value_at(spec, self.name, self.default)
         named = run.get("labels" if self.place == "label" else "summary")
         return named.get(self.name) if isinstance(named, Mapping) else None
 

@@ -7,18 +7,18 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, Field, StringConstraints
 
 from control_plane.model.groups.matrix import SLOTS_MAX
-from control_plane.model.groups.parameters import NAME_PATTERN
 from control_plane.model.groups.study import RUNS_MAX
 from control_plane.runs.groups.service import NOTE_CHARS_MAX
 from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, RunBody, Storable
 from events.kinds.results import COLUMN_NAME
+from events.kinds.spec import FIELD_NAME
 
 PARAMETERS_MAX: Final = 20
 CHOICES_MAX: Final = 1_000  # of a parameter of a study
 GOAL: Final = f"(min|max):({COLUMN_NAME})"
 
 GroupId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
-ParameterName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+ParameterName = Annotated[str, StringConstraints(pattern=f"^{FIELD_NAME}$")]
 ParameterValues = Annotated[list[Any], Field(min_length=1, max_length=SLOTS_MAX), Storable]
 Row = Annotated[
     dict[ParameterName, Any],

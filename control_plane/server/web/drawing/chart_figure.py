@@ -51,7 +51,9 @@ def chart_figure(chart: Chart, rows_max: int = ROWS_MAX) -> ChartFigure:
         )
         for at in kept
     ]
-    legend = [(swatch(index), line) for index, line in enumerate(chart.lines) if line.points]
+    legend = [
+        (swatch(index, joined=line.joined), line) for index, line in enumerate(chart.lines) if line.points
+    ]
     return ChartFigure(
         key=f"{crc32(chart.title.encode()):x}",
         title=chart.title,

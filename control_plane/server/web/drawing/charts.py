@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 from zlib import crc32
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
+
+from control_plane.server.web.drawing.svg import coordinate, element
 
 COLORS: Final = 6
 DASHES: Final = ("", "6 3", "2 3", "8 3 2 3")
@@ -27,6 +29,7 @@ MOMENT_MAX_S: Final = 6e10  # from 1970, in both directions: the calendar has no
 LEAST_ROOM: Final = 1e-6  # of the largest value: less is no difference
 LEAST_STEP: Final = 1e-9  # the same of steps and moments
 DECADES_WITH_PARTS: Final = 2
+FEW_DOTS: Final = 200  # more of them are small
 TIME_STEPS_S: Final = (10, 30, 60, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400)
 CLOCK_BELOW_S: Final = 86_400
 SECONDS_BELOW_S: Final = 600
@@ -37,20 +40,21 @@ Band = tuple[float, float, float]  # where, from, to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line: None, or a step wider than the chart's `gap`, interrupts it; `band` is drawn behind it."""
+    """One line: None, or a step wider than the chart's `gap`, interrupts it; `band` is drawn behind it.
+
+    Without `joined` each point is a dot, as where two numbers of many runs are set against each other.
+    """
 
     name: str
     points: Sequence[Point]
     band: Sequence[Band] = ()
     letter: str = ""
+    joined: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The content of a chart; its axis always includes `low` and `high`.
-
-    Without `joined` each point is a dot, as where two numbers of many runs are set against each other.
-    """
+    """The content of a chart; its axis always includes `low` and `high`."""
 
     title: str
     lines: Sequence[Line]
@@ -64,7 +68,6 @@ class Chart:
     gap: float | None = None
     is_log: bool = False
     is_log_x: bool = False
-    joined: bool = True
     width: float = 400.0
     height: float = 170.0
 
@@ -100,18 +103,19 @@ def line_chart(chart: Chart) -> Markup:
     x_axis, y_axis = _axes(chart, lines)
     identity = f"chart-{crc32(chart.title.encode()):x}"
     parts = [
-        _tag("title", chart.title, id=f"{identity}-t"),
-        _tag("desc", described(chart), id=f"{identity}-d"),
+        element("title", chart.title, id=f"{identity}-t"),
+        element("desc", described(chart), id=f"{identity}-d"),
         *_grid(chart, x_axis, y_axis),
     ]
     for index, line in enumerate(lines):
         parts += _line(line, index, chart, x_axis, y_axis)
-    return _tag(
+    return element(
         "svg", Markup("").join(parts), class_="chart", role="img", preserveAspectRatio="xMinYMin meet",
-        viewBox=f"0 0 {_n(chart.width)} {_n(chart.height)}", aria_labelledby=f"{identity}-t {identity}-d",
+        viewBox=f"0 0 {coordinate(chart.width)} {coordinate(chart.height)}",
+        aria_labelledby=f"{identity}-t {identity}-d",
         data_low=repr(x_axis.low), data_high=repr(x_axis.high), data_log="x" if x_axis.is_log else "",
-        data_start=_n(x_axis.start), data_end=_n(x_axis.end),
-        data_top=_n(y_axis.end), data_base=_n(y_axis.start),
+        data_start=coordinate(x_axis.start), data_end=coordinate(x_axis.end),
+        data_top=coordinate(y_axis.end), data_base=coordinate(y_axis.start),
     )  # fmt: skip
 
 
@@ -138,11 +142,13 @@ def look(index: int) -> tuple[str, str]:
     return f"c{index % COLORS}", DASHES[index // COLORS % len(DASHES)]
 
 
-def swatch(index: int) -> Markup:
-    """Return the sample of a line for the legend."""
+def swatch(index: int, *, joined: bool = True) -> Markup:
+    """Return the sample of a line, or of dots, for the legend."""
     color, dashes = look(index)
-    drawn = _tag("path", class_=f"line {color}", d="M0 4H28", stroke_dasharray=dashes)
-    return _tag("svg", drawn, class_="swatch", viewBox="0 0 28 8", aria_hidden="true")
+    drawn = element("path", class_=f"line {color}", d="M0 4H28", stroke_dasharray=dashes)
+    if not joined:
+        drawn = element("circle", class_=f"dot {color}", cx="14", cy="4", r="3")
+    return element("svg", drawn, class_="swatch", viewBox="0 0 28 8", aria_hidden="true")
 
 
 def round_ticks(low: float, high: float, wanted: int = TICKS_WANTED) -> list[float]:
@@ -218,22 +224,23 @@ def _drawable(line: Line, chart: Chart) -> Line:
         and (low := _height(each[1], chart)) is not None
         and (high := _height(each[2], chart)) is not None
     ]
-    return Line(name=line.name, letter=line.letter, points=points, band=band)
+    return Line(name=line.name, letter=line.letter, points=points, band=band, joined=line.joined)
 
 
 def _along(at: float, chart: Chart) -> float | None:
     """Return a step or moment as a value of the x axis; None if it cannot be drawn."""
-    drawn = _drawn(at, MOMENT_MAX_S if chart.x == "time" else HUGE)
+    drawn = drawn_value(at, MOMENT_MAX_S if chart.x == "time" else HUGE)
     return None if chart.is_log_x and drawn is not None and drawn <= 0 else drawn
 
 
 def _height(value: float, chart: Chart) -> float | None:
     """Return a value as a value of the y axis; None if it cannot be drawn."""
-    drawn = _drawn(value, HUGE)
+    drawn = drawn_value(value)
     return None if chart.is_log and drawn is not None and drawn <= 0 else drawn
 
 
-def _drawn(value: float, most: float) -> float | None:
+def drawn_value(value: float, most: float = HUGE) -> float | None:
+    """Return a value as it is drawn; None beyond what a picture takes."""
     if not abs(value) <= most:  # nor is NaN
         return None
     return float(value) if abs(value) >= 1 / HUGE else 0.0
@@ -282,61 +289,54 @@ def _spread(low: float, high: float, *, is_log: bool) -> tuple[float, float]:
 
 
 def _grid(chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterator[Markup]:
-    right, base = _n(x_axis.end), y_axis.start
+    right, base = coordinate(x_axis.end), y_axis.start
     for value in y_axis.ticks():
-        y = _n(y_axis.place(value))
-        yield _tag("path", class_="grid", d=f"M{_n(LEFT)} {y}H{right}")
-        yield _text(label(value, chart.unit), _n(LEFT - 6), y, dy="4", text_anchor="end")
+        y = coordinate(y_axis.place(value))
+        yield element("path", class_="grid", d=f"M{coordinate(LEFT)} {y}H{right}")
+        yield _text(label(value, chart.unit), coordinate(LEFT - 6), y, dy="4", text_anchor="end")
     is_time = chart.x == "time"
     for value in time_ticks(x_axis.low, x_axis.high) if is_time else x_axis.ticks():
-        x = _n(x_axis.place(value))
+        x = coordinate(x_axis.place(value))
         text = moment(value, x_axis.high - x_axis.low) if is_time else f"{value:g}"
-        yield _tag("path", class_="grid", d=f"M{x} {_n(base)}v4")
-        yield _text(text, x, _n(base + 16), text_anchor="middle")
-    yield _tag("path", class_="axis", d=f"M{_n(LEFT)} {_n(TOP)}V{_n(base)}H{right}")
+        yield element("path", class_="grid", d=f"M{x} {coordinate(base)}v4")
+        yield _text(text, x, coordinate(base + 16), text_anchor="middle")
+    yield element(
+        "path", class_="axis", d=f"M{coordinate(LEFT)} {coordinate(TOP)}V{coordinate(base)}H{right}"
+    )
     if chart.x_name:
-        yield _text(chart.x_name, _n(LEFT - 8), _n(base + 16), text_anchor="end")
+        yield _text(chart.x_name, coordinate(LEFT - 8), coordinate(base + 16), text_anchor="end")
 
 
 def _line(line: Line, index: int, chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterator[Markup]:
     color, dashes = look(index)
 
     def place(at: float, value: float) -> str:
-        return f"{_n(x_axis.place(at))} {_n(y_axis.place(value))}"
+        return f"{coordinate(x_axis.place(at))} {coordinate(y_axis.place(value))}"
 
     if line.band:
         upper = [place(at, high) for at, _, high in line.band]
         lower = [place(at, low) for at, low, _ in reversed(line.band)]
-        yield _tag("path", class_=f"band {color}", d=f"M{'L'.join([*upper, *lower])}Z")
+        yield element("path", class_=f"band {color}", d=f"M{'L'.join([*upper, *lower])}Z")
     x = y = ""
-    if not chart.joined:
+    if not line.joined:
+        radius = "3" if len(line.points) <= FEW_DOTS else "1.5"
         for each in line.points:
             if each[1] is not None:
                 x, _, y = place(each[0], each[1]).partition(" ")
-                yield _tag("circle", class_=f"dot {color}", cx=x, cy=y, r="3")
-    for stretch in stretches(line.points, chart.gap) if chart.joined else ():
+                yield element("circle", class_=f"dot {color}", cx=x, cy=y, r=radius)
+    for stretch in stretches(line.points, chart.gap) if line.joined else ():
         places = [place(at, value) for at, value in stretch]
         x, _, y = places[-1].partition(" ")
         if len(places) == 1:
-            yield _tag("circle", class_=f"dot {color}", cx=x, cy=y, r="2")
+            yield element("circle", class_=f"dot {color}", cx=x, cy=y, r="2")
         else:
-            yield _tag("path", class_=f"line {color}", d=f"M{'L'.join(places)}", stroke_dasharray=dashes)
+            yield element("path", class_=f"line {color}", d=f"M{'L'.join(places)}", stroke_dasharray=dashes)
     if x and len(chart.lines) > 1:
-        yield _tag("text", line.letter or letter(index), class_=f"name {color}", x=x, y=y, dx="4", dy="4")
+        yield element("text", line.letter or letter(index), class_=f"name {color}", x=x, y=y, dx="4", dy="4")
 
 
 def _text(text: str, x: str, y: str, **attributes: str) -> Markup:
-    return _tag("text", text, class_="tick", x=x, y=y, **attributes)
-
-
-def _tag(name: str, content: str = "", **attributes: str) -> Markup:
-    """Return an element; everything in it is escaped except markup."""
-    named = "".join(
-        f' {each.rstrip("_") if each == "class_" else each.replace("_", "-")}="{escape(value)}"'
-        for each, value in attributes.items()
-        if value
-    )
-    return Markup(f"<{name}{named}>{escape(content)}</{name}>")  # noqa: S704 - each value of it is escaped
+    return element("text", text, class_="tick", x=x, y=y, **attributes)
 
 
 def stretches(points: Sequence[Point], gap: float | None) -> list[list[tuple[float, float]]]:
@@ -371,8 +371,3 @@ def moment(value: float, span: float) -> str:
     if span > CLOCK_BELOW_S:
         return f"{at.day} {at:%b %H:%M}"
     return f"{at:%H:%M:%S}" if span <= SECONDS_BELOW_S else f"{at:%H:%M}"
-
-
-def _n(value: float) -> str:
-    """Return a coordinate with one decimal."""
-    return f"{value:.1f}".removesuffix(".0")

@@ -22,6 +22,11 @@ from events.answers.kinds.boards import SavedBoard
 from events.kinds import KINDS, RUN_KINDS
 from events.runtime.errors import Rejected
 
+STATUSES: Final = {
+    "": "all that succeeded",
+    "COMPLETED": "completed, not judged by a person",
+    "HUMAN_VALIDATED": "validated by a person",
+}
 SHOWS: Final = {"newest": "the newest", "best": "the best", "mean": "the mean"}
 QUERY_CHARS_MAX: Final = 4_000
 
@@ -101,6 +106,7 @@ def _form(query: Mapping[str, str]) -> dict[str, Any]:
         "encoded": urlencode(query),
         "kinds": sorted(RUN_KINDS),
         "shows": SHOWS,
+        "statuses": STATUSES,
         **_known(),
     }
 

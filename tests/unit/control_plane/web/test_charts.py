@@ -215,7 +215,7 @@ def test_many_points_become_the_means_of_even_parts() -> None:
 
 def test_a_chart_of_dots_joins_nothing_and_a_logarithmic_x_axis_leaves_out_what_has_no_logarithm() -> None:
     points = [(-1.0, 1.0), (0.0, 1.0), (1.0, 2.0), (10.0, 3.0), (100.0, 2.0)]
-    chart = Chart(title="C", lines=[Line(name="c", points=points)], joined=False, is_log_x=True)
+    chart = Chart(title="C", lines=[Line(name="c", points=points, joined=False)], is_log_x=True)
     root = drawn(chart)
     assert paths(root, "line") == []
     dots = [float(each.attrib["cx"]) for each in root.iter("circle")]

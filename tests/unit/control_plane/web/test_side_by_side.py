@@ -60,14 +60,14 @@ def test_of_many_metrics_those_that_most_runs_have_are_kept() -> None:
     assert (len(found), found[0].name, found[0].last) == (METRICS_MAX, "train: loss", [2.0, 2.0])
 
 
-def test_a_mean_has_its_standard_error() -> None:
+def test_a_mean_is_of_the_values_that_are_there_with_its_interval() -> None:
     found = mean([1.0, 2.0, None, 3.0])
     assert found is not None
     assert (found.mean, found.count) == (2.0, 3)
-    assert found.error == pytest.approx(1 / math.sqrt(3))
+    assert found.high == pytest.approx(2 + 4.302652729911275 / math.sqrt(3))
     alone = mean([4.0, None])
     assert alone is not None
-    assert (alone.mean, alone.error, alone.count) == (4.0, None, 1)
+    assert (alone.mean, alone.low, alone.count) == (4.0, None, 1)
     assert mean([None]) is None
 
 
@@ -76,20 +76,20 @@ def test_any_numbers_have_a_mean(values: list[float]) -> None:
     found = mean(values)
     assert found is not None
     assert abs(found.mean) < math.inf
-    assert found.error is None or 0 <= found.error < math.inf
-
-
-def test_the_mean_of_the_greatest_numbers_has_its_error() -> None:
-    found = mean([1e308, -1e308])
-    assert found is not None
-    assert (found.mean, found.error) == (0.0, pytest.approx(1e308))
+    assert found.low is None or found.high is None or found.low <= found.mean <= found.high
 
 
 def test_a_group_is_drawn_as_its_mean_with_a_band_and_the_others_alone() -> None:
     metric = Metric("loss", [[(0, 1.0), (1, 3.0)], [(0, 9.0)], [(0, 3.0), (1, 5.0), (2, 7.0)], []])
     group, alone, empty = lines(metric, ["a", "b", "c", "d"], ["A", "B", "C", "D"], [[0, 2]], 0.0)
     assert (group.name, group.letter, group.points) == ("mean of 2 seeds", "A+C", [(0, 2.0), (1, 4.0)])
-    assert group.band == [(0, 1.0, 3.0), (1, 3.0, 5.0)]
+    reach = pytest.approx(12.706204736432095)
+    assert [
+        (at, middle - low) for (at, low, _), (_, middle) in zip(group.band, group.points, strict=True)
+    ] == [
+        (0, reach),
+        (1, reach),
+    ]
     assert (alone.letter, alone.points, alone.band) == ("B", [(0, 9.0)], ())
     assert empty.points == []
     assert [line.letter for line in lines(metric, list("abcd"), list("ABCD"), [], 0.5)] == list("ABCD")

@@ -1,0 +1,1 @@
+"""The pages of groups: their plan, their members, and the charts of what these measured."""
