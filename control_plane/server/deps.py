@@ -49,6 +49,7 @@ from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.advancer import Advancer
+from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.service import GroupService
 from control_plane.runs.pod_steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
@@ -76,6 +77,7 @@ from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
+from control_plane.store.queue.pruning import PruneReads
 from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.run_fields import RunFieldReads
 from control_plane.store.queue.runs import Runs
@@ -98,11 +100,12 @@ FAILURE_EVERY_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class GroupParts:
-    """What serves groups: their changes, their reads, and the loop that submits their slots."""
+    """What serves groups: their changes, their reads, and the loops that submit and prune their members."""
 
     service: GroupService
     reading: GroupReading
     advancer: Advancer
+    pruner: Pruner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +260,10 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
 def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:
     groups = Groups(db)
     return GroupParts(
-        GroupService(groups, submitter, clock), GroupReading(groups), Advancer(groups, submitter, decider)
+        GroupService(groups, submitter, clock),
+        GroupReading(groups),
+        Advancer(groups, submitter, decider),
+        Pruner(PruneReads(db), decider),
     )
 
 

@@ -14,7 +14,7 @@ from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
 from events.answers.fleet import Queue, SignInLink
-from events.answers.groups import Group, GroupRow
+from events.answers.groups import Group, GroupMember, GroupRow
 from events.answers.kinds.boards import Board, SavedBoard
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
@@ -408,6 +408,15 @@ def groups(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[Group
 def group(group_id: str) -> Call[Group]:
     """Return a group."""
     return Call("GET", "/api/groups/{group_id}", Group, {"group_id": group_id})
+
+
+def group_members(
+    group_id: str, *, limit: int = PAGE, after: str | None = None
+) -> Call[Listing[GroupMember]]:
+    """Return a page of the members of a group, in the order of their slots."""
+    query = {"limit": limit, "after": after}
+    path = {"group_id": group_id}
+    return Call("GET", "/api/groups/{group_id}/members", Listing[GroupMember], path, query=query)
 
 
 def add_group(

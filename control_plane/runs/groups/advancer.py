@@ -7,6 +7,7 @@ leaves slots that are decided and not filled: whoever looks next fills them, bef
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -34,6 +35,7 @@ AT_ONCE: Final = 5
 FILL_MAX: Final = 100  # runs of one write: each costs the event loop a tenth of a millisecond
 STEPS_MAX: Final = 250  # of one group in one turn
 PROPOSALS_MAX: Final = 50  # of one decision
+TRIALS_AT_ONCE: Final = 200  # are looked at on the event loop
 CANCELS_MAX: Final = 200  # of one group in one turn
 BY: Final = "advancer"
 
@@ -104,7 +106,12 @@ class Advancer:
 
     async def _decide(self, stored: Document, group: Group) -> Document | None:
         members = await self._members(group)
-        match next_slots(group, members):
+        # beside the event loop: a study may have two thousand trials
+        is_long = len(members.trials) > TRIALS_AT_ONCE
+        decided = (
+            await asyncio.to_thread(next_slots, group, members) if is_long else next_slots(group, members)
+        )
+        match decided:
             case Submit(count) if isinstance(group.plan, Study):
                 return await self._propose(stored, group.plan, members, min(count, PROPOSALS_MAX))
             case Submit(count):
@@ -126,7 +133,7 @@ class Advancer:
         members = await self.groups.members(group.id, group.first)
         if not isinstance(group.plan, Study):
             return members
-        trials = await self.groups.trials(group.id, group.first, group.plan.names, group.plan.metric)
+        trials = await self.groups.trials(group.id, group.first, group.plan)
         return replace(members, trials=trials)
 
     async def _propose(self, stored: Document, study: Study, members: Members, count: int) -> Document | None:

@@ -20,6 +20,7 @@ from control_plane.model.groups.members import Trial
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.space import Choice
 from control_plane.model.groups.study import Study, identity
+from control_plane.model.groups.trials import Outcome
 from events.runtime.errors import Rejected, Transient
 
 MODULE: Final = "control_plane.runs.groups.tpe"
@@ -110,13 +111,11 @@ class Proposer:
 
 def request(study: Study, trials: Sequence[Trial], known: Sequence[Values], count: int) -> dict[str, Any]:
     """Return what the process is asked, pure: all trials, those that have measured nothing yet as running."""
-    measured = {identity(values): value for values, value in study.measured(trials)}
-    going = [values for values, slots in study.tried(trials) if not all(each.has_ended for each in slots)]
-    told: list[tuple[Values, float | None]] = [
-        (values, measured[identity(values)]) for values in known if identity(values) in measured
-    ]
-    told += [(values, None) for values in going if identity(values) not in measured]
-    shown = [(_params(study, values), value) for values, value in told]
+    told: dict[bytes, dict[str, Any]] = {}
+    for each in study.outcomes(trials):
+        params = _params(study, each.values)
+        if params is not None and (said := _told(study, each)) is not None:
+            told.setdefault(identity(each.values), {"params": params, **said})
     return {
         "seed": study.seed,
         "direction": "minimize" if study.is_lower_better else "maximize",
@@ -126,10 +125,23 @@ def request(study: Study, trials: Sequence[Trial], known: Sequence[Values], coun
             else [each.form, each.low, each.high]
             for name, each in study.space.items()
         },
-        "trials": [{"params": params, "value": value} for params, value in shown if params is not None],
+        "trials": list(told.values()),
         "known": [params for values in known if (params := _params(study, values)) is not None],
         "count": count,
     }
+
+
+def _told(study: Study, outcome: Outcome) -> dict[str, Any] | None:
+    """Return what the process is told of a trial; None of one that failed."""
+    if not outcome.has_ended:
+        return {"state": "running"}
+    if outcome.stop is not None and study.pruning is not None:
+        # in the direction of the goal: the process compares the values of pruned trials by it
+        sign = 1 if study.pruning.is_lower_better == study.is_lower_better else -1
+        return {"state": "pruned", "step": outcome.stop.step, "value": sign * outcome.stop.value}
+    if outcome.objective is None:
+        return None
+    return {"state": "complete", "value": outcome.objective, "excess": list(outcome.excess)}
 
 
 def _params(study: Study, values: Values) -> dict[str, Any] | None:

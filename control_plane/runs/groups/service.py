@@ -16,12 +16,13 @@ from control_plane.model.groups.members import Members
 from control_plane.model.groups.parameters import Values, in_json
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
-from control_plane.model.groups.study import Study
+from control_plane.model.groups.study import Study, require_measured
 from control_plane.runs.groups.members import submission
 from control_plane.runs.groups.proposer import require_sampler
 from control_plane.runs.submission import Submitter, check
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Entry, Groups
+from events.kinds import RUN_KINDS, kind_of
 from events.queue.journal import Expression, ServerTime
 from events.runtime.clock import Clock
 from events.runtime.errors import Conflict, NotFound, OutOfDate, Rejected, Transient
@@ -192,6 +193,7 @@ class GroupService:
         made = plan_of(plan)
         if isinstance(made, Study):
             require_sampler(made)
+            require_measured(made, kind_of(run["kind"], among=RUN_KINDS).headline)
         group = {"_id": group_id, "run": run}
         async with self.checks:
             until_s = self.clock.monotonic_s() + CHECK_S

@@ -12,9 +12,10 @@ from bson import decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.model.groups.members import Members, Trial, objective
+from control_plane.model.groups.members import Members, Trial
 from control_plane.model.groups.space import VALUES_BYTES_MAX, space_of
 from control_plane.model.groups.study import Study, identity, study_of
+from control_plane.model.groups.trials import objective
 from control_plane.runs.groups import proposer as proposing
 from control_plane.runs.groups.proposer import Proposer, request, require_sampler
 from events.runtime.errors import Rejected, Transient
@@ -100,10 +101,13 @@ def test_a_trial_is_the_mean_of_its_repeats_once_all_have_ended() -> None:
     study = make_study(repeats=2, max_runs=5)
     assert study.slots == 4
     found = trials(study, 1.0, 3.0, 5.0)
-    assert study.measured(found) == [(found[0].values, 2.0)]
+    assert [(each.values, each.objective) for each in study.outcomes(found)] == [
+        (found[0].values, 2.0),
+        (found[2].values, None),
+    ]
     assert study.begun(found) == [found[2].values]
     going = [found[0], Trial(1, found[0].values, has_ended=False, objective=None)]
-    assert study.measured(going) == []
+    assert [(each.has_ended, each.objective) for each in study.outcomes(going)] == [(False, None)]
     with pytest.raises(Rejected, match="no room for 9 repeats"):
         make_study(repeats=9, max_runs=5)
 
@@ -172,8 +176,8 @@ def test_what_is_asked_names_choices_by_their_place_and_leaves_out_what_lies_out
     asked = request(study, found, [each.values for each in found], 2)
     told = {"lr": 1.0, "depth": 2, "opt": 1}
     assert asked["trials"] == [
-        {"params": told, "value": 2.0},
-        {"params": {**told, "depth": 3}, "value": None},
+        {"params": told, "state": "complete", "value": 2.0, "excess": []},
+        {"params": {**told, "depth": 3}, "state": "running"},
     ]
     assert asked["known"] == [told, {**told, "depth": 3}, {**told, "depth": 4}]
     assert asked["space"] == {"lr": ["log", 0.001, 10.0], "depth": ["int", 1, 4], "opt": ["values", 0, 1]}
