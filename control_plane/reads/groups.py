@@ -103,6 +103,7 @@ def _member(run: Mapping[str, Any], values: Values, plan: Plan) -> GroupMember:
     return GroupMember(
         slot=run["slot"],
         values=shown,
+        summary=plain(run.get("summary") or {}),
         infeasible=broken(constraints, run.get("summary") or {}),
         pruned=None if stop is None else str(stop),
         run=run_row(run),

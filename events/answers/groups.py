@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from events.answers.answer import Answer, Count, Moment
+from events.answers.answer import Amount, Answer, Count, Moment
 from events.answers.runs import RunRow
 
 
@@ -71,13 +71,14 @@ class GroupRow(Answer, frozen=True, kw_only=True):
 
 
 class GroupMember(Answer, frozen=True, kw_only=True):
-    """A member of a group: the run in its slot, and the values of the parameters that vary.
+    """A member of a group: the run in its slot, its values of what varies, and its headline numbers.
 
     `infeasible` names the constraints that it breaks, `pruned` says why a study ended it early.
     """
 
     slot: Count
     values: dict[str, Any]
+    summary: dict[str, Amount | str | bool | None]
     infeasible: str | None
     pruned: str | None
     run: RunRow

@@ -66,7 +66,7 @@ MEMBERS: Final = (
     Column("STATUS", field("run", "status"), is_whole=True),
     Column("RUN", field("run", "id"), is_whole=True),
     Column("VALUES", field("values"), in_one_line),
-    Column("NUMBERS", field("run", "summary"), in_one_line),
+    Column("NUMBERS", field("summary"), in_one_line),
     Column("REMARK", _remark),
 )
 
