@@ -101,15 +101,19 @@ class Study:
 
         They follow from the seed and from `known` alone.
         """
+        return [each for each in self.candidates(known, count) if each is not None]
+
+    def candidates(self, known: Sequence[Values], count: int) -> Iterator[Values | None]:
+        """Yield the values of `proposals`, and None for what is looked at and not new: it may be much."""
         seen = {identity(each) for each in known}
-        found: list[Values] = []
+        left = count
         for values in self._grid() if self.sampler == "grid" else self._draws(len(known), count):
-            if len(found) == count:
-                break
-            if identity(values) not in seen:
-                seen.add(identity(values))
-                found.append(values)
-        return found
+            if left == 0:
+                return
+            is_new = identity(values) not in seen
+            seen.add(identity(values))
+            left -= is_new
+            yield values if is_new else None
 
     def _grid(self) -> Iterator[Values]:
         # each value once: equal ones would make rows without end of which none is new

@@ -7,9 +7,9 @@ leaves slots that are decided and not filled: whoever looks next fills them, bef
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from control_plane.concurrency.loops import serve_all
@@ -20,6 +20,7 @@ from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.model.groups.study import Study
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.members import submission
+from control_plane.runs.groups.proposals import Proposals
 from control_plane.runs.groups.proposer import Proposer
 from control_plane.runs.submission import Submitter, order_of
 from control_plane.store.database import Document
@@ -35,7 +36,6 @@ AT_ONCE: Final = 5
 FILL_MAX: Final = 100  # runs of one write: each costs the event loop a tenth of a millisecond
 STEPS_MAX: Final = 250  # of one group in one turn
 PROPOSALS_MAX: Final = 50  # of one decision
-TRIALS_AT_ONCE: Final = 200  # are looked at on the event loop
 CANCELS_MAX: Final = 200  # of one group in one turn
 BY: Final = "advancer"
 
@@ -48,6 +48,7 @@ class Advancer:
     submitter: Submitter
     decider: Decider
     proposer: Proposer = field(default_factory=Proposer)
+    proposals: Proposals = field(default_factory=Proposals)
 
     async def run_once(self) -> int:
         """Serve every group that is not closed; return how many runs are new, or raise the first failure."""
@@ -65,6 +66,11 @@ class Advancer:
         if failure is not None:
             raise failure
         return fresh
+
+    async def close(self) -> None:
+        """End the proposals that are under way, and their processes."""
+        await self.proposals.close()
+        await self.proposer.close()
 
     async def advance(self, stored: Document) -> int:
         """Carry on with one group as far as a turn goes; return how many runs are new."""
@@ -106,12 +112,7 @@ class Advancer:
 
     async def _decide(self, stored: Document, group: Group) -> Document | None:
         members = await self._members(group)
-        # beside the event loop: a study may have two thousand trials
-        is_long = len(members.trials) > TRIALS_AT_ONCE
-        decided = (
-            await asyncio.to_thread(next_slots, group, members) if is_long else next_slots(group, members)
-        )
-        match decided:
+        match next_slots(group, members):
             case Submit(count) if isinstance(group.plan, Study):
                 return await self._propose(stored, group.plan, members, min(count, PROPOSALS_MAX))
             case Submit(count):
@@ -139,11 +140,17 @@ class Advancer:
     async def _propose(self, stored: Document, study: Study, members: Members, count: int) -> Document | None:
         """Decide on slots of a study with their values, which stand in the group until it has runs."""
         try:
-            values = await self.proposer.slots(study, members.trials, count)
+            place = f"{stored['revision']}/{stored['next']}"
+            make = partial(self.proposer.slots, study, members.trials, count)
+            is_long = study.sampler == "tpe"
+            values = await (self.proposals.of(stored["_id"], place, make) if is_long else make())
         except Rejected as error:
             entry = Entry(Action.PAUSE, GroupStatus.PAUSED, BY, error.message)
             await self.groups.decide(stored, entry, {})
             return None
+        if values is None:  # it takes longer: a later turn asks again
+            return None
+        values = values[:count]
         if not values:
             entry = Entry(Action.STOP, GroupStatus.CLOSING, BY, "nothing else is left to try")
             return await self.groups.decide(stored, entry, {"counts": members.counts()})

@@ -37,7 +37,7 @@ SUBMITTED: Final = (
 )
 PROPOSED: Final = (
     Metric("proposal", "s", more_is_better=False, goals=(Goal(1.0),)),
-    Metric("longest stop of the event loop", "ms", more_is_better=False),
+    Metric("longest stop of the event loop", "ms", more_is_better=False, goals=(Goal(10.0),)),
 )
 SPACE: Final[dict[str, Any]] = {
     "lr": {"type": "log", "low": 0.0001, "high": 1.0},

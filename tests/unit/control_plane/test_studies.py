@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.model.groups.members import Members, Trial
+from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.space import VALUES_BYTES_MAX, space_of
 from control_plane.model.groups.study import Study, identity, study_of
 from control_plane.model.groups.trials import objective
 from control_plane.runs.groups import proposer as proposing
-from control_plane.runs.groups.proposer import Proposer, request, require_sampler
+from control_plane.runs.groups.proposals import Proposals
+from control_plane.runs.groups.proposer import PROCESSES_MAX, Proposer, request, require_sampler
 from events.runtime.errors import Rejected, Transient
 
 SPACE: dict[str, Any] = {
@@ -198,8 +201,8 @@ async def test_estimates_come_from_a_process_near_the_best_and_the_same_for_the_
         again = await proposer.slots(study, known, 2)
         assert again == await proposer.slots(study, known, 2)
         assert not {identity(each) for each in again} & {identity(each.values) for each in known}
-        assert proposer.process is not None
-        proposer.process.kill()
+        (process,) = proposer.idle
+        process.kill()
         with pytest.raises(Transient):
             await proposer.slots(study, known, 2)
         assert await proposer.slots(study, known, 2) == again
@@ -211,6 +214,53 @@ async def test_estimates_come_from_a_process_near_the_best_and_the_same_for_the_
         assert turns > 10, "the event loop waited for the process"
     finally:
         await proposer.close()
+
+
+async def test_a_slow_proposal_holds_no_other_group_and_is_asked_for_once() -> None:
+    proposals, gate, made = Proposals(), asyncio.Event(), Counter[str]()
+
+    async def make(name: str, *, is_slow: bool = False) -> list[Values]:
+        made[name] += 1
+        if is_slow:
+            await gate.wait()
+        return [{"of": name}]
+
+    try:
+        assert await proposals.of("slow", "1/0", lambda: make("slow", is_slow=True)) is None
+        assert await proposals.of("quick", "1/0", lambda: make("quick")) == [{"of": "quick"}]
+        assert await proposals.of("slow", "1/0", lambda: make("slow")) is None
+        assert await proposals.of("slow", "2/4", lambda: make("later")) is None  # one of a group at a time
+        assert made == {"slow": 1, "quick": 1}
+        gate.set()
+        assert await proposals.of("slow", "1/0", lambda: make("slow")) == [{"of": "slow"}]
+        gate.clear()
+        assert await proposals.of("slow", "2/4", lambda: make("slow", is_slow=True)) is None
+        gate.set()
+        await asyncio.sleep(0)
+        assert await proposals.of("slow", "3/4", lambda: make("new")) == [{"of": "new"}]  # it was edited
+
+        async def fails() -> list[Values]:
+            raise Rejected("slow_study", "it took too long")
+
+        with pytest.raises(Rejected, match="too long"):
+            await proposals.of("slow", "3/8", fails)
+        gate.clear()
+        assert await proposals.of("left", "1/0", lambda: make("left", is_slow=True)) is None
+    finally:
+        await proposals.close()
+    assert not proposals.asked
+
+
+async def test_two_studies_are_asked_at_once_and_further_ones_wait_for_a_process() -> None:
+    proposer = Proposer()
+    study = make_study(sampler="tpe")
+    try:
+        found = await asyncio.gather(*(proposer.slots(study, [], 1) for _ in range(2 * PROCESSES_MAX)))
+        assert len(found) == 2 * PROCESSES_MAX
+        assert len(proposer.idle) == PROCESSES_MAX
+    finally:
+        await proposer.close()
+    assert proposer.idle == []
 
 
 async def test_without_the_extra_a_study_by_estimates_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +279,7 @@ async def test_a_proposal_that_takes_long_ends_the_process_and_is_refused(
     proposer = Proposer()
     with pytest.raises(Rejected, match="took longer"):  # the group rests, and no other one waits for it again
         await proposer.slots(make_study(sampler="tpe"), [], 1)
-    assert proposer.process is None
+    assert proposer.idle == []
 
 
 async def test_an_answer_that_is_none_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,4 +287,4 @@ async def test_an_answer_that_is_none_ends_the_process(monkeypatch: pytest.Monke
     proposer = Proposer()
     with pytest.raises(Transient, match="did not answer"):
         await proposer.slots(make_study(sampler="tpe"), [], 1)
-    assert proposer.process is None
+    assert proposer.idle == []
