@@ -202,6 +202,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         KindLoops(lambda: database.database(database.connect(url), url)),
     )  # fmt: skip
     decider = Decider(runs, documents, events, inspector, ids, clock)
+    grouped = _grouped(db, clock, submitter, decider)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     return Deps(
         settings=settings,
@@ -231,9 +232,9 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, unclaimed_lines, projector),
         rescuer=Rescuer(runs, LeaseWatches(db), ids),
-        schedules=ScheduleService(schedules, submitter),
-        scheduler=Scheduler(schedules, submitter),
-        groups=_grouped(db, clock, submitter, decider),
+        schedules=ScheduleService(schedules, submitter, Groups(db)),
+        scheduler=Scheduler(schedules, submitter, grouped.service),
+        groups=grouped,
         spec_sweeper=SpecSweeper(submissions),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),

@@ -480,9 +480,10 @@ def schedule(schedule_id: str) -> Call[Schedule]:
 def add_schedule(
     schedule_id: str,
     cron: str,
-    kind: str,
+    kind: str | None = None,
     spec: Json | None = None,
     *,
+    group: str | None = None,
     time_zone: str = "UTC",
     secrets: Sequence[str] | None = None,
     missed: str = "one",
@@ -490,7 +491,8 @@ def add_schedule(
     paused: bool = False,
     **options: Unpack[Options],
 ) -> Call[Schedule]:
-    """Make a schedule: a run of `kind` at each slot of a cron text."""
+    """Make a schedule: at each slot of a cron text a run of `kind`, or another round of `group`."""
+    what = {"group": group} if kind is None else {"run": _run_body(kind, spec, secrets, options)}
     body = {
         "id": schedule_id,
         "cron": cron,
@@ -498,7 +500,7 @@ def add_schedule(
         "missed": missed,
         "overlap": overlap,
         "paused": paused,
-        "run": _run_body(kind, spec, secrets, options),
+        **what,
     }
     return Call("POST", "/api/schedules", Schedule, body=body)
 

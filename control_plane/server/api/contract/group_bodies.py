@@ -12,14 +12,14 @@ from control_plane.model.groups.parameters import NAME_PATTERN
 from control_plane.model.groups.pruning import METRIC, PEERS_MAX
 from control_plane.model.groups.study import RUNS_MAX
 from control_plane.runs.groups.service import NOTE_CHARS_MAX
-from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, RunBody, Storable
+from control_plane.server.api.contract.bodies import FEW, GROUP_ID, WHOLE, Body, RunBody, Storable
 from events.kinds.results import COLUMN_NAME, WHOLE_MAX
 
 PARAMETERS_MAX: Final = 20
 CHOICES_MAX: Final = 1_000  # of a parameter of a study
 GOAL: Final = f"(min|max):({COLUMN_NAME})"
 
-GroupId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+GroupId = Annotated[str, StringConstraints(pattern=GROUP_ID)]
 ParameterName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 ParameterValues = Annotated[list[Any], Field(min_length=1, max_length=SLOTS_MAX), Storable]
 Row = Annotated[
