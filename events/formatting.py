@@ -254,7 +254,7 @@ def note_answer(outcome: str, about: str, words: str) -> str:
     return f"{f'{about}: ' if about else ''}{outcome.replace('_', ' ')}, {words}"
 
 
-def _values(values: Mapping[str, Any]) -> str:
+def in_one_line(values: Mapping[str, Any]) -> str:
     """Return the values of a row, or headline numbers, in one line."""
     told = list(values.items())[:VALUES_SHOWN_MAX]
     words = [f"{name} = {field_value(value)}" for name, value in told]
@@ -275,9 +275,9 @@ def says(event: LoggedEvent) -> str:
             words = note_answer(*(str(data.get(name) or "") for name in ("outcome", "about", "says")))
             return f"note {data['number']}: {words}"
         case "ai.result.recorded":
-            return f"{data['set']} {data['key']}: {_values(data['values'])}"
+            return f"{data['set']} {data['key']}: {in_one_line(data['values'])}"
         case "ai.run.summarized":
-            return _values(data["values"])
+            return in_one_line(data["values"])
         case "ai.run.usage":
             tokens = f"{data.get('prompt_tokens') or 0} + {data.get('completion_tokens') or 0} tokens"
             return f"{data['model']}: {tokens}" if data.get("model") else "a stretch of the pod's time"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
+from control_plane.model.groups.pruning import stop_of
 from events.lifecycle import FINAL, HELD, Fault, Status
 from events.queue.abilities import Abilities, lacks
 from events.queue.claims import past_faults
@@ -108,7 +109,9 @@ def explain(
             return [Reason("awaits_person", message, {"validation": dict(validation) or None})]
         case Status.CANCELING:
             asked = dict(run["cancelRequested"] or {})
-            return [Reason("canceling", f"{run['claimedBy']} stops it now, as somebody asked", asked)]
+            stop = stop_of(run)
+            why = "as somebody asked" if stop is None else f"it is pruned: {stop}"
+            return [Reason("canceling", f"{run['claimedBy']} stops it now, {why}", asked)]
         case Status.DELAYED:
             return [_delayed(run), *_nobody(run, pods, last_report), *_deadline(run)]
         case _ if status in HELD:
@@ -127,7 +130,9 @@ def why_class_waits(class_key: str, pods: Sequence[LivePod]) -> str:
 
 def _over(run: Document, status: Status) -> list[Reason]:
     finished = run["finishedAt"]
-    ended = Reason("over", f"it is over: {status}", {"finishedAt": finished and timestamp(finished)})
+    stop = stop_of(run) if status is Status.CANCELED else None
+    how = status.value if stop is None else f"{status}, pruned: {stop}"
+    ended = Reason("over", f"it is over: {how}", {"finishedAt": finished and timestamp(finished)})
     error, failures = run["error"], run["failures"]
     if status is not Status.FAILED or not error:
         return [ended]

@@ -98,8 +98,8 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "pod_telemetry": _by("report", "podId", "from", "samples", "expiresAt"),
     "schedules": {
         **_by(
-            "author", "cron", "timeZone", "missed", "overlap", "run", "createdBy", "createdAt", "updatedAt",
-            "paused", "pausedBy", "pausedAt", "pauseNote",
+            "author", "cron", "timeZone", "missed", "overlap", "run", "group", "createdBy", "createdAt",
+            "updatedAt", "paused", "pausedBy", "pausedAt", "pauseNote",
         ),
         **_by("author, scheduler", "nextAt", "last", "error", "revision"),
     },
@@ -107,6 +107,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("author", "idempotency", "createdBy", "createdAt"),
         **_by("author, edit", "run", "plan", "namedBy"),
         **_by("author, again", "round", "first", "since", "rounds"),
+        **_by("again", "tick"),
         **_by("advancer", "next", "filled", "pending", "counts"),
         **_by("cancel, again", "canceled"),
         **_by("retry, advancer", "holdUntil"),

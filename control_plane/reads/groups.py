@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from control_plane.model.groups.plan import plan_of
+from control_plane.model.groups.constraints import broken
+from control_plane.model.groups.members import COUNTED_AS
+from control_plane.model.groups.parameters import Values
+from control_plane.model.groups.plan import Plan, plan_of
+from control_plane.model.groups.pruning import stop_of
+from control_plane.model.groups.study import Study
 from control_plane.model.presentation import plain
 from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.runs import run_row
@@ -17,10 +22,9 @@ from control_plane.reads.reading import listing, moment_key, required
 from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import SUCCEEDED, Groups
 from events.answers.answer import Listing
-from events.answers.groups import Group, GroupRow
-from events.answers.runs import RunRow
+from events.answers.groups import Group, GroupMember, GroupRow
 from events.kinds.results import is_measured
-from events.kinds.spec import value_at
+from events.lifecycle import Status
 from events.text.truncation import brief
 
 Item = TypeVar("Item")
@@ -29,16 +33,6 @@ VALUE_CHARS_MAX: Final = 100
 CURVES_MAX: Final = 50  # members of a group whose curves are read
 CURVES_AT_ONCE: Final = 10
 NAMED_BY_MEMBERS: Final = 5  # by which the metrics of a group are found
-
-
-@dataclass(frozen=True, slots=True)
-class MemberRow:
-    """A member of a group: the run, and the values of the parameters that vary."""
-
-    slot: int
-    run: RunRow
-    values: Mapping[str, Any]
-    summary: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +95,18 @@ class GroupReading:
     async def group(self, group_id: str) -> Group:
         """Return one group. Raises `NotFound`."""
         document = required(await self.groups.find(group_id), "group", group_id)
-        return from_document(Group, document, slots=plan_of(document["plan"]).slots)
+        plan, aside = plan_of(document["plan"]), {"pruned": 0, "infeasible": 0}
+        if isinstance(plan, Study) and (plan.constraints or plan.pruning):
+            aside = await self.groups.aside(group_id, document["first"], plan.constraints)
+        return from_document(Group, document, slots=plan.slots, **aside)
 
-    async def members(self, group: Group, limit: int, after: str | None = None) -> Listing[MemberRow]:
+    async def members(self, group: Group, limit: int, after: str | None = None) -> Listing[GroupMember]:
         """Return a page of the members of a group, in the order of their slots."""
         key = None if after is None else paging.decode("members", after, str)
         found = await self.groups.page_of_members(group.id, key, paging.limited(limit))
-        specs = await self.groups.specs([each["_id"] for each in found.documents])
-        names = plan_of(group.plan).names
-        return listing("members", found, lambda run: _member(run, specs.get(run["_id"], {}), names))
+        plan = plan_of(group.plan)
+        values = await self.groups.values([each["_id"] for each in found.documents], plan.names)
+        return listing("members", found, lambda run: _member(run, values[run["_id"]], plan))
 
     async def causes(self, group: Group) -> list[Cause]:
         """Return why members of this round failed, the most frequent cause first."""
@@ -126,8 +123,9 @@ class GroupReading:
 
     async def best(self, group: Group, name: str, *, is_lower_better: bool) -> list[Best]:
         """Return the members of this round with the best values of a headline number, the best first."""
-        direction = 1 if is_lower_better else -1
-        found = await self.groups.best(group.id, group.first, name, direction)
+        direction, plan = 1 if is_lower_better else -1, plan_of(group.plan)
+        constraints = plan.constraints if isinstance(plan, Study) else ()
+        found = await self.groups.best(group.id, group.first, name, direction, constraints)
         return [Best(each["slot"], each["_id"], each["value"]) for each in found]
 
     async def measured(self, group: Group, name: str | None) -> list[Measured]:
@@ -138,8 +136,8 @@ class GroupReading:
     async def parameters(self, group: Group, members: Sequence[Measured]) -> list[Mapping[str, Any]]:
         """Return the values of the parameters that vary, of each of these members."""
         names = plan_of(group.plan).names
-        specs = await self.numbers.parameters([each.run_id for each in members], names)
-        return [_values(specs.get(each.run_id, {}), names) for each in members]
+        values = await self.groups.values([each.run_id for each in members], names)
+        return [_shown(values[each.run_id]) for each in members]
 
     async def curves(self, members: Sequence[Measured], wanted: str | None) -> Curves:
         """Return one metric of at most `CURVES_MAX` members that have begun; the first without `wanted`."""
@@ -187,9 +185,19 @@ def _measured(found: Mapping[str, Any]) -> Measured:
     )
 
 
-def _values(spec: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: brief(plain(value_at(spec, name)), VALUE_CHARS_MAX) for name in names}
+def _shown(values: Values) -> dict[str, Any]:
+    return {name: brief(value, VALUE_CHARS_MAX) for name, value in values.items()}
 
 
-def _member(run: Mapping[str, Any], spec: Mapping[str, Any], names: Sequence[str]) -> MemberRow:
-    return MemberRow(run["slot"], run_row(run), _values(spec, names), plain(run.get("summary") or {}))
+def _member(run: Mapping[str, Any], values: Values, plan: Plan) -> GroupMember:
+    has_succeeded = COUNTED_AS[Status(run["status"])] == "succeeded"
+    constraints = plan.constraints if isinstance(plan, Study) and has_succeeded else ()
+    stop = stop_of(run)
+    return GroupMember(
+        slot=run["slot"],
+        values=_shown(values),
+        summary=plain(run.get("summary") or {}),
+        infeasible=broken(constraints, run.get("summary") or {}),
+        pruned=None if stop is None else str(stop),
+        run=run_row(run),
+    )

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from control_plane.model.cancellation import cancel_decision
+from control_plane.model.cancellation import cancel_decision, prune_decision
+from control_plane.model.groups.pruning import Stop
 from control_plane.model.run import Run
 from control_plane.runs.change import change_decision
 from control_plane.runs.options import OptionChanges
@@ -20,6 +21,7 @@ from events.queue.settlement import rescue_decision
 from events.record_digest import NO_LINES, Roots
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
+from events.text.attempt_id import AttemptId
 
 TRIES_MAX: Final = 50
 NOTES_MAX: Final = 20
@@ -76,6 +78,11 @@ class Decider:
             return None if is_done else cancel_decision(run, by=by)
 
         return await self._decide(run_id, choose)
+
+    async def prune(self, attempt_id: AttemptId, stop: Stop, *, by: str) -> Run:
+        """Cancel a member while this attempt works on it, as one that is pruned. Idempotent."""
+        run_id, attempt = attempt_id
+        return await self._decide(run_id, lambda run: prune_decision(run, attempt, stop, by=by))
 
     async def rescue(self, run_id: str, *, by: str) -> Run:
         """Take a run at once from a pod that is gone; if it is not, what it still writes is fenced."""

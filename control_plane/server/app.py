@@ -18,7 +18,7 @@ from control_plane.files import upload_sweeper
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kinds.parts import names_of
-from control_plane.runs.groups import advancer
+from control_plane.runs.groups import advancer, pruner
 from control_plane.runs.schedules import scheduler
 from control_plane.server import dependencies
 from control_plane.server.api import (
@@ -94,7 +94,7 @@ def create_app(deps: Deps) -> FastAPI:
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
-            await deps.groups.advancer.proposer.close()
+            await deps.groups.advancer.close()
             await deps.reading.kind_loops.close()
             await deps.dependencies.close()
 
@@ -144,6 +144,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once),
         (scheduler.TICK_S, "scheduler", deps.scheduler.run_once),
         (advancer.TICK_S, "advancer", deps.groups.advancer.run_once),
+        (pruner.TICK_S, "pruner", deps.groups.pruner.run_once),
         (spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once),
         (upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once),
         (byte_budgets.TICK_S, "budgets", deps.budgets.run_once),

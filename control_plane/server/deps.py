@@ -49,6 +49,7 @@ from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.advancer import Advancer
+from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.service import GroupService
 from control_plane.runs.pod_steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
@@ -77,6 +78,7 @@ from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
+from control_plane.store.queue.pruning import PruneReads
 from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.run_fields import RunFieldReads
 from control_plane.store.queue.runs import Runs
@@ -99,11 +101,12 @@ FAILURE_EVERY_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class GroupParts:
-    """What serves groups: their changes, their reads, and the loop that submits their slots."""
+    """What serves groups: their changes, their reads, and the loops that submit and prune their members."""
 
     service: GroupService
     reading: GroupReading
     advancer: Advancer
+    pruner: Pruner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +203,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         KindLoops(lambda: database.database(database.connect(url), url)),
     )  # fmt: skip
     decider = Decider(runs, documents, events, inspector, ids, clock)
+    grouped = _grouped(db, clock, submitter, decider)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     return Deps(
         settings=settings,
@@ -229,9 +233,9 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, unclaimed_lines, projector),
         rescuer=Rescuer(runs, LeaseWatches(db), ids),
-        schedules=ScheduleService(schedules, submitter),
-        scheduler=Scheduler(schedules, submitter),
-        groups=_grouped(db, clock, submitter, decider),
+        schedules=ScheduleService(schedules, submitter, Groups(db)),
+        scheduler=Scheduler(schedules, submitter, grouped.service),
+        groups=grouped,
         spec_sweeper=SpecSweeper(submissions),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),
@@ -261,6 +265,7 @@ def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider)
         GroupService(groups, submitter, clock),
         GroupReading(groups, GroupNumbers(db)),
         Advancer(groups, submitter, decider),
+        Pruner(PruneReads(db), decider),
     )
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from events.answers.answer import Answer, Count, Moment
+from events.answers.answer import Amount, Answer, Count, Moment
+from events.answers.runs import RunRow
 
 
 class GroupCounts(Answer, frozen=True, kw_only=True):
@@ -69,9 +70,28 @@ class GroupRow(Answer, frozen=True, kw_only=True):
     updated_at: Moment
 
 
+class GroupMember(Answer, frozen=True, kw_only=True):
+    """A member of a group: the run in its slot, its values of what varies, and its headline numbers.
+
+    `infeasible` names the constraints that it breaks, `pruned` says why a study ended it early.
+    """
+
+    slot: Count
+    values: dict[str, Any]
+    summary: dict[str, Amount | str | bool | None]
+    infeasible: str | None
+    pruned: str | None
+    run: RunRow
+
+
 class Group(GroupRow, frozen=True, kw_only=True):
-    """A group with its decisions, and its earlier rounds; `slots` is how many a round has."""
+    """A group with its decisions, and its earlier rounds; `slots` is how many a round has.
+
+    Of its round so many slots were `pruned`, which count as canceled, and so many are `infeasible`.
+    """
 
     slots: Count
+    pruned: Count
+    infeasible: Count
     journal: list[GroupDecision]
     rounds: list[GroupRound]

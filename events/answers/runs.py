@@ -38,11 +38,22 @@ class Settled(Answer, frozen=True, kw_only=True):
     at: Moment | UnsetType | None = UNSET
 
 
+class Pruned(Answer, frozen=True, kw_only=True):
+    """Where a study ended its member: the last value of `metric`, and the bound that other members gave."""
+
+    metric: str
+    step: int
+    value: Amount
+    bound: Amount
+    members: Count
+
+
 class CancelRequest(Answer, frozen=True, kw_only=True):
-    """Who asked to cancel a run, and when."""
+    """Who asked to cancel a run, and when; a member of a study that was ended early is `pruned`."""
 
     by: str
     at: Moment | None
+    pruned: Pruned | UnsetType | None = UNSET
 
 
 class HumanVerdict(Answer, frozen=True, kw_only=True):

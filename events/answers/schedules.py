@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from events.answers.answer import Answer, Moment
+from events.answers.answer import Answer, Count, Moment
 
 
 class ScheduledRun(Answer, frozen=True, kw_only=True):
@@ -23,11 +23,16 @@ class ScheduledRun(Answer, frozen=True, kw_only=True):
 
 
 class Firing(Answer, frozen=True, kw_only=True):
-    """The last slot that came; `outcome` is fired, late, overlapping or refused."""
+    """The last slot that came; `outcome` is fired, late, overlapping or refused.
+
+    What it fired is a run, or a round of a group.
+    """
 
     slot: Moment
     outcome: str
     run_id: str | None
+    group_id: str | UnsetType = UNSET
+    round: Count | UnsetType = UNSET
 
 
 class ScheduleError(Answer, frozen=True, kw_only=True):
@@ -42,7 +47,7 @@ class Schedule(Answer, frozen=True, kw_only=True):
     """A cron entry in a time zone; `next_at` is null while it is paused, and where it fires no more.
 
     `missed` says what becomes of slots that were missed (skip, one, all), `overlap` whether a slot fires
-    while the last run goes on (allow, skip).
+    while the last run goes on (allow, skip). It has a `run`, or the name of a `group` and no run.
     """
 
     id: str
@@ -51,7 +56,8 @@ class Schedule(Answer, frozen=True, kw_only=True):
     missed: str
     overlap: str
     paused: bool
-    run: ScheduledRun
+    run: ScheduledRun | None
+    group: str | UnsetType | None = UNSET
     next_at: Moment | None
     last: Firing | None
     error: ScheduleError | None

@@ -14,7 +14,7 @@ from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
 from events.answers.fleet import Queue, SignInLink
-from events.answers.groups import Group, GroupRow
+from events.answers.groups import Group, GroupMember, GroupRow
 from events.answers.kinds.boards import Board, SavedBoard
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
@@ -408,6 +408,15 @@ def group(group_id: str) -> Call[Group]:
     return Call("GET", "/api/groups/{group_id}", Group, {"group_id": group_id})
 
 
+def group_members(
+    group_id: str, *, limit: int = PAGE, after: str | None = None
+) -> Call[Listing[GroupMember]]:
+    """Return a page of the members of a group, in the order of their slots."""
+    query = {"limit": limit, "after": after}
+    path = {"group_id": group_id}
+    return Call("GET", "/api/groups/{group_id}/members", Listing[GroupMember], path, query=query)
+
+
 def add_group(
     group_id: str,
     kind: str,
@@ -468,16 +477,18 @@ def schedule(schedule_id: str) -> Call[Schedule]:
 def add_schedule(
     schedule_id: str,
     cron: str,
-    kind: str,
+    kind: str | None = None,
     spec: Json | None = None,
     *,
+    group: str | None = None,
     time_zone: str = "UTC",
     missed: str = "one",
     overlap: str = "allow",
     paused: bool = False,
     **options: Unpack[Options],
 ) -> Call[Schedule]:
-    """Make a schedule: a run of `kind` at each slot of a cron text."""
+    """Make a schedule: at each slot of a cron text a run of `kind`, or another round of `group`."""
+    what = {"group": group} if kind is None else {"run": _run_body(kind, spec, options)}
     body = {
         "id": schedule_id,
         "cron": cron,
@@ -485,7 +496,7 @@ def add_schedule(
         "missed": missed,
         "overlap": overlap,
         "paused": paused,
-        "run": _run_body(kind, spec, options),
+        **what,
     }
     return Call("POST", "/api/schedules", Schedule, body=body)
 

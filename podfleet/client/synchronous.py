@@ -223,6 +223,7 @@ class Client(Connected):
     kind = _asks(endpoints.kind)
     groups = _lists(endpoints.groups)
     group = _asks(endpoints.group)
+    group_members = _lists(endpoints.group_members)
     add_group = _asks(endpoints.add_group)
     edit_group = _asks(endpoints.edit_group)
     pause_group = _asks(endpoints.pause_group)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Final
 
 import typer
+from msgspec import UNSET
 
-from events.answers.schedules import Schedule
+from events.answers.schedules import Firing, Schedule, ScheduledRun
 from podfleet import parameters
 from podfleet.client.synchronous import Client
 from podfleet.commands.kind_help import KindHelp, check
@@ -52,6 +54,7 @@ COLUMNS: Final = (
     Column("CRON", field("cron"), is_whole=True),
     Column("TIME_ZONE", field("time_zone"), is_whole=True),
     Column("KIND", field("run", "kind"), is_whole=True),
+    Column("GROUP", field("group"), is_whole=True, is_spare=True),
     Column("PAUSED", field("paused"), lambda paused: "paused" if paused else "–", is_whole=True),
     Column("NEXT", field("next_at"), ago, is_whole=True),
     Column("LAST", field("last", "outcome"), is_whole=True, is_spare=True),
@@ -61,6 +64,24 @@ UPCOMING: Final = (
     Column("LOCAL", field("local"), is_whole=True),
     Column("AT", field("at"), ago, is_whole=True),
 )
+
+
+def _run_fields(run: ScheduledRun) -> Iterator[tuple[str, str | None]]:
+    from podfleet.details import as_text
+
+    yield "runs", run.kind
+    yield "spec", as_text(run.spec)
+    yield "requires", as_text(run.requires)
+    yield "priority", str(run.priority)
+    yield "attempts", f"{run.max_attempts} at most"
+    yield "labels", as_text(run.labels)
+
+
+def _fired(last: Firing) -> str:
+    """Return what a slot fired: a run, or a round of a group."""
+    if last.group_id is UNSET:
+        return last.run_id or ""
+    return last.group_id if last.round is UNSET else f"{last.group_id}, round {last.round}"
 
 
 @app.command("list")
@@ -73,8 +94,6 @@ def list_schedules(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJ
 @app.command()
 def show(schedule: Name, as_json: AsJson = False) -> None:
     """Show a schedule and its next times."""
-    from podfleet.details import as_text
-
     control_plane = client()
     found = control_plane.schedule(schedule)
     if as_json:
@@ -90,13 +109,9 @@ def show(schedule: Name, as_json: AsJson = False) -> None:
             ("paused", _pause(found)),
             ("missed", found.missed),
             ("overlap", found.overlap),
-            ("runs", found.run.kind),
-            ("spec", as_text(found.run.spec)),
-            ("requires", as_text(found.run.requires)),
-            ("priority", str(found.run.priority)),
-            ("attempts", f"{found.run.max_attempts} at most"),
-            ("labels", as_text(found.run.labels)),
-            ("last", f"{last.slot} {last.outcome} {last.run_id or ''}" if last else None),
+            ("group", found.group or None),
+            *(_run_fields(found.run) if found.run else ()),
+            ("last", f"{last.slot} {last.outcome} {_fired(last)}" if last else None),
             ("error", f"{error.code}: {error.message}" if error else None),
         ]
     )
@@ -111,7 +126,8 @@ def add(
         typer.Argument(metavar="SCHEDULE", help="Id of the schedule: lower-case letters, digits and dashes."),
     ],
     cron: Annotated[str, typer.Argument(metavar="CRON", help="Such as '0 3 * * *', or @daily.")],
-    kind: Annotated[str, typer.Option(help="Kind of run; with --help, its fields.")],
+    kind: Annotated[str | None, typer.Option(help="Kind of run; with --help, its fields.")] = None,
+    group: Annotated[str | None, typer.Option(help="Group to begin again, instead of a run.")] = None,
     time_zone: Zone = "UTC",
     parameter: Parameters = None,
     file: SpecFile = None,
@@ -128,12 +144,16 @@ def add(
 ) -> None:
     """Create a schedule; a cron text that never fires is refused."""
     spec = parameters.spec(file, parameter)
-    check(kind, spec)
+    if (kind is None) == (group is None):
+        raise typer.BadParameter("a schedule has a --kind or a --group: give one of them")
+    if kind is not None:
+        check(kind, spec)
     made = client().add_schedule(
         schedule,
         cron,
         kind,
         spec,
+        group=group,
         time_zone=time_zone,
         missed=missed,
         overlap=overlap,

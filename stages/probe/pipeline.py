@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import resource
 import signal
@@ -18,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from events.kinds.probe import ROWS, VALUE, ProbeSpec
+from events.kinds.probe import RADIUS, ROWS, VALUE, ProbeSpec
 from events.kinds.results import Value
 from events.runtime.clock import Clock
 from events.runtime.errors import PipelineError
@@ -32,6 +33,7 @@ MIB: Final = 1024 * 1024
 NEVER_S: Final = 3600.0  # a hang waits for this, again and again
 EXIT_STATUS: Final = 3
 GROUPS: Final = 7
+ABOVE: Final = 1.0  # the metric begins by so much above the value
 
 
 def run(context: Context) -> str:
@@ -40,7 +42,7 @@ def run(context: Context) -> str:
     if not isinstance(spec, ProbeSpec):
         raise PipelineError("CONFIG", f"a probe needs a probe's specification, not {type(spec).__name__}")
     with context.stage(STAGE, index=1, total=1) as stage:
-        speak(stage, spec, context.clock)
+        speak(stage, spec, context.clock, measured(context, spec))
         path = context.workspace / ARTIFACT
         write_artifact(path, spec.artifact_bytes)
         context.keep(path, ARTIFACT)
@@ -49,10 +51,10 @@ def run(context: Context) -> str:
     return f"probe: {spec.events} events in {spec.seconds:g} s, {spec.artifact_bytes} bytes kept"
 
 
-def speak(stage: Stage, spec: ProbeSpec, clock: Clock) -> None:
+def speak(stage: Stage, spec: ProbeSpec, clock: Clock, value: float) -> None:
     """Spread exactly `spec.events` events over `spec.seconds`: progress, metric, log, in turn.
 
-    Besides, each note of a person is logged once.
+    The metric comes down to `value`. Besides, each note of a person is logged once.
     """
     never = threading.Event()
     begun_s = clock.monotonic_s()
@@ -65,18 +67,27 @@ def speak(stage: Stage, spec: ProbeSpec, clock: Clock) -> None:
             case 1:
                 stage.progress(number / spec.events, f"event {number} of {spec.events}")
             case 2:
-                stage.metric("events", float(number), step=number)
+                stage.metric(VALUE.name, value + ABOVE * (1 - number / spec.events), step=number)
             case _:
                 stage.context.log(f"probe event {number} of {spec.events}")
     _wait_until(begun_s + spec.seconds, clock, never)
     read_notes(stage.context, read)
 
 
+def measured(context: Context, spec: ProbeSpec) -> float:
+    """Return the value of a probe; the same attempt has the same."""
+    return (spec.x - 1) ** 2 + (spec.y + 2) ** 2 + spec.noise * _chance(context, "value").gauss(0, 1)
+
+
+def _chance(context: Context, of: str) -> Random:
+    return Random(f"{context.run_id}/{context.attempt}/{of}")  # noqa: S311 - noise, no secret
+
+
 def record(context: Context, spec: ProbeSpec) -> None:
     """Record the rows and the headline number; the same attempt records the same."""
-    chance = Random(f"{context.run_id}/{context.attempt}")  # noqa: S311 - noise, no secret
-    value = (spec.x - 1) ** 2 + (spec.y + 2) ** 2 + spec.noise * chance.gauss(0, 1)
-    context.summarize({VALUE.name: value})
+    chance = _chance(context, "rows")
+    value = measured(context, spec)
+    context.summarize({VALUE.name: value, RADIUS.name: math.hypot(spec.x, spec.y)})
     for number in range(spec.results):
         values: dict[str, Value] = {
             "number": number,

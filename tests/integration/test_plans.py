@@ -52,6 +52,7 @@ EXTRA = {
     "/schedules/": "/schedules/nightly",
     "/schedules//edit": "/schedules/nightly/edit",
     "/api/groups/": "/api/groups/sweep",
+    "/api/groups//members": "/api/groups/sweep/members",
     "/groups/": "/groups/sweep?by=min:loss",
     "/groups//curves": "/groups/sweep/curves",
     "/groups//edit": "/groups/sweep/edit",

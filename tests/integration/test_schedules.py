@@ -132,7 +132,9 @@ async def test_a_replica_that_dies_at_any_step_leaves_one_run_to_the_next(
             schedules = DiesAt(schedules, step, answered=answered)
         submitter = first.deps.submitter
         dying = Scheduler(
-            schedules, Submitter(submitter.runs, queue, submitter.ids, submitter.reads, submitter.groups)
+            schedules,
+            Submitter(submitter.runs, queue, submitter.ids, submitter.reads, submitter.groups),
+            first.deps.groups.service,
         )
         with pytest.raises(Died):
             await dying.run_once()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ulid import ULID
 
-from events.kinds.results import is_measured
+from control_plane.model.groups.pruning import Stop
 from events.lifecycle import Status
 
 S = Status
@@ -38,12 +38,17 @@ HASH_BYTES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A slot of a study: its values, whether it has ended, and what it measured where that is known."""
+    """A slot of a study: its values, whether it has ended, and what it measured where that is known.
+
+    `excess` says of each constraint by how much it breaks it; `stop` is where it was pruned.
+    """
 
     slot: int
     values: Mapping[str, Any]
     has_ended: bool
     objective: float | None
+    excess: Sequence[float] = ()
+    stop: Stop | None = None
 
 
 COUNTS: Final = ("waiting", "running", "reviewing", "succeeded", "failed", "canceled")
@@ -106,10 +111,3 @@ def newest(runs: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
         if run["slot"] not in found or found[run["slot"]]["_id"] < run["_id"]:
             found[run["slot"]] = run
     return found
-
-
-def objective(run: Mapping[str, Any], metric: str) -> float | None:
-    """Return the headline number of a run that has succeeded, None where it has none."""
-    value: Any = (run.get("summary") or {}).get(metric)
-    has_succeeded = COUNTED_AS[Status(run["status"])] == "succeeded"
-    return float(value) if has_succeeded and is_measured(value) else None

@@ -1,7 +1,8 @@
 """The plan `study`: slots whose values are proposed from what was measured so far; pure.
 
 A trial is a set of values that runs `repeats` times, in slots that follow one another; what it measured is
-the mean of those that have ended. The first trial is the baseline, where one is given.
+the mean of those that have ended. The first trial is the baseline, where one is given. A trial that is
+infeasible or was pruned is never the best, and counts for the patience.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from control_plane.model.groups.constraints import Constraint, read_constraint
 from control_plane.model.groups.members import Members, Trial
 from control_plane.model.groups.parameters import Values, in_json
+from control_plane.model.groups.pruning import Pruning, pruning_of
 from control_plane.model.groups.space import Dimension, examples, space_of
+from control_plane.model.groups.trials import Outcome, outcome_of
+from events.kinds.results import Column
 from events.runtime.errors import Rejected
 
 RUNS_MAX: Final = 2_000
@@ -38,6 +43,13 @@ class Study:
     target: float | None
     patience: int | None
     stop_after_failures: int | None
+    constraints: Sequence[Constraint] = ()
+    pruning: Pruning | None = None
+
+    @property
+    def measures(self) -> Sequence[str]:
+        """The headline numbers that it asks of its members: that of the goal first."""
+        return list(dict.fromkeys([self.metric, *(each.name for each in self.constraints)]))
 
     @property
     def names(self) -> Sequence[str]:
@@ -52,25 +64,21 @@ class Study:
         """Return why nothing more is to be submitted, though slots are left; None where it is."""
         if self.stop_after_failures is not None and members.failed >= self.stop_after_failures:
             return f"{members.failed} members failed; it stops after {self.stop_after_failures}"
-        measured = [value for _, value in self.measured(members.trials)]
-        if not measured:
+        tried = [each for each in self.outcomes(members.trials) if each.is_known]
+        bests = [each.best for each in tried if each.best is not None]
+        if not bests:
             return None
-        best = min(measured) if self.is_lower_better else max(measured)
+        best = min(bests) if self.is_lower_better else max(bests)
         if self.target is not None and (best <= self.target if self.is_lower_better else best >= self.target):
             return f"{self.metric} reached {best:g}, the target is {self.target:g}"
-        since = len(measured) - 1 - measured.index(best)
+        since = len(tried) - 1 - [each.best for each in tried].index(best)
         if self.patience is not None and since >= self.patience:
             return f"the last {since} trials were no better than {best:g}"
         return None
 
-    def measured(self, trials: Sequence[Trial]) -> list[tuple[Values, float]]:
-        """Return the values of each trial that has ended and measured something, with what it measured."""
-        found: list[tuple[Values, float]] = []
-        for values, slots in self.tried(trials):
-            measured = [each.objective for each in slots if each.objective is not None]
-            if measured and all(each.has_ended for each in slots) and len(slots) == self.repeats:
-                found.append((values, sum(measured) / len(measured)))
-        return found
+    def outcomes(self, trials: Sequence[Trial]) -> list[Outcome]:
+        """Return what each trial came to, in their order."""
+        return [outcome_of(slots, self.repeats) for _, slots in self.tried(trials)]
 
     def tried(self, trials: Sequence[Trial]) -> Iterator[tuple[Values, list[Trial]]]:
         """Yield the values of each trial with its slots, in their order."""
@@ -93,15 +101,19 @@ class Study:
 
         They follow from the seed and from `known` alone.
         """
+        return [each for each in self.candidates(known, count) if each is not None]
+
+    def candidates(self, known: Sequence[Values], count: int) -> Iterator[Values | None]:
+        """Yield the values of `proposals`, and None for what is looked at and not new: it may be much."""
         seen = {identity(each) for each in known}
-        found: list[Values] = []
+        left = count
         for values in self._grid() if self.sampler == "grid" else self._draws(len(known), count):
-            if len(found) == count:
-                break
-            if identity(values) not in seen:
-                seen.add(identity(values))
-                found.append(values)
-        return found
+            if left == 0:
+                return
+            is_new = identity(values) not in seen
+            seen.add(identity(values))
+            left -= is_new
+            yield values if is_new else None
 
     def _grid(self) -> Iterator[Values]:
         # each value once: equal ones would make rows without end of which none is new
@@ -118,6 +130,17 @@ class Study:
 def identity(values: Values) -> bytes:
     """Return what equal values have in common."""
     return in_json(values)
+
+
+def require_measured(study: Study, headline: Sequence[Column]) -> None:
+    """Refuse a study by a number that the kind of its members does not declare. Raises `Rejected`."""
+    declared = [each.name for each in headline if each.type == "number"]
+    for name in study.measures:
+        if name not in declared:
+            known = f"it declares {', '.join(declared)}" if declared else "it declares none"
+            where = "goal" if name == study.metric else "constraints"
+            message = f"plan.{where}: the kind has no headline number {name!r}; {known}"
+            raise Rejected("unknown_number", message)
 
 
 def study_of(plan: Mapping[str, Any]) -> Study:
@@ -145,4 +168,6 @@ def study_of(plan: Mapping[str, Any]) -> Study:
         target=plan.get("target"),
         patience=plan.get("patience"),
         stop_after_failures=plan.get("stop_after_failures"),
+        constraints=[read_constraint(each) for each in plan.get("constraints") or ()],
+        pruning=pruning_of(plan),
     )

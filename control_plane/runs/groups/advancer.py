@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from control_plane.concurrency.loops import serve_all
@@ -19,6 +20,7 @@ from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.model.groups.study import Study
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.members import submission
+from control_plane.runs.groups.proposals import Proposals
 from control_plane.runs.groups.proposer import Proposer
 from control_plane.runs.submission import Submitter, order_of
 from control_plane.store.database import Document
@@ -46,6 +48,7 @@ class Advancer:
     submitter: Submitter
     decider: Decider
     proposer: Proposer = field(default_factory=Proposer)
+    proposals: Proposals = field(default_factory=Proposals)
 
     async def run_once(self) -> int:
         """Serve every group that is not closed; return how many runs are new, or raise the first failure."""
@@ -63,6 +66,11 @@ class Advancer:
         if failure is not None:
             raise failure
         return fresh
+
+    async def close(self) -> None:
+        """End the proposals that are under way, and their processes."""
+        await self.proposals.close()
+        await self.proposer.close()
 
     async def advance(self, stored: Document) -> int:
         """Carry on with one group as far as a turn goes; return how many runs are new."""
@@ -126,17 +134,23 @@ class Advancer:
         members = await self.groups.members(group.id, group.first)
         if not isinstance(group.plan, Study):
             return members
-        trials = await self.groups.trials(group.id, group.first, group.plan.names, group.plan.metric)
+        trials = await self.groups.trials(group.id, group.first, group.plan)
         return replace(members, trials=trials)
 
     async def _propose(self, stored: Document, study: Study, members: Members, count: int) -> Document | None:
         """Decide on slots of a study with their values, which stand in the group until it has runs."""
         try:
-            values = await self.proposer.slots(study, members.trials, count)
+            place = f"{stored['revision']}/{stored['next']}"
+            make = partial(self.proposer.slots, study, members.trials, count)
+            is_long = study.sampler == "tpe"
+            values = await (self.proposals.of(stored["_id"], place, make) if is_long else make())
         except Rejected as error:
             entry = Entry(Action.PAUSE, GroupStatus.PAUSED, BY, error.message)
             await self.groups.decide(stored, entry, {})
             return None
+        if values is None:  # it takes longer: a later turn asks again
+            return None
+        values = values[:count]
         if not values:
             entry = Entry(Action.STOP, GroupStatus.CLOSING, BY, "nothing else is left to try")
             return await self.groups.decide(stored, entry, {"counts": members.counts()})

@@ -1,6 +1,7 @@
 """Proposes what a study tries next; what takes long is asked of a process of its own.
 
-The process starts when it is first needed, is ended where it does not answer, and ends with this one.
+A process starts when it is first needed, is ended where it does not answer, and ends with this one; there are
+`PROCESSES_MAX` at most, which studies take in turn.
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ import contextlib
 import importlib.util
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
+from control_plane.concurrency.turns import in_turns
 from control_plane.model.groups.members import Trial
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.space import Choice
 from control_plane.model.groups.study import Study, identity
+from control_plane.model.groups.trials import Outcome, outcome_of
 from events.runtime.errors import Rejected, Transient
 
 MODULE: Final = "control_plane.runs.groups.tpe"
+PROCESSES_MAX: Final = 2
 ANSWER_S: Final = 60.0
 ANSWER_BYTES_MAX: Final = 4 << 20
 MISSING: Final = (
@@ -41,8 +45,8 @@ def require_sampler(study: Study) -> None:
 class Proposer:
     """Proposes values for the next slots of a study. Raises `Rejected`, `Transient`."""
 
-    process: Process | None = None
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    idle: list[Process] = field(default_factory=list)
+    turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PROCESSES_MAX))
 
     async def slots(self, study: Study, trials: Sequence[Trial], count: int) -> list[Values]:
         """Return the values of at most `count` slots that follow; none where there is nothing else to try."""
@@ -60,63 +64,78 @@ class Proposer:
     ) -> list[Values]:
         if count <= 0:
             return []
-        # beside the event loop: a study may have two thousand trials
+        # in turns, not in a thread: a thread that computes keeps the event loop waiting at each of its steps
         if study.sampler != "tpe":
-            return await asyncio.to_thread(study.proposals, known, count)
+            looked_at = in_turns(study.candidates(known, count))
+            return [each async for each in looked_at if each is not None]
         require_sampler(study)
-        asked = await asyncio.to_thread(lambda: msgspec.json.encode(request(study, trials, known, count)))
-        answer = await self._ask(asked)
+        told = [each async for each in in_turns(_trials(study, trials))]
+        tried = [each async for each in in_turns(_inside(study, known))]
+        answer = await self._ask(msgspec.json.encode(_request(study, told, tried, count)))
         return [_values(study, params) for params in answer]
 
     async def _ask(self, asked: bytes) -> list[dict[str, Any]]:
         async with self.turn:
+            process: Process | None = None
+            answer: list[dict[str, Any]] | None = None
             try:
                 async with asyncio.timeout(ANSWER_S):
                     process = await self._running()
-                    assert process.stdin is not None
-                    assert process.stdout is not None
-                    process.stdin.write(asked + b"\n")
-                    await process.stdin.drain()
-                    line = await process.stdout.readline()
-                return msgspec.json.decode(line, type=list[dict[str, Any]])
+                    answer = await _exchanged(process, asked)
+                return answer
             except TimeoutError as error:
-                await self.close()
                 message = (
                     f"a proposal took longer than {ANSWER_S:.0f} s: give the study fewer runs or parameters"
                 )
                 raise Rejected("slow_study", message) from error
             except (OSError, ValueError, msgspec.DecodeError) as error:
-                await self.close()
                 raise Transient(
                     "no_proposal", f"the process of proposals did not answer: {error!r}"
                 ) from error
+            finally:
+                if process is not None and answer is not None:
+                    self.idle.append(process)
+                elif process is not None:  # one that has not answered may answer the next question with this
+                    await _end(process)
 
     async def _running(self) -> Process:
-        if self.process is None or self.process.returncode is not None:
-            command = (sys.executable, "-m", MODULE)
-            self.process = await asyncio.create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=ANSWER_BYTES_MAX
-            )
-        return self.process
+        while self.idle:
+            process = self.idle.pop()
+            if process.returncode is None:
+                return process
+        command = (sys.executable, "-m", MODULE)
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=ANSWER_BYTES_MAX
+        )
 
     async def close(self) -> None:
-        """End the process."""
-        process, self.process = self.process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):  # it ended just now
-                process.kill()
-            await process.wait()
+        """End the processes that nobody waits for."""
+        while self.idle:
+            await _end(self.idle.pop())
+
+
+async def _exchanged(process: Process, asked: bytes) -> list[dict[str, Any]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(asked + b"\n")
+    await process.stdin.drain()
+    return msgspec.json.decode(await process.stdout.readline(), type=list[dict[str, Any]])
+
+
+async def _end(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it ended just now
+        process.kill()
+    await process.wait()
 
 
 def request(study: Study, trials: Sequence[Trial], known: Sequence[Values], count: int) -> dict[str, Any]:
     """Return what the process is asked, pure: all trials, those that have measured nothing yet as running."""
-    measured = {identity(values): value for values, value in study.measured(trials)}
-    going = [values for values, slots in study.tried(trials) if not all(each.has_ended for each in slots)]
-    told: list[tuple[Values, float | None]] = [
-        (values, measured[identity(values)]) for values in known if identity(values) in measured
-    ]
-    told += [(values, None) for values in going if identity(values) not in measured]
-    shown = [(_params(study, values), value) for values, value in told]
+    return _request(study, list(_trials(study, trials)), list(_inside(study, known)), count)
+
+
+def _request(
+    study: Study, trials: Sequence[dict[str, Any]], known: Sequence[dict[str, Any]], count: int
+) -> dict[str, Any]:
     return {
         "seed": study.seed,
         "direction": "minimize" if study.is_lower_better else "maximize",
@@ -126,10 +145,41 @@ def request(study: Study, trials: Sequence[Trial], known: Sequence[Values], coun
             else [each.form, each.low, each.high]
             for name, each in study.space.items()
         },
-        "trials": [{"params": params, "value": value} for params, value in shown if params is not None],
-        "known": [params for values in known if (params := _params(study, values)) is not None],
+        "trials": trials,
+        "known": known,
         "count": count,
     }
+
+
+def _trials(study: Study, trials: Sequence[Trial]) -> Iterator[dict[str, Any]]:
+    """Yield what the process is told of each trial, of equal ones the first."""
+    seen: set[bytes] = set()
+    for values, slots in study.tried(trials):
+        said = _told(study, outcome_of(slots, study.repeats))
+        params = _params(study, values)
+        if said is not None and params is not None and identity(values) not in seen:
+            seen.add(identity(values))
+            yield {"params": params, **said}
+
+
+def _inside(study: Study, known: Sequence[Values]) -> Iterator[dict[str, Any]]:
+    """Yield the values that were tried, as the process takes them, without those outside of the space."""
+    for values in known:
+        if (params := _params(study, values)) is not None:
+            yield params
+
+
+def _told(study: Study, outcome: Outcome) -> dict[str, Any] | None:
+    """Return what the process is told of a trial; None of one that failed."""
+    if not outcome.has_ended:
+        return {"state": "running"}
+    if outcome.stop is not None and study.pruning is not None:
+        # in the direction of the goal: the process compares the values of pruned trials by it
+        sign = 1 if study.pruning.is_lower_better == study.is_lower_better else -1
+        return {"state": "pruned", "step": outcome.stop.step, "value": sign * outcome.stop.value}
+    if outcome.objective is None:
+        return None
+    return {"state": "complete", "value": outcome.objective, "excess": list(outcome.excess)}
 
 
 def _params(study: Study, values: Values) -> dict[str, Any] | None:

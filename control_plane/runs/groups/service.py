@@ -16,12 +16,14 @@ from control_plane.model.groups.members import Members
 from control_plane.model.groups.parameters import Values, in_json
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
-from control_plane.model.groups.study import Study
+from control_plane.model.groups.study import Study, require_measured
+from control_plane.model.groups.ticks import Begun, Tick, round_of
 from control_plane.runs.groups.members import submission
 from control_plane.runs.groups.proposer import require_sampler
 from control_plane.runs.submission import Submitter, check
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Entry, Groups
+from events.kinds import RUN_KINDS, kind_of
 from events.queue.journal import Expression, ServerTime
 from events.runtime.clock import Clock
 from events.runtime.errors import Conflict, NotFound, OutOfDate, Rejected, Transient
@@ -150,17 +152,21 @@ class GroupService:
         """Submit nothing more and cancel the members that have not ended. Idempotent."""
         await self._act(Action.CANCEL, group_id, by=by)
 
-    async def again(self, group_id: str, *, revision: int | None, by: str) -> None:
+    async def again(self, group_id: str, *, revision: int | None, by: str, tick: Tick | None = None) -> Begun:
         """Begin a new round of a closed group; the rounds before it stay.
 
-        Raises `OutOfDate` where a `revision` is given and the group is no longer there.
+        Raises `OutOfDate` where a `revision` is given and the group is no longer there. A `tick` of a
+        schedule begins one round, however often and by however many it is asked for.
         """
         group = await self._find(group_id)
         if revision is not None:
             _require(group, revision)
+        if tick is not None and (known := round_of(group, tick)) is not None:
+            return Begun(known, is_new=False)
         status = usual(Action.AGAIN, GroupStatus(group["status"]))
         await self._check(group_id, group["run"], group["plan"])
-        earlier = {name: group[name] for name in ("round", "first", "next", "status", "counts", "since")}
+        told = ("round", "first", "next", "status", "counts", "since", "tick")
+        earlier = {name: group[name] for name in told if name in group}
         sets = {
             "round": group["round"] + 1,
             "first": group["next"],
@@ -168,10 +174,15 @@ class GroupService:
             "canceled": False,
             "counts": Members().counts(),
             "rounds": [*group["rounds"], earlier][-ROUNDS_MAX:],
+            "tick": None if tick is None else tick.stored(),
         }
         if await self.groups.decide(group, Entry(Action.AGAIN, status, by), sets) is None:
-            _require(await self._find(group_id), group["revision"])
+            found = await self._find(group_id)
+            if tick is not None and (known := round_of(found, tick)) is not None:
+                return Begun(known, is_new=False)
+            _require(found, group["revision"])
             raise _contended(group_id)
+        return Begun(group["round"] + 1, is_new=True)
 
     async def _act(self, action: Action, group_id: str, *, by: str, reason: str | None = None) -> None:
         for _ in range(TRIES_MAX):
@@ -192,6 +203,7 @@ class GroupService:
         made = plan_of(plan)
         if isinstance(made, Study):
             require_sampler(made)
+            require_measured(made, kind_of(run["kind"], among=RUN_KINDS).headline)
         group = {"_id": group_id, "run": run}
         async with self.checks:
             until_s = self.clock.monotonic_s() + CHECK_S

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from typing import Any, Final
 
 import optuna
@@ -25,13 +26,8 @@ def propose(request: dict[str, Any]) -> list[dict[str, Any]]:
         seed=request["seed"] + len(request["trials"]), n_startup_trials=STARTUP_TRIALS, constant_liar=True
     )
     study = optuna.create_study(direction=request["direction"], sampler=sampler)
-    states = optuna.trial.TrialState
     for each in request["trials"]:
-        state = states.RUNNING if each["value"] is None else states.COMPLETE
-        trial = optuna.trial.create_trial(
-            params=each["params"], distributions=space, value=each["value"], state=state
-        )
-        study.add_trial(trial)
+        study.add_trial(_trial(each, space))
     known = {_identity(each) for each in request["known"]}
     found: list[dict[str, Any]] = []
     for _ in range(ASKS_MAX * request["count"]):
@@ -42,6 +38,19 @@ def propose(request: dict[str, Any]) -> list[dict[str, Any]]:
             known.add(_identity(params))
             found.append(params)
     return found
+
+
+def _trial(told: dict[str, Any], space: dict[str, Any]) -> Any:
+    """Return a trial as Optuna keeps it: an excess above zero breaks a constraint."""
+    made = partial(optuna.trial.create_trial, params=told["params"], distributions=space)
+    states = optuna.trial.TrialState
+    match told["state"]:
+        case "running":
+            return made(state=states.RUNNING)
+        case "pruned":
+            return made(state=states.PRUNED, intermediate_values={told["step"]: told["value"]})
+    excess = {str(place): each for place, each in enumerate(told["excess"])}
+    return made(state=states.COMPLETE, value=told["value"], constraints=excess)
 
 
 def _distribution(form: str, low: float, high: float) -> Any:

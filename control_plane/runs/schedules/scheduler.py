@@ -1,7 +1,8 @@
-"""Fires schedules: any number of replicas may do so at once, and each slot has one run.
+"""Fires schedules: any number of replicas may do so at once; each slot has one run, or one round of a group.
 
 Law: the run's id is derived from the schedule and the slot alone, and the run is created before the
-schedule's cursor moves. A replica that dies in between, or comes second, finds the run that exists.
+schedule's cursor moves. A replica that dies in between, or comes second, finds the run that exists. A round
+keeps the slot that began it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from control_plane.concurrency.loops import serve_all
+from control_plane.model.groups.ticks import Tick
+from control_plane.runs.groups.service import GroupService
 from control_plane.runs.schedules.schedule import Outcome, plan, read_timetable, run_id
 from control_plane.runs.submission import Submission, Submitter
 from control_plane.store.database import Document
 from control_plane.store.schedules import Schedules
 from events.runtime.clock import timestamp
-from events.runtime.errors import Rejected
+from events.runtime.errors import Conflict, Rejected
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +38,10 @@ class Scheduler:
 
     schedules: Schedules
     submitter: Submitter
+    groups: GroupService
 
     async def run_once(self) -> int:
-        """Serve every schedule that is due; return how many runs are new."""
+        """Serve every schedule that is due; return how many runs and rounds are new."""
         fired = 0
         for _ in range(PAGES_MAX):
             page = await self.schedules.due(BATCH_MAX)
@@ -66,6 +70,8 @@ class Scheduler:
         return fired
 
     async def _fire(self, schedule: Document, slot: datetime) -> tuple[Document, bool]:
+        if schedule.get("group") is not None:
+            return await self._begin(schedule, slot)
         identity = run_id(schedule["_id"], slot)
         if schedule["overlap"] == "skip":
             label = f"{LABEL}={schedule['_id']}"
@@ -75,6 +81,17 @@ class Scheduler:
         if submitted.is_new:
             log.info("schedule.fired", extra={"schedule": schedule["_id"], "run": identity})
         return _last(slot, "fired", identity), submitted.is_new
+
+    async def _begin(self, schedule: Document, slot: datetime) -> tuple[Document, bool]:
+        """Begin a round of the schedule's group, unless the round before it goes on."""
+        name, by = schedule["group"], f"schedule:{schedule['_id']}"
+        try:
+            begun = await self.groups.again(name, revision=None, by=by, tick=Tick(schedule["_id"], slot))
+        except Conflict:
+            return {**_last(slot, "overlapping"), "groupId": name}, False
+        if begun.is_new:
+            log.info("schedule.fired", extra={"schedule": schedule["_id"], "group": name})
+        return {**_last(slot, "fired"), "groupId": name, "round": begun.number}, begun.is_new
 
     async def _move(
         self, schedule: Document, next_at: datetime | None, last: Document, problem: Rejected | None

@@ -13,6 +13,7 @@ from control_plane.runs.schedules.schedule import Missed, Overlap, Timetable, fi
 from control_plane.runs.schedules.scheduler import LABEL, SLOT_LABEL, submission
 from control_plane.runs.submission import Submitter, check
 from control_plane.store.database import Document
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.submissions import Submitted
 from control_plane.store.schedules import Schedules
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
@@ -40,8 +41,9 @@ class WantedSchedule:
 
     id: str
     cron: str
-    run: WantedRun
     by: str
+    run: WantedRun | None = None
+    group: str | None = None  # that begins a round at each slot, instead of a run
     named_by: str | None = None  # the name of the key that names the secrets of its runs
     time_zone: str = "UTC"
     missed: Missed = "one"
@@ -55,6 +57,7 @@ class ScheduleService:
 
     schedules: Schedules
     submitter: Submitter
+    groups: Groups
 
     async def create(self, wanted: WantedSchedule) -> None:
         """Store a new schedule; its first slot is the first one after now, by the store's clock."""
@@ -102,7 +105,11 @@ class ScheduleService:
 
     async def run_now(self, schedule_id: str, *, by: str, key: str | None = None) -> Submitted:
         """Queue a run of a schedule outside its slots; the same idempotency key gives the same run."""
-        return await self.submitter.submit(submission(await self._find(schedule_id), None, by=by, key=key))
+        schedule = await self._find(schedule_id)
+        if (group := schedule.get("group")) is not None:
+            message = f"the schedule begins rounds of group {group!r}: begin one with its own `again`"
+            raise Conflict("schedule_of_group", message)
+        return await self.submitter.submit(submission(schedule, None, by=by, key=key))
 
     async def upcoming(self, schedule_id: str, count: int) -> list[Slot]:
         """Return the next slots, in UTC and on the clocks of the zone, as if the schedule were not paused."""
@@ -124,7 +131,13 @@ class ScheduleService:
     async def _checked(self, wanted: WantedSchedule) -> Document:
         """Return the stored fields of a schedule that could fire, and may. Raises `Rejected`."""
         now = await self.schedules.now()
+        if (wanted.run is None) == (wanted.group is None):
+            raise Rejected("bad_schedule", "a schedule has a run or a group: give one of them")
         fields = _fields(wanted, now)
+        if wanted.group is not None:
+            if await self.groups.find(wanted.group) is None:
+                raise Rejected("unknown_group", f"group: there is no group {wanted.group!r}")
+            return fields
         await self.submitter.require_secrets(check(submission({"_id": wanted.id, **fields}, now)))
         return fields
 
@@ -139,25 +152,14 @@ def _fields(wanted: WantedSchedule, now: datetime) -> Document:
     """Return the stored fields of a schedule. Raises `Rejected` for one that could never fire."""
     table = read_timetable(wanted.cron, wanted.time_zone)
     next_at = first_slot(table, now)
-    for name in (LABEL, SLOT_LABEL):
-        if name in wanted.run.labels:
-            raise Rejected("reserved_label", f"run.labels: {name!r} is set by the schedule itself")
     fields: Document = {
         "cron": wanted.cron,
         "timeZone": wanted.time_zone,
         "missed": wanted.missed,
         "overlap": wanted.overlap,
         "paused": wanted.paused,
-        "run": {
-            "kind": wanted.run.kind,
-            "spec": dict(wanted.run.spec),
-            "priority": wanted.run.priority,
-            "requires": dict(wanted.run.requires),
-            "maxAttempts": wanted.run.max_attempts,
-            "queueLimitS": wanted.run.queue_limit_s,
-            "labels": dict(wanted.run.labels),
-            **_secrets(wanted),
-        },
+        "run": None if wanted.run is None else _run(wanted.run, wanted.named_by),
+        "group": wanted.group,
         "nextAt": None if wanted.paused else next_at,
         **({**NOBODY, "pausedBy": wanted.by, "pausedAt": now} if wanted.paused else NOBODY),
         "last": None,
@@ -166,10 +168,21 @@ def _fields(wanted: WantedSchedule, now: datetime) -> Document:
     return fields
 
 
-def _secrets(wanted: WantedSchedule) -> Document:
-    if not wanted.run.secrets:
-        return {}
-    return {"secrets": sorted(set(wanted.run.secrets)), "secretsNamedBy": wanted.named_by}
+def _run(run: WantedRun, named_by: str | None) -> Document:
+    for name in (LABEL, SLOT_LABEL):
+        if name in run.labels:
+            raise Rejected("reserved_label", f"run.labels: {name!r} is set by the schedule itself")
+    secrets = {"secrets": sorted(set(run.secrets)), "secretsNamedBy": named_by} if run.secrets else {}
+    return {
+        "kind": run.kind,
+        "spec": dict(run.spec),
+        "priority": run.priority,
+        "requires": dict(run.requires),
+        "maxAttempts": run.max_attempts,
+        "queueLimitS": run.queue_limit_s,
+        "labels": dict(run.labels),
+        **secrets,
+    }
 
 
 def _unknown(schedule_id: str) -> NotFound:

@@ -12,7 +12,7 @@ from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, MustSee, Page, Seen
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
-from events.answers.groups import Group, GroupRow
+from events.answers.groups import Group, GroupMember, GroupRow
 
 
 def router(deps: Deps) -> APIRouter:
@@ -47,6 +47,11 @@ def router(deps: Deps) -> APIRouter:
     @routes.get("/{group_id}")
     async def one(group_id: str, _: MayRead, response: Response) -> Group:
         return await told(group_id, response)
+
+    @routes.get("/{group_id}/members")
+    async def members(group_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Listing[GroupMember]:
+        group = await reading.group(group_id)
+        return await reading.members(group, wanted.limit, wanted.after)
 
     @routes.patch("/{group_id}", responses={409: {}, 412: {}})
     async def edit(

@@ -1,4 +1,4 @@
-"""Schedules: runs at the times of a cron entry."""
+"""Schedules: runs, or rounds of a group, at the times of a cron entry."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def _wanted(schedule_id: str, body: ScheduleBody, by: str) -> WantedSchedule:
         missed=body.missed,
         overlap=body.overlap,
         paused=body.paused,
-        run=WantedRun(**body.run.model_dump()),
+        run=None if body.run is None else WantedRun(**body.run.model_dump()),
+        group=body.group,
         by=by,
         named_by=by,
     )

@@ -1,4 +1,4 @@
-"""Queries for the charts of a group: headline numbers, parameters, and curves of its members.
+"""Queries for the charts of a group: headline numbers and curves of its members.
 
 Law: each is bounded by the members that are asked for, and by `NUMBERS_MAX` of what a member measured.
 """
@@ -6,7 +6,6 @@ Law: each is bounded by the members that are asked for, and by `NUMBERS_MAX` of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,15 +32,6 @@ class GroupNumbers:
         pipeline = newest_of_slots(group_id, first, fields)
         cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
         return [{"slot": each["_id"], **each["newest"]} for each in await cursor.to_list()]
-
-    @answers()
-    async def parameters(self, run_ids: Sequence[str], names: Sequence[str]) -> Mapping[str, Any]:
-        """Return of these runs the parts of their specifications that hold these parameters, by id."""
-        # of two paths that overlap the outer one: the store takes no two
-        outer = [name for name in names if not any(name.startswith(f"{other}.") for other in names)]
-        places = {f"spec.{name}": 1 for name in outer}
-        found = await self.db.run_specs.find({"_id": {"$in": list(run_ids)}}, places or {"_id": 1}).to_list()
-        return {each["_id"]: each.get("spec", {}) for each in found}
 
     @answers()
     async def metric_names(self, run_id: str) -> list[tuple[str, str]]:

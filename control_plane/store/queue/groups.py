@@ -9,8 +9,13 @@ from typing import Any, Final
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
-from control_plane.model.groups.members import COUNTED_AS, Members, Trial, counted, newest, objective
+from control_plane.concurrency.turns import in_turns
+from control_plane.model.groups.constraints import Constraint
+from control_plane.model.groups.members import COUNTED_AS, Members, Trial, counted, newest
+from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.status import ACTIVE, CLOSED, Action, GroupStatus
+from control_plane.model.groups.study import Study
+from control_plane.model.groups.trials import trial_of
 from control_plane.model.presentation import plain
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
@@ -26,6 +31,7 @@ JOURNAL_MAX: Final = 100  # decisions that a group keeps, the newest
 FAILURES_MAX: Final = 1_000  # looked at for their causes, the newest
 CAUSES_MAX: Final = 20
 BEST_MAX: Final = 5
+READ_AT_ONCE: Final = 100  # documents that are decoded in one turn of the event loop
 MEMBERS: Final = RUNS.collection
 
 _NEWEST: Final[Order] = (("createdAt", -1), ("_id", -1))
@@ -204,28 +210,36 @@ class Groups:
         cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
         return counted({each["_id"]: each["count"] for each in await cursor.to_list()})
 
-    @answers()
-    async def trials(self, group_id: str, first: int, names: Sequence[str], metric: str) -> tuple[Trial, ...]:
+    async def trials(self, group_id: str, first: int, study: Study) -> tuple[Trial, ...]:
         """Return the slots of a study: the values of each, and what its newest run measured."""
-        place = f"summary.{metric}"
+        places = {f"summary.{name}": 1 for name in study.measures}
         wanted = {"groupId": group_id, "slot": {"$gte": first}}
-        fields = {"slot": 1, "status": 1, place: 1}
-        runs = newest(await self.db[MEMBERS].find(wanted, fields).to_list())
+        fields = {"slot": 1, "status": 1, "cancelRequested.pruned": 1, **places}
+        async with answers():
+            found = self.db[MEMBERS].find(wanted, fields).batch_size(READ_AT_ONCE)
+            runs = sorted(newest([run async for run in found]).items())
+        values = await self.values([run["_id"] for _, run in runs], study.names)
+        return tuple(
+            [
+                trial_of(run, values[run["_id"]], study.metric, study.constraints)
+                async for _, run in in_turns(runs)
+            ]
+        )
+
+    async def values(self, run_ids: Sequence[str], names: Sequence[str]) -> dict[str, Values]:
+        """Return the values of these parameters in the specifications of runs."""
         # the values alone; of two places that overlap the outer one, since the store takes no two
         outer = [name for name in names if not any(name.startswith(f"{other}.") for other in names)]
         places = {f"spec.{name}": 1 for name in outer}
-        ids = [run["_id"] for run in runs.values()]
-        found = await self.db.run_specs.find({"_id": {"$in": ids}}, places).to_list()
-        specs = {each["_id"]: each.get("spec", {}) for each in found}
-        return tuple(
-            Trial(
-                slot,
-                {name: plain(value_at(specs.get(run["_id"], {}), name)) for name in names},
-                Status(run["status"]) in FINAL,
-                objective(run, metric),
-            )
-            for slot, run in sorted(runs.items())
-        )
+        specs: Document = {}
+        async with answers():
+            found = self.db.run_specs.find({"_id": {"$in": list(run_ids)}}, places)
+            async for each in found.batch_size(READ_AT_ONCE):
+                specs[each["_id"]] = each.get("spec", {})
+        return {
+            run_id: {name: plain(value_at(specs.get(run_id, {}), name)) for name in names}
+            async for run_id in in_turns(run_ids)
+        }
 
     @answers()
     async def live(self, group_id: str, first: int, limit: int) -> list[str]:
@@ -246,12 +260,6 @@ class Groups:
             hidden=("words", "labelList", "idempotency", "journal", "notes"),
         )
         return await read_page(self.db, wanted)
-
-    @answers()
-    async def specs(self, run_ids: Sequence[str]) -> dict[str, Document]:
-        """Return the specifications of these runs."""
-        found = await self.db.run_specs.find({"_id": {"$in": list(run_ids)}}, {"spec": 1}).to_list()
-        return {each["_id"]: each["spec"] for each in found}
 
     @answers()
     async def causes(self, group_id: str, first: int) -> list[Document]:
@@ -286,20 +294,61 @@ class Groups:
         return next(iter(await found.to_list()), None)
 
     @answers()
-    async def best(self, group_id: str, first: int, name: str, direction: int) -> list[Document]:
+    async def aside(self, group_id: str, first: int, constraints: Sequence[Constraint]) -> dict[str, int]:
+        """Return how many slots of the round were pruned, and how many are infeasible."""
+        fields = {"pruned": "$cancelRequested.pruned", **_asked(constraints)}
+        pruned = {"newest.status": Status.CANCELED.value, "newest.pruned": {"$type": "object"}}
+        succeeded = {"newest.status": {"$in": SUCCEEDED}}
+        one = {"_id": None, "count": {"$sum": 1}}
+        pipeline: list[Document] = [
+            *newest_of_slots(group_id, first, fields),
+            {
+                "$facet": {
+                    "pruned": [{"$match": pruned}, {"$group": one}],
+                    "infeasible": [{"$match": {**succeeded, "$nor": [_held(constraints)]}}, {"$group": one}],
+                }
+            },
+        ]
+        cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
+        (found,) = await cursor.to_list()
+        return {name: sum(each["count"] for each in found[name]) for name in ("pruned", "infeasible")}
+
+    @answers()
+    async def best(
+        self,
+        group_id: str,
+        first: int,
+        name: str,
+        direction: int,
+        constraints: Sequence[Constraint] = (),
+    ) -> list[Document]:
         """Return the members with the best headline number of this name: 1 is lower, -1 is higher.
 
-        As for a study, a number counts where the newest run of its slot has succeeded.
+        As for a study, a number counts where the newest run of its slot has succeeded, and holds the
+        constraints.
         """
         pipeline: list[Document] = [
-            *newest_of_slots(group_id, first, {"value": f"$summary.{name}"}),
+            *newest_of_slots(group_id, first, {"value": f"$summary.{name}", **_asked(constraints)}),
             {"$match": {"newest.status": {"$in": SUCCEEDED}, "newest.value": {"$type": "number"}}},
+            {"$match": _held(constraints)},
             {"$sort": {"newest.value": direction, "newest.run": 1}},
             {"$limit": BEST_MAX},
             {"$project": {"_id": "$newest.run", "slot": "$_id", "value": "$newest.value"}},
         ]
         cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
         return await cursor.to_list()
+
+
+def _asked(constraints: Sequence[Constraint]) -> Document:
+    return {f"c{place}": f"$summary.{each.name}" for place, each in enumerate(constraints)}
+
+
+def _held(constraints: Sequence[Constraint]) -> Document:
+    """Return the condition on members that hold every constraint; `number` leaves out a NaN."""
+    return {
+        f"newest.c{place}": {"$type": "number", "$lte" if each.is_upper else "$gte": each.bound}
+        for place, each in enumerate(constraints)
+    }
 
 
 def newest_of_slots(group_id: str, first: int, fields: Document) -> list[Document]:

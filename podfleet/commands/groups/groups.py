@@ -7,7 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from events.answers.groups import Group, GroupCounts
+from events.answers.groups import Group, GroupCounts, GroupMember
+from events.formatting import in_one_line
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -54,6 +55,22 @@ DECISIONS: Final = (
 )
 
 
+def _remark(member: GroupMember) -> str:
+    """Return why a member does not count, if it does not."""
+    broken = f"infeasible: {member.infeasible}" if member.infeasible else ""
+    return f"pruned: {member.pruned}" if member.pruned else broken
+
+
+MEMBERS: Final = (
+    Column("SLOT", field("slot")),
+    Column("STATUS", field("run", "status"), is_whole=True),
+    Column("RUN", field("run", "id"), is_whole=True),
+    Column("VALUES", field("values"), in_one_line),
+    Column("NUMBERS", field("summary"), in_one_line),
+    Column("REMARK", _remark),
+)
+
+
 @app.command("list")
 def list_groups(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
     """List groups, the newest first."""
@@ -77,6 +94,8 @@ def show(group: Name, as_json: AsJson = False) -> None:
             ("round", f"{found.round}, since {found.since}"),
             ("slots", f"{found.next - found.first} of {found.slots} submitted"),
             ("members", counts_shown(found.counts)),
+            ("pruned", str(found.pruned) if found.pruned else None),
+            ("infeasible", str(found.infeasible) if found.infeasible else None),
             ("runs", found.run.get("kind")),
             ("spec", as_text(found.run.get("spec"))),
             ("plan", as_text(found.plan)),
@@ -86,6 +105,13 @@ def show(group: Name, as_json: AsJson = False) -> None:
     if found.journal:
         print_heading("decisions")
         print_items(found.journal[-DECISIONS_SHOWN:], DECISIONS)
+
+
+@app.command()
+def members(group: Name, limit: Limit = SHOWN, as_json: AsJson = False) -> None:
+    """List the members of a group with their values, in the order of their slots."""
+    found = list(islice(client().group_members(group, limit=min(limit, 200)), limit))
+    print_items(found, MEMBERS, as_json=as_json, none="none yet")
 
 
 @app.command()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from events.runtime.clock import SystemIds
 from podfleet import parameters
-from podfleet.commands.groups.values import fixed_and_varied, plan_of
+from podfleet.commands.groups.values import fixed_and_varied, plan_of, prune_of
 from podfleet.commands.kind_help import KindHelp
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -39,6 +39,18 @@ Patience = Annotated[
 ]
 Target = Annotated[float | None, typer.Option(help="End a study when its goal is reached.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the proposals of a study.")]
+Constraints = Annotated[
+    list[str] | None,
+    typer.Option("--constraint", metavar="NAME<=X", help="What a headline number of a study must hold."),
+]
+Prune = Annotated[
+    str | None,
+    typer.Option(
+        metavar="min:METRIC[,keep=50]",
+        help="End members of a study early whose metric is worse than in `keep` percent of those before; "
+        "also after=STEP, members=COUNT.",
+    ),
+]
 Values = Annotated[
     list[str] | None,
     typer.Option(
@@ -61,6 +73,8 @@ def sweep(
     patience: Patience = None,
     target: Target = None,
     seed: Seed = None,
+    constraint: Constraints = None,
+    prune: Prune = None,
     stop_after: Annotated[
         int | None, typer.Option("--stop-after-failures", min=1, help="Submit nothing more after so many.")
     ] = None,
@@ -78,7 +92,7 @@ def sweep(
 ) -> None:
     """Run every combination of the given values as a group, or a study of them, and print its name."""
     spec = parameters.spec(file, None)
-    limits = {
+    limits: dict[str, Any] = {
         "parallel": parallel,
         "stop_after_failures": stop_after,
         "goal": goal,
@@ -87,8 +101,10 @@ def sweep(
         "patience": patience,
         "target": target,
         "seed": seed,
+        "constraints": constraint or None,
     }
     try:
+        limits["prune"] = None if prune is None else prune_of(prune)
         plan = plan_of(study, fixed_and_varied(spec, parameter or ()), limits)
     except Unreadable as error:
         raise typer.BadParameter(str(error)) from error

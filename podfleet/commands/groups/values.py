@@ -23,6 +23,9 @@ class Range:
     high: float
 
 
+PRUNE: Final = re.compile(r"((?:min|max):.*?)((?:,(?:keep|after|members)=[0-9.]+)*)")
+PRUNE_FIELDS: Final = {"keep": "keep_percent", "after": "after_step", "members": "min_members"}
+
 Varied = Mapping[str, list[Any] | Range]
 
 
@@ -79,6 +82,18 @@ def plan_of(study: str | None, varied: Varied, limits: Mapping[str, Any]) -> dic
     if alone := sorted(given.keys() - {"parallel", "stop_after_failures"}):
         raise Unreadable(f"--{alone[0].replace('_', '-')} is of a study: name a sampler with --study")
     return {"kind": "matrix", "values": dict(varied), **given}
+
+
+def prune_of(text: str) -> dict[str, Any]:
+    """Return the rule in `min:NAME,keep=50,after=0,members=5`, all but its first part left out at will.
+
+    Raises `Unreadable`.
+    """
+    found = PRUNE.fullmatch(text)
+    if found is None:
+        raise Unreadable(f"--prune {text!r} is not min:NAME or max:NAME, with keep=, after= or members=")
+    pairs = [part.split("=") for part in found[2].split(",") if part]
+    return {"by": found[1], **{PRUNE_FIELDS[name]: value_of(value) for name, value in pairs}}
 
 
 def _dimension(values: list[Any] | Range) -> dict[str, Any]:

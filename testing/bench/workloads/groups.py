@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
@@ -37,7 +38,7 @@ SUBMITTED: Final = (
 )
 PROPOSED: Final = (
     Metric("proposal", "s", more_is_better=False, goals=(Goal(1.0),)),
-    Metric("longest stop of the event loop", "ms", more_is_better=False),
+    Metric("longest stop of the event loop", "ms", more_is_better=False, goals=(Goal(10.0),)),
 )
 SPACE: Final[dict[str, Any]] = {
     "lr": {"type": "log", "low": 0.0001, "high": 1.0},
@@ -106,6 +107,8 @@ async def _proposed(members: int) -> Figures:
     ).proposals([], members)
     trials = [Trial(slot, each, has_ended=True, objective=each["x"] ** 2) for slot, each in enumerate(values)]
     proposer, took_s, stopped_s = Proposer(), [], [0.0]
+    gc.collect()
+    gc.freeze()  # as the server does: what its modules hold is no garbage, and looking for it takes 30 ms
     try:
         await proposer.slots(study, trials[:20], 1)  # starts the process
         beating = asyncio.create_task(_beat(stopped_s))
@@ -116,6 +119,7 @@ async def _proposed(members: int) -> Figures:
         beating.cancel()
     finally:
         await proposer.close()
+        gc.unfreeze()
     return {"proposal": sorted(took_s)[ASKS // 2], "longest stop of the event loop": 1_000 * max(stopped_s)}
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from control_plane.model.groups.pruning import Stop
 from control_plane.model.run import Run, Seal, Settled
 from control_plane.runs.decisions import (
     NOTE_CHARS_MAX,
@@ -32,6 +33,7 @@ from events.queue.journal import Decision, Expression, ServerTime, creation, upd
 from events.record_digest import NOTHING, Roots
 from events.runtime.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 from events.testing import EPOCH, RUN_ID, ManualClock, SeededIds
+from events.text.attempt_id import AttemptId
 from testing.simulation.store.driver import async_database, sync_database
 from testing.simulation.store.replica_set import Call, ReliableNetwork, ReplicaSet
 
@@ -399,6 +401,27 @@ async def test_a_held_run_is_ordered_to_stop(collection: str) -> None:
     run = await scene.decider.cancel(RUN_ID, by=BY)
     scene.must_have_decided(Cause.CANCEL, Status.CANCELING, BY, cancelRequested={"by": BY, "at": EPOCH})
     assert run == decode(scene.stored)
+
+
+STOP: Final = Stop(metric="loss", step=3, value=0.75, bound=0.5, members=5)
+
+
+@pytest.mark.parametrize("status", Status)
+async def test_a_member_is_pruned_only_while_this_attempt_works_on_it(status: Status) -> None:
+    scene = Scene(status)
+    await scene.decider.prune(AttemptId(RUN_ID, 2), STOP, by=BY)
+    assert scene.stored == scene.before
+    run = await scene.decider.prune(AttemptId(RUN_ID, 1), STOP, by=BY)
+    if status not in LIVE:
+        assert scene.stored == scene.before
+        return
+    asked = {"by": BY, "at": EPOCH, "pruned": STOP.stored()}
+    scene.must_have_decided(Cause.CANCEL, Status.CANCELING, BY, cancelRequested=asked)
+    assert run == decode(scene.stored)
+    pruned = scene.stored
+    await scene.decider.prune(AttemptId(RUN_ID, 1), STOP, by="group:other")  # another replica saw it, too
+    await scene.decider.cancel(RUN_ID, by="user:ada")
+    assert scene.stored == pruned
 
 
 @pytest.mark.parametrize("status", WAITING)

@@ -42,7 +42,7 @@ FREE = {
         "ScheduledRun.spec",
         "ScheduledRun.requires",
     ),
-    *("GroupRow.run", "GroupRow.plan", "Group.run", "Group.plan"),
+    *("GroupRow.run", "GroupRow.plan", "Group.run", "Group.plan", "GroupMember.values"),
     *(f"{each}.ideaJson" for each in ("Hypothesis", "HypothesisRow", "ProposedHypothesis")),
     *(f"{each}.ideas" for each in ("Hypothesis", "ProposedHypothesis")),
     *(f"{each}.unfinishedIdeas" for each in ("Hypothesis", "ProposedHypothesis")),

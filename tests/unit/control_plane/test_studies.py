@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,11 +13,14 @@ from bson import decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.model.groups.members import Members, Trial, objective
+from control_plane.model.groups.members import Members, Trial
+from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.space import VALUES_BYTES_MAX, space_of
 from control_plane.model.groups.study import Study, identity, study_of
+from control_plane.model.groups.trials import objective
 from control_plane.runs.groups import proposer as proposing
-from control_plane.runs.groups.proposer import Proposer, request, require_sampler
+from control_plane.runs.groups.proposals import Proposals
+from control_plane.runs.groups.proposer import PROCESSES_MAX, Proposer, request, require_sampler
 from events.runtime.errors import Rejected, Transient
 
 SPACE: dict[str, Any] = {
@@ -100,10 +104,13 @@ def test_a_trial_is_the_mean_of_its_repeats_once_all_have_ended() -> None:
     study = make_study(repeats=2, max_runs=5)
     assert study.slots == 4
     found = trials(study, 1.0, 3.0, 5.0)
-    assert study.measured(found) == [(found[0].values, 2.0)]
+    assert [(each.values, each.objective) for each in study.outcomes(found)] == [
+        (found[0].values, 2.0),
+        (found[2].values, None),
+    ]
     assert study.begun(found) == [found[2].values]
     going = [found[0], Trial(1, found[0].values, has_ended=False, objective=None)]
-    assert study.measured(going) == []
+    assert [(each.has_ended, each.objective) for each in study.outcomes(going)] == [(False, None)]
     with pytest.raises(Rejected, match="no room for 9 repeats"):
         make_study(repeats=9, max_runs=5)
 
@@ -172,8 +179,8 @@ def test_what_is_asked_names_choices_by_their_place_and_leaves_out_what_lies_out
     asked = request(study, found, [each.values for each in found], 2)
     told = {"lr": 1.0, "depth": 2, "opt": 1}
     assert asked["trials"] == [
-        {"params": told, "value": 2.0},
-        {"params": {**told, "depth": 3}, "value": None},
+        {"params": told, "state": "complete", "value": 2.0, "excess": []},
+        {"params": {**told, "depth": 3}, "state": "running"},
     ]
     assert asked["known"] == [told, {**told, "depth": 3}, {**told, "depth": 4}]
     assert asked["space"] == {"lr": ["log", 0.001, 10.0], "depth": ["int", 1, 4], "opt": ["values", 0, 1]}
@@ -194,8 +201,8 @@ async def test_estimates_come_from_a_process_near_the_best_and_the_same_for_the_
         again = await proposer.slots(study, known, 2)
         assert again == await proposer.slots(study, known, 2)
         assert not {identity(each) for each in again} & {identity(each.values) for each in known}
-        assert proposer.process is not None
-        proposer.process.kill()
+        (process,) = proposer.idle
+        process.kill()
         with pytest.raises(Transient):
             await proposer.slots(study, known, 2)
         assert await proposer.slots(study, known, 2) == again
@@ -207,6 +214,53 @@ async def test_estimates_come_from_a_process_near_the_best_and_the_same_for_the_
         assert turns > 10, "the event loop waited for the process"
     finally:
         await proposer.close()
+
+
+async def test_a_slow_proposal_holds_no_other_group_and_is_asked_for_once() -> None:
+    proposals, gate, made = Proposals(), asyncio.Event(), Counter[str]()
+
+    async def make(name: str, *, is_slow: bool = False) -> list[Values]:
+        made[name] += 1
+        if is_slow:
+            await gate.wait()
+        return [{"of": name}]
+
+    try:
+        assert await proposals.of("slow", "1/0", lambda: make("slow", is_slow=True)) is None
+        assert await proposals.of("quick", "1/0", lambda: make("quick")) == [{"of": "quick"}]
+        assert await proposals.of("slow", "1/0", lambda: make("slow")) is None
+        assert await proposals.of("slow", "2/4", lambda: make("later")) is None  # one of a group at a time
+        assert made == {"slow": 1, "quick": 1}
+        gate.set()
+        assert await proposals.of("slow", "1/0", lambda: make("slow")) == [{"of": "slow"}]
+        gate.clear()
+        assert await proposals.of("slow", "2/4", lambda: make("slow", is_slow=True)) is None
+        gate.set()
+        await asyncio.sleep(0)
+        assert await proposals.of("slow", "3/4", lambda: make("new")) == [{"of": "new"}]  # it was edited
+
+        async def fails() -> list[Values]:
+            raise Rejected("slow_study", "it took too long")
+
+        with pytest.raises(Rejected, match="too long"):
+            await proposals.of("slow", "3/8", fails)
+        gate.clear()
+        assert await proposals.of("left", "1/0", lambda: make("left", is_slow=True)) is None
+    finally:
+        await proposals.close()
+    assert not proposals.asked
+
+
+async def test_two_studies_are_asked_at_once_and_further_ones_wait_for_a_process() -> None:
+    proposer = Proposer()
+    study = make_study(sampler="tpe")
+    try:
+        found = await asyncio.gather(*(proposer.slots(study, [], 1) for _ in range(2 * PROCESSES_MAX)))
+        assert len(found) == 2 * PROCESSES_MAX
+        assert len(proposer.idle) == PROCESSES_MAX
+    finally:
+        await proposer.close()
+    assert proposer.idle == []
 
 
 async def test_without_the_extra_a_study_by_estimates_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +279,7 @@ async def test_a_proposal_that_takes_long_ends_the_process_and_is_refused(
     proposer = Proposer()
     with pytest.raises(Rejected, match="took longer"):  # the group rests, and no other one waits for it again
         await proposer.slots(make_study(sampler="tpe"), [], 1)
-    assert proposer.process is None
+    assert proposer.idle == []
 
 
 async def test_an_answer_that_is_none_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,4 +287,4 @@ async def test_an_answer_that_is_none_ends_the_process(monkeypatch: pytest.Monke
     proposer = Proposer()
     with pytest.raises(Transient, match="did not answer"):
         await proposer.slots(make_study(sampler="tpe"), [], 1)
-    assert proposer.process is None
+    assert proposer.idle == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import threading
 from dataclasses import dataclass, field, replace
@@ -103,7 +104,7 @@ def test_its_headline_number_is_a_known_function_and_its_rows_are_as_many_as_ask
     context, listener, _ = context_for(ProbeSpec(events=0, x=x, y=y, results=20), tmp_path)
     run(context)
     said = [fact for fact in listener.facts if isinstance(fact, RunSummarized)]
-    assert said == [RunSummarized(values={"value": value})]
+    assert said == [RunSummarized(values={"value": value, "radius": math.hypot(x, y)})]
     rows = [fact for fact in listener.facts if isinstance(fact, ResultRecorded)]
     assert len({each.key for each in rows}) == len(rows) == 20
 

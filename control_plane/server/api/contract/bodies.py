@@ -89,6 +89,7 @@ WHOLE: Final = BeforeValidator(_whole)
 Json = Annotated[dict[str, Any], Storable]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Label = Annotated[str, StringConstraints(max_length=LABEL_CHARS_MAX), Storable]
+GROUP_ID: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 SecretName = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
@@ -166,14 +167,24 @@ class NewRun(RunBody, StartOptionsBody):
 
 
 class ScheduleBody(Body):
-    """When a schedule fires, and the run that it submits."""
+    """When a schedule fires, and the run that it submits; or the `group` of which it begins a round.
+
+    A group has one round at a time: a slot that comes while it goes on is left out, whatever `overlap` says.
+    """
 
     cron: Annotated[ShortText, Storable]
     time_zone: Annotated[ShortText, Storable] = "UTC"
     missed: Missed = "one"
     overlap: Overlap = "allow"
     paused: bool = False
-    run: RunBody
+    run: RunBody | None = None
+    group: Annotated[str, StringConstraints(pattern=GROUP_ID)] | None = None
+
+    @model_validator(mode="after")
+    def _has_one_part(self) -> ScheduleBody:
+        if (self.run is None) == (self.group is None):
+            raise ValueError("a schedule has a `run` or a `group`: give one of them")
+        return self
 
 
 class NewSchedule(ScheduleBody):

@@ -6,18 +6,20 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, StringConstraints
 
+from control_plane.model.groups.constraints import CONSTRAINT, CONSTRAINTS_MAX
 from control_plane.model.groups.matrix import SLOTS_MAX
+from control_plane.model.groups.pruning import METRIC, PEERS_MAX
 from control_plane.model.groups.study import RUNS_MAX
 from control_plane.runs.groups.service import NOTE_CHARS_MAX
-from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, RunBody, Storable
-from events.kinds.results import COLUMN_NAME
+from control_plane.server.api.contract.bodies import FEW, GROUP_ID, WHOLE, Body, RunBody, Storable
+from events.kinds.results import COLUMN_NAME, WHOLE_MAX
 from events.kinds.spec import FIELD_NAME
 
 PARAMETERS_MAX: Final = 20
 CHOICES_MAX: Final = 1_000  # of a parameter of a study
 GOAL: Final = f"(min|max):({COLUMN_NAME})"
 
-GroupId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+GroupId = Annotated[str, StringConstraints(pattern=GROUP_ID)]
 ParameterName = Annotated[str, StringConstraints(pattern=f"^{FIELD_NAME}$")]
 ParameterValues = Annotated[list[Any], Field(min_length=1, max_length=SLOTS_MAX), Storable]
 Row = Annotated[
@@ -68,12 +70,28 @@ class RangeBody(Body):
     high: Number
 
 
+class PruneBody(Body):
+    """When a member is ended before its time: by the median stopping rule, with any percentile.
+
+    `by` is `min:NAME` or `max:NAME` of a metric that members log. A member is canceled at a step,
+    `after_step` at the earliest, where its best value so far is worse than the means up to that step of the
+    best `keep_percent` of the members that have succeeded; of these there are `min_members` at least.
+    """
+
+    by: Annotated[str, StringConstraints(pattern=METRIC)]
+    keep_percent: Annotated[float, Field(ge=1, le=99, allow_inf_nan=False)] = 50.0
+    after_step: Annotated[int, Field(ge=0, le=WHOLE_MAX), WHOLE] = 0
+    min_members: Annotated[int, Field(ge=1, le=PEERS_MAX), WHOLE] = 5
+
+
 class StudyPlan(Body):
     """Runs whose values are proposed from what was measured: by `grid`, at `random`, or by `tpe`.
 
     `goal` is `min:NAME` or `max:NAME` of a headline number. The study ends after `max_runs`, when `target` is
     reached, or when `patience` trials were no better. A trial runs `repeats` times and counts by its mean.
-    `baseline` is tried first. `points` is how many values of a range a grid tries.
+    `baseline` is tried first. `points` is how many values of a range a grid tries. `constraints` are texts
+    such as `seconds <= 3` about headline numbers: a member that breaks one is never the best. `prune` ends
+    members early.
     """
 
     kind: Literal["study"]
@@ -93,6 +111,14 @@ class StudyPlan(Body):
     points: Annotated[int, Field(ge=2, le=100), WHOLE] = 5
     seed: Annotated[int, Field(ge=0, lt=2**31), WHOLE] = 0
     stop_after_failures: Limit | None = None
+    constraints: (
+        Annotated[
+            list[Annotated[str, StringConstraints(pattern=CONSTRAINT, max_length=200)]],
+            Field(min_length=1, max_length=CONSTRAINTS_MAX),
+        ]
+        | None
+    ) = None
+    prune: PruneBody | None = None
 
 
 PlanBody = Annotated[MatrixPlan | StudyPlan, Field(discriminator="kind")]

@@ -26,6 +26,7 @@ class ScheduleForm(FormWithParts):
     id: str = ""
     cron: str = ""
     time_zone: str = "UTC"
+    group: str = ""
     kind: str = min(RUN_KINDS)
     spec: str = ""
     priority: str = "0"
@@ -36,20 +37,25 @@ class ScheduleForm(FormWithParts):
     @classmethod
     def of(cls, schedule: Schedule) -> ScheduleForm:
         """Return the filled-in form of a schedule."""
-        run = schedule.run
-        return cls(
+        form = cls(
             id=schedule.id,
             cron=schedule.cron,
             time_zone=schedule.time_zone,
-            kind=run.kind,
-            spec=json.dumps(run.spec, indent=2, ensure_ascii=False) if run.spec else "",
-            priority=str(run.priority),
             missed=schedule.missed,
             overlap=schedule.overlap,
-            typed=typed_as(
+        )
+        run = schedule.run
+        if run is None:
+            return form.model_copy(update={"group": schedule.group or ""})
+        typed = {
+            "kind": run.kind,
+            "spec": json.dumps(run.spec, indent=2, ensure_ascii=False) if run.spec else "",
+            "priority": str(run.priority),
+            "typed": typed_as(
                 option_parts(ELSEWHERE), {**msgspec.structs.asdict(run), "secrets": run.secrets or ()}
             ),
-        )
+        }
+        return form.model_copy(update=typed)
 
     def changed(self, schedule: Schedule, by: str) -> WantedSchedule:
         """Return a schedule with the changes of the form. Raises `Unfit`."""
@@ -65,6 +71,8 @@ class ScheduleForm(FormWithParts):
             "missed": self.missed,
             "overlap": self.overlap,
         }
+        if group := self.group.strip():
+            return self._of_group(body, group, by)
         run: dict[str, Any] = {"kind": self.kind}
         try:
             run["spec"] = read_spec_text(self.spec)
@@ -86,6 +94,18 @@ class ScheduleForm(FormWithParts):
         if problems:
             raise Unfit(problems)
         return WantedSchedule(**body, run=WantedRun(**run), by=by, named_by=by)
+
+    def _of_group(self, body: dict[str, Any], group: str, by: str) -> WantedSchedule:
+        problems = []
+        if self.spec.strip():
+            problems.append("Specification: a group has its own; leave it empty, or the group")
+        try:
+            read_body(NewSchedule, {**body, "group": group})
+        except Unfit as unfit:
+            problems += unfit.problems
+        if problems:
+            raise Unfit(problems)
+        return WantedSchedule(**body, group=group, by=by)
 
     def _options(self) -> dict[str, Any]:
         return options_in(self.typed, ELSEWHERE).model_dump()

@@ -1,0 +1,85 @@
+"""Ends members of studies early: those that measure worse than the members before them.
+
+Law: a member is pruned by the ordinary cancel, a compare-and-set on the run that also says why. Any number of
+replicas may look at once: the first decision stands, and what has ended meanwhile stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from control_plane.concurrency.loops import serve_all
+from control_plane.model.groups.plan import plan_of
+from control_plane.model.groups.pruning import Curve, Pruning, Stop
+from control_plane.model.groups.study import Study
+from control_plane.runs.decisions import Decider
+from control_plane.store.database import Document
+from control_plane.store.queue.pruning import PruneReads
+from events.lifecycle import LIVE, Status
+from events.runtime.errors import Conflict, NotFound
+from events.text.attempt_id import AttemptId
+
+log = logging.getLogger(__name__)
+
+TICK_S: Final = 3.0
+AT_ONCE: Final = 5
+CURVES_MAX: Final = 500  # that are kept between two looks: of an attempt only what is new is read
+
+
+@dataclass(frozen=True, slots=True)
+class Pruner:
+    """Looks at the metrics of the members of each study that prunes."""
+
+    reads: PruneReads
+    decider: Decider
+    curves: OrderedDict[tuple[AttemptId, str], Curve] = field(default_factory=OrderedDict)
+
+    async def run_once(self) -> int:
+        """Look at every study; return how many members are stopped, or raise the first failure."""
+        return sum(await serve_all(await self.reads.studies(), self._look, at_once=AT_ONCE))
+
+    async def _look(self, stored: Document) -> int:
+        plan = plan_of(stored["plan"])
+        if not isinstance(plan, Study) or plan.pruning is None:
+            return 0
+        rule, first = plan.pruning, stored["first"]
+        working = await self.reads.working(stored["_id"], first)
+        others = await self.reads.succeeded(stored["_id"], first) if working else []
+        if len(others) < rule.min_members:
+            return 0
+        means = [(await self._curve(each, rule)).means for each in others]
+        stopped = 0
+        for each in working:
+            stop = rule.stop((await self._curve(each, rule)).points, means)
+            if stop is not None:
+                stopped += await self._prune(each, stop, by=f"group:{stored['_id']}")
+            await asyncio.sleep(0)  # others go on meanwhile
+        return stopped
+
+    async def _curve(self, run: Document, rule: Pruning) -> Curve:
+        """Return what the attempt of a run has measured; read is what was not read before."""
+        key = (AttemptId(run["_id"], run["attempt"]), rule.metric)
+        curve = self.curves.pop(key, None) or Curve()
+        self.curves[key] = curve
+        while len(self.curves) > CURVES_MAX:
+            self.curves.popitem(last=False)
+        if not curve.is_whole:
+            last, said = await self.reads.said(*key, after=curve.position)
+            curve.is_whole = last == curve.position and not run["logOpen"] and run["status"] not in LIVE
+            curve.position = last
+            curve.add(said)
+        return curve
+
+    async def _prune(self, run: Document, stop: Stop, *, by: str) -> bool:
+        try:
+            pruned = await self.decider.prune(AttemptId(run["_id"], run["attempt"]), stop, by=by)
+        except (Conflict, NotFound):  # it ended by itself
+            return False
+        if pruned.status is not Status.CANCELING:
+            return False
+        log.info("group.pruned", extra={"run": run["_id"], "by": by, "why": str(stop)})
+        return True

@@ -1,0 +1,84 @@
+"""Queries for the pruning of studies: who is compared, and what each has measured. Each is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from control_plane.model.groups.members import COUNTED_AS
+from control_plane.model.groups.pruning import PEERS_MAX
+from control_plane.model.groups.status import GroupStatus
+from control_plane.store.database import Database, Document, answers
+from control_plane.store.queue.groups import MEMBERS
+from events.catalog import StageMetric, type_of
+from events.lifecycle import LIVE, Status
+from events.text.attempt_id import AttemptId
+
+STUDIES_MAX: Final = 200
+RUNNING_MAX: Final = 100  # of a group: those that were submitted first; when they have ended, others are
+SAID_MAX: Final = 2_000  # numbers of an attempt that one read takes in; the next one goes on there
+
+_GOING_ON: Final = [GroupStatus.OPEN.value, GroupStatus.PAUSED.value, GroupStatus.CLOSING.value]
+_WORKING: Final = sorted(status.value for status in LIVE)
+_SUCCEEDED: Final = sorted(status.value for status in Status if COUNTED_AS[status] == "succeeded")
+_ATTEMPT: Final = {"attempt": 1, "logOpen": 1, "status": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReads:
+    """Reads the members of studies and the metrics in their logs."""
+
+    db: Database
+
+    @answers()
+    async def studies(self) -> list[Document]:
+        """Return the groups whose plan prunes, as long as they are neither closed nor canceled."""
+        wanted = {"status": {"$in": _GOING_ON}, "plan.prune": {"$exists": True}}
+        found = self.db.groups.find(wanted, {"plan": 1, "first": 1}).sort("_id", 1).limit(STUDIES_MAX)
+        return await found.to_list()
+
+    async def working(self, group_id: str, first: int) -> list[Document]:
+        """Return the attempts that work on members of the round, those of its first slots."""
+        return await self._members(group_id, first, _WORKING, 1, RUNNING_MAX)
+
+    async def succeeded(self, group_id: str, first: int) -> list[Document]:
+        """Return the last attempts of members of the round that have succeeded, those of its last slots."""
+        return await self._members(group_id, first, _SUCCEEDED, -1, PEERS_MAX)
+
+    @answers()
+    async def _members(
+        self, group_id: str, first: int, statuses: Sequence[str], direction: int, limit: int
+    ) -> list[Document]:
+        wanted = {"groupId": group_id, "slot": {"$gte": first}, "status": {"$in": list(statuses)}}
+        found = self.db[MEMBERS].find(wanted, _ATTEMPT).hint("by_group").sort("_id", direction).limit(limit)
+        return await found.to_list()
+
+    @answers()
+    async def said(self, attempt_id: AttemptId, metric: str, after: int) -> tuple[int, list[tuple[Any, Any]]]:
+        """Return the steps and values that an attempt said of a metric after a position of the log.
+
+        The first value is the position up to which was read.
+        """
+        of_run = {"runId": attempt_id.run_id, "type": type_of(StageMetric), "position": {"$gt": after}}
+        is_wanted = {"$and": [
+            {"$eq": ["$attempt", attempt_id.attempt]}, {"$eq": ["$data.name", {"$literal": metric}]},
+        ]}  # fmt: skip
+        point = {"s": {"$ifNull": ["$data.step", None]}, "v": "$data.value"}
+        pipeline: list[Document] = [
+            {"$match": of_run},
+            {"$sort": {"position": 1}},
+            {"$limit": SAID_MAX},
+            {
+                "$group": {
+                    "_id": None,
+                    "last": {"$last": "$position"},
+                    "points": {"$push": {"$cond": [is_wanted, point, "$$REMOVE"]}},
+                }
+            },
+        ]
+        cursor = await self.db.events.aggregate(pipeline, hint="by_type")
+        found = next(iter(await cursor.to_list()), None)
+        if found is None:
+            return after, []
+        return found["last"], [(each["s"], each.get("v")) for each in found["points"]]

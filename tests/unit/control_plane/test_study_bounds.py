@@ -1,0 +1,175 @@
+"""What bounds a study: its declared numbers, its constraints, and the rule that prunes its members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_plane.model.groups.constraints import LACKING, broken, read_constraint
+from control_plane.model.groups.members import Members, Trial
+from control_plane.model.groups.pruning import Curve, Pruning, Stop, stop_of
+from control_plane.model.groups.study import Study, require_measured, study_of
+from control_plane.model.groups.trials import trial_of
+from control_plane.runs.groups.proposer import request
+from control_plane.runs.groups.tpe import propose
+from events.kinds import KINDS
+from events.kinds.results import Column
+from events.runtime.errors import Rejected
+
+STOP = Stop(metric="loss", step=3, value=0.75, bound=0.5, members=5)
+VALUES = {"x": 1.0}
+
+
+def make_study(**plan: Any) -> Study:
+    space = {"x": {"type": "uniform", "low": -4.0, "high": 4.0}}
+    usual = {"sampler": "tpe", "space": space, "goal": "min:value", "max_runs": 40, "parallel": 2}
+    return study_of({**usual, **plan})
+
+
+@pytest.mark.parametrize(
+    "plan", [{"goal": "min:loss"}, {"constraints": ["loss <= 1"]}, {"constraints": ["value <= 1", "v >= 0"]}]
+)
+def test_a_number_that_the_kind_does_not_declare_is_refused_with_those_that_it_does(
+    plan: dict[str, Any],
+) -> None:
+    require_measured(make_study(constraints=["radius <= 1"]), KINDS["probe"].headline)
+    with pytest.raises(Rejected, match="it declares value, radius"):
+        require_measured(make_study(**plan), KINDS["probe"].headline)
+    with pytest.raises(Rejected, match="it declares none"):  # a text is no number
+        require_measured(make_study(), [Column("value", type="text")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "x < 3", "x <= ", "x <= y", "<= 3", "x <= 3 ", "x <= nan", "x <= 1e301", "x <= 3\n", "a.b <= 3",
+     "x <= 3; y <= 4", "$x <= 3", "x => 3"],
+)  # fmt: skip
+def test_what_is_no_constraint_is_refused(text: str) -> None:
+    with pytest.raises(Rejected, match="no constraint"):
+        read_constraint(text)
+
+
+def test_a_member_that_breaks_a_constraint_or_lacks_its_number_is_infeasible() -> None:
+    upper, lower = read_constraint("cost <= 1.5"), read_constraint("score>=-1e1")
+    assert (str(upper), str(lower)) == ("cost <= 1.5", "score >= -10")
+    assert broken([upper, lower], {"cost": 1.5, "score": -10}) is None
+    assert broken([upper, lower], {"cost": 2, "score": 0}) == "cost <= 1.5 (it is 2)"
+    for odd in (None, "1", True, float("nan")):
+        assert upper.excess({"cost": odd}) == LACKING
+    assert broken([upper, lower], {}) == "cost <= 1.5 (it has none); score >= -10 (it has none)"
+
+
+def trial(slot: int, value: float, radius: float | None, study: Study) -> Trial:
+    summary = {"value": value} if radius is None else {"value": value, "radius": radius}
+    run = {"slot": slot, "status": "COMPLETED", "summary": summary}
+    return trial_of(run, {"x": float(slot)}, study.metric, study.constraints)
+
+
+def test_an_infeasible_member_is_never_the_best_nor_the_target_and_counts_for_the_patience() -> None:
+    study = make_study(constraints=["radius <= 1"], target=0.5, patience=3)
+    found = [trial(0, 2.0, 1.0, study), trial(1, 0.1, 2.0, study), trial(2, 0.2, None, study)]
+    assert [each.best for each in study.outcomes(found)] == [2.0, None, None]
+    assert study.stopped(Members(trials=found)) is None
+    assert "no better than 2" in str(study.stopped(Members(trials=[*found, trial(3, 0.0, 3.0, study)])))
+    assert "reached 0.4" in str(study.stopped(Members(trials=[*found, trial(3, 0.4, 1.0, study)])))
+
+
+def test_a_trial_of_which_one_repeat_breaks_a_constraint_or_is_pruned_is_no_best() -> None:
+    study = make_study(constraints=["radius <= 1"], repeats=2)
+    pairs = [trial(0, 1.0, 0.5, study), trial(1, 1.0, 1.5, study)]
+    (outcome,) = study.outcomes(pairs)
+    assert (outcome.objective, list(outcome.excess), outcome.best) == (1.0, [0.5], None)
+    pruned = Trial(1, VALUES, has_ended=True, objective=None, stop=STOP)
+    (outcome,) = study.outcomes([pairs[0], pruned])
+    assert (outcome.objective, outcome.stop, outcome.is_known) == (None, STOP, True)
+
+
+def test_a_pruned_run_is_no_failure_and_an_unreadable_reason_is_none() -> None:
+    run = {"slot": 0, "status": "CANCELED", "cancelRequested": {"by": "group:g", "pruned": STOP.stored()}}
+    assert trial_of(run, VALUES, "loss", []).stop == STOP
+    assert trial_of({**run, "status": "COMPLETED"}, VALUES, "loss", []).stop is None
+    for odd in (None, {}, {"pruned": None}, {"pruned": "yes"}, {"pruned": {"metric": "loss", "step": "x"}}):
+        assert stop_of({"cancelRequested": odd}) is None
+    assert "0.75 at step 3" in str(STOP)
+
+
+def test_the_estimator_hears_of_broken_constraints_and_of_pruned_members() -> None:
+    prune = {"by": "max:score"}
+    study = make_study(constraints=["radius <= 1"], prune=prune)
+    found = [trial(0, 2.0, 1.5, study), Trial(1, VALUES, has_ended=True, objective=None, stop=STOP)]
+    asked = request(study, found, [each.values for each in found], 1)
+    assert asked["trials"] == [
+        {"params": {"x": 0.0}, "state": "complete", "value": 2.0, "excess": [0.5]},
+        {"params": {"x": 1.0}, "state": "pruned", "step": 3, "value": -0.75},  # as the goal, lower is better
+    ]
+    assert len(propose(asked)) == 1
+
+
+def test_proposals_keep_to_where_the_constraint_holds() -> None:
+    study = make_study(constraints=["radius <= 1"])
+    found: list[Trial] = []
+    while len(found) < 50:  # the least value lies where the constraint is broken
+        (params,) = propose(request(study, found, [each.values for each in found], 1))
+        summary = {"value": (params["x"] - 3) ** 2, "radius": params["x"]}
+        run = {"slot": len(found), "status": "COMPLETED", "summary": summary}
+        found.append(trial_of(run, params, study.metric, study.constraints))
+    late = [each.values["x"] for each in found[30:]]
+    assert sum(value <= 1.2 for value in late) > len(late) / 2
+    bests = [each.best for each in study.outcomes(found) if each.best is not None]
+    assert 4.0 <= min(bests) < 5.5
+
+
+def rule(**changes: Any) -> Pruning:
+    usual = {
+        "metric": "loss",
+        "is_lower_better": True,
+        "keep_percent": 50.0,
+        "after_step": 2,
+        "min_members": 3,
+    }
+    return Pruning(**{**usual, **changes})
+
+
+def curve(*values: float) -> Curve:
+    made = Curve()
+    made.add(list(enumerate(values)))
+    return made
+
+
+def test_a_member_is_stopped_where_its_best_is_worse_than_the_median_of_the_means() -> None:
+    others = [curve(1, 1, 1).means, curve(2, 2, 2).means, curve(9, 3, 0).means]  # means 1, 2, 4
+    stop = rule().stop(curve(4, 3, 2.5).points, others)
+    assert stop == Stop(metric="loss", step=2, value=2.5, bound=2.0, members=3)
+    assert rule().stop(curve(4, 2, 3).points, others) is None  # its best is as good
+    assert rule().stop(curve(4, 3).points, others) is None  # before the step
+    assert rule(min_members=4).stop(curve(4, 3, 2.5).points, others) is None
+    assert rule(keep_percent=75.0).stop(curve(4, 3, 2.5).points, others) is None  # up to 3
+    assert rule(is_lower_better=False).stop(curve(0, 0, 0).points, others) is not None
+    assert rule(is_lower_better=False).stop(curve(5, 0, 0).points, others) is None
+    late = Curve()
+    late.add([(7, 0.0)])
+    assert rule(min_members=1).stop(curve(4, 3, 2.5).points, [late.means]) is None  # it said nothing by then
+
+
+@given(
+    said=st.lists(st.tuples(st.none() | st.integers(-(2**63), 2**63), st.floats() | st.none() | st.text())),
+    more=st.lists(st.tuples(st.integers(0, 3_000), st.floats(-9, 9)), max_size=50),
+)
+def test_whatever_a_pod_says_is_a_curve_of_numbers_in_the_order_of_steps(said: Any, more: Any) -> None:
+    made = Curve()
+    made.add(said)
+    made.add(more)
+    steps = [step for step, _ in made.points]
+    assert steps == sorted(set(steps))
+    assert all(abs(value) <= 1e300 for _, value in [*made.points, *made.means])
+    stop = rule(after_step=0, min_members=1).stop(made.points, [made.means])
+    assert stop is None or stop_of({"cancelRequested": {"pruned": stop.stored()}}) == stop
+
+
+def test_a_long_curve_keeps_its_ends_and_stays_bounded() -> None:
+    made = curve(*range(5_000))
+    assert 250 <= len(made.points) <= 1_000
+    assert made.points[0] == (0, 0)
