@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TextIO
 
-from events.pipe import Kept, Note, Ready, Start
+from events.pipe import Go, Kept, Note, Ready, Start
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
@@ -57,6 +57,9 @@ class Timed:
 
     def tell(self, note: Note) -> None:
         self.child.tell(note)
+
+    def begin(self, go: Go) -> None:
+        self.child.begin(go)
 
     def terminate(self) -> None:
         self.child.terminate()

@@ -231,6 +231,7 @@ class Pod:
             threads=self._start,
             work=folder / "work",
             stop=stop,
+            stores=stores,
         )
         intent = self.product.intent(folder / "claim.token")
         worker = Worker(identity, queue, ports, intent, roster, self._spawn, Polls(clock))
@@ -328,5 +329,6 @@ class Pod:
             incarnation.clock,
             self.ledger,
             lambda begun: self.ledger.own(Owning(self.node.name, begun, incarnation)),
+            lambda begun: self.ledger.start(AttemptId(begun.run_id, begun.attempt), self._truth()),
         )
         return child.spawn()

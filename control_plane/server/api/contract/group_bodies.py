@@ -8,10 +8,12 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from control_plane.model.groups.matrix import SLOTS_MAX
 from control_plane.model.groups.parameters import NAME_PATTERN
+from control_plane.model.groups.race import LANES_MAX, LANES_MIN
 from control_plane.model.groups.study import RUNS_MAX
 from control_plane.runs.groups.service import NOTE_CHARS_MAX
 from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, RunBody, Storable
 from events.kinds.results import COLUMN_NAME
+from events.queue.requirements import POD_NAME
 
 PARAMETERS_MAX: Final = 20
 CHOICES_MAX: Final = 1_000  # of a parameter of a study
@@ -95,7 +97,27 @@ class StudyPlan(Body):
     stop_after_failures: Limit | None = None
 
 
-PlanBody = Annotated[MatrixPlan | StudyPlan, Field(discriminator="kind")]
+class LaneBody(Body):
+    """A lane: the pod that runs it, and parameters of its own."""
+
+    pod: Annotated[str, StringConstraints(pattern=POD_NAME), Storable]
+    parameters: Row | None = None
+
+
+class RacePlan(Body):
+    """A run for each of `lanes`, on its pod, all started at one moment.
+
+    It is decided when every lane is ready, at the latest `ready_s` after they were submitted; what is not
+    ready then starts late. Lanes that run `limit_s` after the moment are canceled.
+    """
+
+    kind: Literal["race"]
+    lanes: Annotated[list[LaneBody], Field(min_length=LANES_MIN, max_length=LANES_MAX)]
+    ready_s: Annotated[float, Field(ge=1, le=24 * 3600, allow_inf_nan=False)] = 60.0
+    limit_s: Annotated[float, Field(ge=1, le=30 * 24 * 3600, allow_inf_nan=False)] = 24 * 3600.0
+
+
+PlanBody = Annotated[MatrixPlan | StudyPlan | RacePlan, Field(discriminator="kind")]
 
 
 class GroupEdit(Body):
