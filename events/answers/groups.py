@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from events.answers.answer import Answer, Count, Moment
+from events.answers.races import RaceStanding
 
 
 class GroupCounts(Answer, frozen=True, kw_only=True):
@@ -70,8 +72,12 @@ class GroupRow(Answer, frozen=True, kw_only=True):
 
 
 class Group(GroupRow, frozen=True, kw_only=True):
-    """A group with its decisions, and its earlier rounds; `slots` is how many a round has."""
+    """A group with its decisions, and its earlier rounds; `slots` is how many a round has.
+
+    `race` is how its lanes stand, where its plan is a race.
+    """
 
     slots: Count
     journal: list[GroupDecision]
     rounds: list[GroupRound]
+    race: RaceStanding | UnsetType = UNSET

@@ -14,6 +14,7 @@ from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import TRANSITIONS, Action, GroupStatus
 from control_plane.reads.groups import Best
 from control_plane.reads.reading import Json
+from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GOAL, GroupPause
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
@@ -57,7 +58,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/groups/{group_id}")
     async def one(group_id: str, _: MayRead, wanted: Annotated[MembersPage, Query()]) -> HTMLResponse:
         since = site.live().since
-        group = await reading.group(group_id)
+        group = await with_race(site.deps.reading, reading.groups, await reading.group(group_id))
         names = await reading.headline(group)
         usual = group.plan.get("goal") or (f"min:{names[0]}" if names else None)
         by = wanted.by or usual
@@ -120,7 +121,9 @@ async def _best(site: Site, group: Group, by: str | None) -> list[Best]:
 
 def actions(group: Group) -> set[str]:
     """Return what a person may do with a group as it stands."""
-    people = (Action.PAUSE, Action.RESUME, Action.CANCEL, Action.AGAIN)
+    people = {Action.PAUSE, Action.RESUME, Action.CANCEL, Action.AGAIN}
+    if group.plan["kind"] == "race":
+        people.remove(Action.PAUSE)
     return {action.value for action in people if GroupStatus(group.status) in TRANSITIONS[action]}
 
 
