@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from control_plane.model.groups.race import Entrant, Race, race_of, skew_s, state_of
+from control_plane.model.groups.race import Entrant, LaneState, Race, race_of, skew_s, state_of
 from control_plane.reads.reading import Reading, required
 from control_plane.runs.explainer import live_pods
 from control_plane.runs.groups.starter import started_at
@@ -39,9 +39,13 @@ async def _standing(reading: Reading, groups: Groups, stored: Document) -> RaceS
         skew_s=_rounded(skew_s(entrants)),
         lanes=[
             _lane(
-                stored["first"] + index, lane.pod, by_slot.get(index), problems.get(lane.pod), start_at, now
+                slot,
+                lane.pod,
+                each := by_slot.get(slot),
+                problems.get(lane.pod),
+                state_of(each, start_at, now),
             )
-            for index, lane in enumerate(race.lanes)
+            for slot, lane in enumerate(race.lanes, first)
         ],
     )
 
@@ -59,15 +63,7 @@ async def _problems(reading: Reading, stored: Document, race: Race) -> dict[str,
     return found
 
 
-def _lane(
-    slot: int,
-    pod: str,
-    entrant: Entrant | None,
-    problem: str | None,
-    start_at: datetime | None,
-    now: datetime,
-) -> RaceLane:
-    state = state_of(entrant, start_at, now)
+def _lane(slot: int, pod: str, entrant: Entrant | None, problem: str | None, state: LaneState) -> RaceLane:
     is_waited_for = state == "waiting" or (state == "dead" and entrant is not None and not entrant.has_ended)
     return RaceLane(
         slot=slot,
