@@ -20,6 +20,7 @@ from testing.simulation.store.replica_set import Document, ReplicaSet
 
 ROWS_MAX: Final = 5
 RACES: Final = 0.4  # of the groups
+REPORTED_S: Final = 10.0
 RACED: Final = ("pod-1", "pod-2")  # they are in every history
 RACE: Final[Mapping[str, Any]] = {
     "kind": "race",
@@ -68,7 +69,7 @@ class GroupUser:
         }
         run = {"kind": "probe", "spec": {}, "max_attempts": chance.randint(1, 2)}
         # drawn apart: histories without races stay what they were
-        if Random(f"{self.kernel.seed}/{name}").random() < RACES and self._has_reported(*RACED):
+        if Random(f"{self.kernel.seed}/{name}").random() < RACES and self._wait_for(*RACED):
             plan = RACE
             self.ledger.counts["races"] += 1
         wanted = WantedGroup(id=name, run=run, plan=plan, by=BY, idempotency_key=name)
@@ -118,9 +119,15 @@ class GroupUser:
             each.document["status"] in CLOSED for each in self.servers.collection("groups").majority({})
         )
 
-    def _has_reported(self, *pods: str) -> bool:
-        found = self.servers.collection("pods").majority({})
-        return {pod_name(each.document["_id"]) for each in found} >= {*pods}
+    def _wait_for(self, *pods: str) -> bool:
+        """Wait a while for the first reports of pods; return whether they came."""
+        until_s = self.kernel.now_s + REPORTED_S
+        while self.kernel.now_s < until_s:
+            found = self.servers.collection("pods").majority({})
+            if {pod_name(each.document["_id"]) for each in found} >= {*pods}:
+                return True
+            self.kernel.wait(None, PATIENCE_S)
+        return False
 
     def _members(self, name: str) -> list[Document]:
         found = self.servers.collection("runs").majority({})

@@ -107,7 +107,7 @@ def test_orders_are_read_from_these_fields_and_no_other() -> None:
         paused=True,
         notes=[make_note(1)],
         startAt=until,
-        lease={"until": until, "ttlS": 60},
+        lease={"until": until},
     )
     read = {name.partition(".")[0] for name in ORDERS}
     known = orders_of({name: whole[name] for name in read}, extended_s=60.0)
