@@ -40,10 +40,9 @@ class Track:
     async def begin(self, **plan: Any) -> list[str]:
         """Make a race of pods that report, and let its lanes be submitted."""
         for pod in PODS:
-            await self.db.pods.update_one({"_id": f"{pod}/1"}, [{"$set": {
-                "pod": pod, "state": "idle", "kinds": ["probe"], "region": None, "capabilities": {"$literal": {}},
-                "labels": {"$literal": {}}, "checks": [], "reportedAt": "$$NOW",
-            }}], upsert=True)  # fmt: skip
+            said = {"pod": pod, "state": "idle", "kinds": ["probe"], "region": None, "checks": []}
+            update = {"$set": said, "$currentDate": {"reportedAt": True}}
+            await self.db.pods.update_one({"_id": f"{pod}/1"}, update, upsert=True)
         await self.replica.add(plan={**RACE, **plan})
         assert await self.replica.advance() == len(PODS)
         return [run["_id"] for run in await self.replica.runs()]
