@@ -91,6 +91,7 @@ class Entrant:
     ready_late_s: float = 0.0
     offset_s: float | None = None
     bound_s: float | None = None
+    log_open: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -149,20 +150,20 @@ def state_of(entrant: Entrant | None, start_at: datetime | None, now: datetime) 
     """Return where a lane stands in its race.
 
     A lane is dead that ended before it started, or that no pod holds after the start; a pod may come back
-    to it, late.
+    to it, late. Of one that has ended, what it said may still be on its way: it is not called dead before.
     """
     if entrant is None:
         return "waiting"
     is_held = entrant.status in LIVE or entrant.status is Status.CANCELING
     if entrant.started_at is not None and (is_held or entrant.has_ended):
         return "late" if entrant.is_late else "started"
-    if entrant.has_ended:
+    if entrant.has_ended and not entrant.log_open:
         return "dead"
-    if start_at is not None and now >= start_at and not entrant.is_ready:
+    if start_at is not None and now >= start_at and not (entrant.is_ready or entrant.has_ended):
         return "late" if is_held else "dead"
-    if entrant.is_ready:
+    if entrant.ready_at is not None and (is_held or entrant.has_ended):
         return "ready"
-    return "preparing" if is_held else "waiting"
+    return "preparing" if is_held or entrant.has_ended else "waiting"
 
 
 def skew_s(entrants: Sequence[Entrant]) -> float | None:

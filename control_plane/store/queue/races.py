@@ -13,7 +13,7 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.queue.groups import MEMBERS
 from events.lifecycle import Status
 
-FIELDS: Final = ("slot", "status", "attempt", "createdAt", "startAt")
+FIELDS: Final = ("slot", "status", "attempt", "createdAt", "startAt", "logOpen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +52,5 @@ def _entrant(run: Mapping[str, Any], said: Mapping[str, Any]) -> Entrant:
         ready_late_s=said.get("readyLateS") or 0.0,
         offset_s=said.get("offsetS"),
         bound_s=said.get("boundS"),
+        log_open=bool(run.get("logOpen")),
     )

@@ -192,6 +192,8 @@ def test_a_lane_stands_somewhere_and_is_dead_only_where_nothing_runs(
         (entrant(), NOW, "late"),
         (entrant(status=S.QUEUED), NOW, "dead"),
         (entrant(status=S.FAILED), None, "dead"),
+        (entrant(status=S.FAILED, log_open=True), NOW, "preparing"),
+        (ready(status=S.COMPLETED, log_open=True), NOW, "ready"),
         (entrant(status=S.COMPLETED, started_at=NOW), NOW, "started"),
         (entrant(started_at=NOW, late_s=LATE_S), NOW, "late"),
         (entrant(started_at=NOW, ready_late_s=0.001), NOW, "late"),
