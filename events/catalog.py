@@ -7,6 +7,7 @@ carry more fields than are named here: they are stored and shown, and change not
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -22,6 +23,9 @@ NotMeasuredCode = Literal[
     "NOT_MEASURED: switch has no effect", "NOT_MEASURED: arms differ", "NOT_MEASURED: baseline"
 ]
 Replicated = Literal["asked for", "on another pod", "on the same pod"]
+# Of clocks and waits; what is longer than thirty years is told as that.
+SECONDS_MAX: Final = 1e9
+Seconds = Annotated[float, msgspec.Meta(ge=-SECONDS_MAX, le=SECONDS_MAX)]
 NoteOutcome = Literal["waiting", "taken", "refused", "too_late", "not_understood", "passed_on"]
 
 
@@ -98,6 +102,32 @@ class NoteAnswered(Fact, frozen=True):
     says: str
     about: str = ""
     node: str | None = None
+
+
+class LaneReady(Fact, frozen=True):
+    """The run is prepared, and waits for the start of its race.
+
+    The pod's own clock is `offset_s` ahead of the store's, which it knows up to `bound_s`; it hears of the
+    start within `hears_s`.
+    """
+
+    offset_s: Seconds
+    bound_s: Seconds
+    hears_s: Seconds
+
+
+class LaneStarted(Fact, frozen=True):
+    """The run has started, `late_s` after the `agreed` moment by the store's clock as the pod knows it.
+
+    It knew that clock up to `bound_s`, its own was `offset_s` ahead. `ready_late_s` is how long after the
+    agreed moment it was ready, 0 where it was in time.
+    """
+
+    agreed: Annotated[datetime, msgspec.Meta(tz=True)]
+    late_s: Seconds
+    ready_late_s: Seconds
+    offset_s: Seconds
+    bound_s: Seconds
 
 
 class RunCompleted(Fact, frozen=True):
@@ -268,6 +298,8 @@ TYPES: Final[Mapping[str, type[Fact]]] = {
     "ai.run.stage_completed": StageCompleted,
     "ai.run.log": RunLog,
     "ai.run.note_answered": NoteAnswered,
+    "ai.lane.ready": LaneReady,
+    "ai.lane.started": LaneStarted,
     "ai.run.completed": RunCompleted,
     "ai.run.failed": RunFailed,
     "ai.run.canceled": RunCanceled,

@@ -1,7 +1,7 @@
 """The lifecycle of a run: which cause leads from which status to which, pure.
 
 Every change of a status is one row of `TRANSITIONS`. The functions below choose among the targets of a row;
-a pair without a row is answered with `Illegal`. Pause, resume and note have rows that keep the status:
+a pair without a row is answered with `Illegal`. Pause, resume, note and start have rows that keep the status:
 they change the run, and not its status.
 """
 
@@ -55,6 +55,7 @@ class Cause(StrEnum):
     RESUME = "resume"
     NOTE = "note"
     CHANGE = "change"
+    START = "start"
 
 
 class Fault(StrEnum):
@@ -122,6 +123,8 @@ TRANSITIONS: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
     Cause.RESUME: _staying(status for status in Status if status not in AT_REST),
     # While nobody has it: a later start delays it, an earlier one ends the delay.
     Cause.CHANGE: {S.QUEUED: (S.QUEUED, S.DELAYED), S.DELAYED: (S.DELAYED, S.QUEUED)},
+    # When a lane of a race is to start: told to whoever holds it, or will.
+    Cause.START: _staying(status for status in Status if status not in AT_REST),
     # Of a run that has ended, a note is for people.
     Cause.NOTE: _staying(Status),
     # A settle that comes after the end only records what the worker knows; any status stays.

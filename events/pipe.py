@@ -47,6 +47,22 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="frame", tag="checkpoint
     files: list[Made]
 
 
+class Waiting(msgspec.Struct, frozen=True, tag_field="frame", tag="waiting"):
+    """Child: what precedes the start is done; it waits until it may begin."""
+
+
+class Began(msgspec.Struct, frozen=True, tag_field="frame", tag="began"):
+    """Child: it began at this second of the monotonic clock, which both sides share."""
+
+    at_s: float
+
+
+class Go(msgspec.Struct, frozen=True, tag_field="frame", tag="go"):
+    """Parent: begin at this second of the monotonic clock; at once, where it is over."""
+
+    at_s: float
+
+
 class Note(msgspec.Struct, frozen=True, tag_field="frame", tag="note"):
     """Parent: a person wants the pipeline to know this; `number` counts the run's notes from 1."""
 
@@ -61,7 +77,8 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     `notes` are those that people have written before; `pod` is the name of the pod. `pods_before` has, for
     the name of a checkpoint, the pods of the attempts until it was left, "" for an unknown one.
     `replication_asked` is whether an earlier attempt asked for a replication; `told` is what the kind of the
-    run tells its attempts. `secrets` are variables for the environment of the run, and nothing else.
+    run tells its attempts. `secrets` are variables for the environment of the run, and nothing else. A run
+    with a `barrier` waits for its start.
     """
 
     run_id: str
@@ -77,6 +94,7 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     replication_asked: bool = False
     told: dict[str, Any] = {}
     secrets: dict[str, str] = {}
+    barrier: bool = False
 
     def __repr__(self) -> str:
         return f"Start({self.run_id}, attempt {self.attempt})"  # it may hold secrets
@@ -97,8 +115,8 @@ class Tried(msgspec.Struct, frozen=True):
     code: str | None = None
 
 
-FromChild = Ready | FactFrame | Made | Checkpoint
-FromParent = Start | Kept | Note
+FromChild = Ready | FactFrame | Made | Checkpoint | Waiting | Began
+FromParent = Start | Kept | Note | Go
 _child_decoder: Final = msgspec.json.Decoder(FromChild)
 _parent_decoder: Final = msgspec.json.Decoder(FromParent)
 

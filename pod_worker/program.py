@@ -122,6 +122,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             stop=world.stop,
             pod=settings.pod,
             rate=Rate(len(gpus), settings.gpu_usd_per_hour),
+            stores=stores,
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world, stores)

@@ -354,6 +354,7 @@ class Worker:
                 grant(requested_at=requested_at, ttl_s=claim.lease_s), paused=claim.paused, notes=claim.notes
             ),
             every_s=self.pod.renew_every_s,
+            stores=self.ports.stores,
         )
         self.heard_from[claim.attempt_id] = heartbeat
         attempt = Attempt(self.ports, claim, child, heartbeat, self._show)

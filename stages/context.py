@@ -28,7 +28,7 @@ from events.kinds.results import Value
 from events.kinds.spec import Spec
 from events.runtime.clock import Clock
 from stages.checkpoints import Checkpoints, Restored
-from stages.ports import Notes, Reporter, Tools
+from stages.ports import Barrier, NoBarrier, Notes, Reporter, Tools
 from stages.results import (
     NO_ROWS_LEFT,
     NO_SUMMARIES_LEFT,
@@ -72,10 +72,18 @@ class Context:
     kind: Kind | None = None
     where: Where = field(default_factory=Where)
     recorded: Recorded = field(default_factory=Recorded)
+    barrier: Barrier = field(default_factory=NoBarrier)
 
     def emit(self, fact: Fact) -> None:
         """Report a fact."""
         self.reporter.say(fact)
+
+    def wait_for_start(self) -> None:
+        """Say that everything is prepared, and wait until the run may start: a lane of a race for the others.
+
+        Returns at once in a run of no race, and from the second call on.
+        """
+        self.barrier.wait()
 
     def log(self, message: str, level: Level = "info") -> None:
         """Write one line for people; it names the stage it was written in."""

@@ -36,6 +36,8 @@ def run_pipeline(pipeline: Pipeline, context: Context) -> None:
     """Run `pipeline` and report its one end; only a broken reporter lets an exception out."""
     try:
         context.emit(RunStarted())
+        if context.kind is None or not context.kind.prepares:
+            context.wait_for_start()
         summary = pipeline(context)
     except Canceled as error:
         context.emit(RunCanceled(reason=str(error) or None))

@@ -34,6 +34,21 @@ class Notes(Protocol):
         ...
 
 
+class Barrier(Protocol):
+    """What a run waits at that starts together with others."""
+
+    def wait(self) -> None:
+        """Say that the run is prepared; return when it may start."""
+        ...
+
+
+class NoBarrier:
+    """The barrier of a run that starts alone."""
+
+    def wait(self) -> None:
+        """Return at once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """What the pod offers to its pipelines; None is what it does not have.

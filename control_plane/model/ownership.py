@@ -41,6 +41,7 @@ CLAIMABLE: Final[Writers] = {
     **_by("review", "sealed"),
     **_by("pause, resume", "paused"),
     **_by("note", "notes"),
+    **_by("start", "startAt"),
     **_by("application", "lastEventSeq", "currentStage", "startedAt", "validation"),
     **_by("application", "summary", "summaryAttempt"),
     **_by("claim, settle, application, catch-up, review", "logOpen", "logIncomplete"),
@@ -51,7 +52,8 @@ CLAIMABLE: Final[Writers] = {
 OWNERS: Final[Mapping[str, Writers]] = {
     **dict.fromkeys(QUEUES, CLAIMABLE),
     "run_specs": {
-        **_by("submit", "kind", "spec", "requires", "hypothesisId", "fromStage", "traceparent", "putAt"),
+        **_by("submit", "kind", "spec", "requires", "hypothesisId", "fromStage", "traceparent", "putAt",
+              "barrier"),
         **_by("sweep", "unchecked"),
     },
     "attempts": {
@@ -75,6 +77,10 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "validations": _by(
         "application, review", "runId", "attempt", "by", "verdict", "summary", "scores", "at",
         "conclusion", "code", "replication", "reviewer", "seq",
+    ),
+    "lanes": _by(
+        "application", "runId", "attempt", "readyAt", "startedAt", "agreedAt", "lateS", "readyLateS",
+        "hearsS", "offsetS", "boundS", "seq",
     ),
     **{
         each.name: _by("application", "runId", "attempt", *each.fields, "seq") for each in DOCUMENTS
@@ -108,7 +114,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("author, edit", "run", "plan", "namedBy"),
         **_by("author, again", "round", "first", "since", "rounds"),
         **_by("again", "tick"),
-        **_by("advancer", "next", "filled", "pending", "counts"),
+        **_by("advancer", "next", "filled", "pending", "counts", "start"),
         **_by("cancel, again", "canceled"),
         **_by("retry, advancer", "holdUntil"),
         **_by("decision", "status", "revision", "journal", "updatedAt"),

@@ -28,6 +28,7 @@ MESSAGE_MAX: Final = 4_000
 PROJECTION_FAILED: Final = "projection_failed"
 TOO_MANY_NUMBERS: Final = "too_many_numbers"
 RESULTS: Final = "results"  # the collection of rows
+LANES: Final = "lanes"  # what attempts say of the start of their race
 ARTIFACTS: Final = "runs/"  # of object storage: everything that attempts have put there
 
 
@@ -95,7 +96,7 @@ SHOWN_ONLY: Final = frozenset(
 _OF_EVERY_KIND: Final[tuple[type[Fact], ...]] = (
     c.RunStarted, c.StageStarted, c.StageProgress, c.StageCompleted, c.RunCompleted, c.RunFailed,
     c.RunCanceled, c.RunPreempted, c.ArtifactRegistered, c.ValidationAutoStarted, c.ValidationAutoCompleted,
-    c.RunSummarized,
+    c.RunSummarized, c.LaneReady, c.LaneStarted,
 )  # fmt: skip
 # Rows are not among them: a run may have 100,000, which are compared with the log one by one.
 EFFECTIVE: Final = frozenset(c.type_of(fact) for fact in (*_OF_EVERY_KIND, *PROJECTIONS))
@@ -113,6 +114,8 @@ def project(view: AttemptView, event: Event) -> Effect:
             return Update(view, (result_write(view.kind, event, fact),))
         case c.RunSummarized() as fact:
             return _summary(view, fact)
+        case c.LaneReady() | c.LaneStarted() as fact:
+            return Update(view, (_lane_write(event, fact),))
         case c.RunStarted():
             return Update(replace(view, started_at=_moment(event)), phase=Cause.STARTED)
         case c.StageStarted() | c.StageProgress() | c.StageCompleted() as fact:
@@ -137,6 +140,11 @@ def stage_id(run_id: str, attempt: int, stage: str) -> str:
 def attempt_id(run_id: str, attempt: int) -> str:
     """Return the id of an attempt's document."""
     return f"{run_id}/a{attempt}"
+
+
+def lane_id(run_id: str, attempt: int) -> str:
+    """Return the id of what an attempt has said of the start of its race."""
+    return f"{attempt_id(run_id, attempt)}/lane"
 
 
 def artifact_id(run_id: str, attempt: int, name: str) -> str:
@@ -169,6 +177,32 @@ def result_write(kind: str, event: Event, fact: c.ResultRecorded) -> Write:
         **({} if declared is None else sort_values(declared, fact.values)),
     }
     return Write(RESULTS, result_id(event.run_id, event.attempt, fact.set, fact.key), event.sequence, fields)
+
+
+def _lane_write(event: Event, fact: c.LaneReady | c.LaneStarted) -> Write:
+    assert event.sequence is not None
+    fields: dict[str, Any] = {
+        "runId": event.run_id,
+        "attempt": event.attempt,
+        "offsetS": fact.offset_s,
+        "boundS": fact.bound_s,
+    }
+    match fact:
+        case c.LaneReady():
+            fields |= {"readyAt": _moment(event), "hearsS": fact.hears_s}
+        case c.LaneStarted():
+            fields |= {
+                "startedAt": _moment(event),
+                "agreedAt": _in_milliseconds(fact.agreed),
+                "lateS": fact.late_s,
+                "readyLateS": fact.ready_late_s,
+            }
+    return Write(LANES, lane_id(event.run_id, event.attempt), event.sequence, fields)
+
+
+def _in_milliseconds(moment: datetime) -> datetime:
+    """Return a moment as the store keeps it."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 def _summary(view: AttemptView, fact: c.RunSummarized) -> Update | SetAside:

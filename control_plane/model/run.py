@@ -151,6 +151,7 @@ class Run:
     group_id: str | None = None
     slot: int | None = None  # in its group
     summary: Summary | None = None
+    start_at: datetime | None = None  # of a lane of a race, once it was told
 
     @property
     def attempt_id(self) -> AttemptId:

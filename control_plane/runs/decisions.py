@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 
 from control_plane.model.cancellation import cancel_decision, prune_decision
@@ -114,6 +115,10 @@ class Decider:
             return change_decision(run, changes, by=by, now=self.clock.now(), revision=revision)
 
         return await self._decide(run_id, choose)
+
+    async def start(self, run_id: str, at: datetime, *, by: str) -> Run:
+        """Tell a lane of a race when it starts: once, the first moment stands. Idempotent."""
+        return await self._decide(run_id, lambda run: start_decision(run, at, by=by))
 
     async def note(self, run_id: str, text: str, *, by: str) -> Run:
         """Add a note to a run. Its pipeline reads it at its next step; after the end it is for people only.
@@ -226,6 +231,14 @@ def resume_decision(run: Run, *, by: str) -> Decision | Illegal:
     if not run.paused:
         raise Conflict("not_paused", f"the run is {run.status} and not paused")
     return Decision(Cause.RESUME, None, by, sets={"paused": False})
+
+
+def start_decision(run: Run, at: datetime, *, by: str) -> Decision | Illegal | None:
+    """Return the decision that tells a lane when it starts; None where it was told."""
+    if run.start_at is not None:
+        return None
+    usual = next_status(run.status, Cause.START)
+    return usual if isinstance(usual, Illegal) else Decision(Cause.START, None, by, sets={"startAt": at})
 
 
 def noted(text: str) -> str:

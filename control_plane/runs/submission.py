@@ -40,7 +40,10 @@ WORDS_MAX: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(StartOptions):
-    """A run as its submitter wants it; `named_by` is the name of the key that names the `secrets`."""
+    """A run as its submitter wants it; `named_by` is the name of the key that names the `secrets`.
+
+    A lane of a race has a `barrier`: it waits for the others.
+    """
 
     kind: str
     spec: Mapping[str, Any]
@@ -50,6 +53,7 @@ class Submission(StartOptions):
     from_stage: str | None = None
     group_id: str | None = None
     slot: int | None = None  # in its group
+    barrier: bool = False
     idempotency_key: str | None = None
     named_by: str | None = None
     traceparent: str | None = None  # the W3C trace context in which somebody asks for this run
@@ -126,6 +130,9 @@ class Submitter:
         spec = await self.queue.spec(run_id)
         if found is None or spec is None or found.collection != RUNS.collection:
             raise NotFound("unknown_run", f"there is no run {run_id!r}")
+        if spec.get("barrier"):
+            message = f"the run is a lane of the race {found.run.group_id}: run the race again, not one lane"
+            raise Conflict("lane_of_a_race", message)
         if from_stage is not None:
             check_stage(found.run.kind, from_stage)
         if found.run.status not in FINAL:
@@ -310,6 +317,7 @@ def snapshot(run_id: str, wanted: Submission) -> Document:
     """Return the document that stores a run's specification, with what follows from its id."""
     drawn = KINDS[wanted.kind].drawn
     return {
+        **({"barrier": True} if wanted.barrier else {}),
         "kind": wanted.kind,
         "spec": {**{name: draw(run_id) for name, draw in drawn.items()}, **wanted.spec},
         "requires": dict(wanted.requires),

@@ -116,6 +116,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         ),
     ),
     "validations": (_index("by_run", ("runId", _UP), ("_id", _UP)),),
+    "lanes": (_index("by_run", ("runId", _UP), ("attempt", _UP)),),
     "dead_letters": (
         _index("by_run", ("runId", _UP), ("_id", _DOWN)),
         _index("by_time", ("at", _DOWN), ("code", _UP)),

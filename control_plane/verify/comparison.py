@@ -19,8 +19,8 @@ EMPTY_AT_FIRST: Final = (
     "claimedBy", "claimedAt", "settled", "cancelRequested", "humanVerdict", "sealed", "currentStage", "error",
     "validation", "startedAt", "finishedAt", "summary", "summaryAttempt",
 )  # fmt: skip
-# What people steer by; a run from before there was such a thing lacks it.
-UNSTEERED: Final[Mapping[str, Any]] = {"paused": False, "notes": [], "requires": None}
+# What it is steered by; a run from before there was such a thing lacks it.
+UNSTEERED: Final[Mapping[str, Any]] = {"paused": False, "notes": [], "requires": None, "startAt": None}
 ATTEMPT_DECIDED: Final = ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision")
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from events.answers.answer import Amount, Answer, Count, Moment
+from events.answers.races import RaceStanding
 from events.answers.runs import RunRow
 
 
@@ -87,7 +89,8 @@ class GroupMember(Answer, frozen=True, kw_only=True):
 class Group(GroupRow, frozen=True, kw_only=True):
     """A group with its decisions, and its earlier rounds; `slots` is how many a round has.
 
-    Of its round so many slots were `pruned`, which count as canceled, and so many are `infeasible`.
+    Of its round so many slots were `pruned`, which count as canceled, and so many are `infeasible`. `race` is how
+    its lanes stand, where its plan is a race.
     """
 
     slots: Count
@@ -95,3 +98,4 @@ class Group(GroupRow, frozen=True, kw_only=True):
     infeasible: Count
     journal: list[GroupDecision]
     rounds: list[GroupRound]
+    race: RaceStanding | UnsetType = UNSET

@@ -99,6 +99,8 @@ class Kind:
     - `codes`: its own codes of failure, with what a person can do;
     - `results`: the rows that its runs record; `headline`: the numbers that sum a run up;
     - `labels`: labels of its runs, each with the field of the specification that it is taken from;
+    - `prepares`: whether its pipeline calls `wait_for_start` itself, after what it prepares; the worker waits
+      with the others before they do anything;
     - `tells`: whether its package has a module `told`, which tells each attempt something at its start;
     - `drawn`: fields of the specification that follow from the run's id unless they are given.
     """
@@ -127,4 +129,5 @@ class Kind:
     headline: tuple[Column, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     tells: bool = False
+    prepares: bool = False
     drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)

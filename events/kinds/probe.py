@@ -35,6 +35,9 @@ class ProbeSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     noise: Annotated[
         float, msgspec.Meta(ge=0, le=1e6, description="Standard deviation of the noise of the value.")
     ] = 0.0
+    prepare_s: Annotated[
+        float, msgspec.Meta(ge=0, le=24 * 3600, description="Seconds to prepare, before the start of a race.")
+    ] = 0.0
     results: Annotated[
         int, msgspec.Meta(ge=0, le=ROWS_MAX, description="Number of rows of results to record.")
     ] = 0
@@ -64,4 +67,5 @@ KIND: Final = Kind(
     pipeline="stages.probe.pipeline",
     results=(ROWS,),
     headline=(VALUE, RADIUS),
+    prepares=True,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from events.lifecycle import HELD, Cause, Failures, Fault, PastFault, Standing, Status
@@ -28,7 +29,8 @@ Document = dict[str, Any]
 # Strict order inside a class; with the class before it, the claim index.
 CLAIM_ORDER: Final = [("priority", -1), ("queuedAt", 1), ("_id", 1)]
 SETTLE_TRIES_MAX: Final = 50
-ORDERS: Final = {"status": 1, "paused": 1, "notes": 1}  # the fields that orders are read from
+# The fields that orders are read from; `until` of a lease that was extended tells the store's moment.
+ORDERS: Final = {"status": 1, "paused": 1, "notes": 1, "startAt": 1, "lease.until": 1}
 _HELD: Final = {"$in": [status.value for status in HELD]}
 
 
@@ -53,6 +55,7 @@ class Claim:
     traceparent: str | None = None
     lease_s: float = LEASE_TTL_S
     secrets: tuple[str, ...] = ()  # names: the values are fetched with the run token
+    barrier: bool = False  # whether it waits for the start of its race
 
     @property
     def attempt_id(self) -> AttemptId:
@@ -72,11 +75,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """The orders of people for the owner of a run; `notes` are all of them, the oldest first."""
+    """The orders for the owner of a run; `notes` are all of them, the oldest first.
+
+    `start_at` is when a lane of a race starts, once that is decided. `now` is the store's moment of the
+    answer, None where it is not told.
+    """
 
     cancel: bool = False
     paused: bool = False
     notes: tuple[Note, ...] = ()
+    start_at: datetime | None = None
+    now: datetime | None = None
 
 
 def waiting_in(wanted: WaitingClass, pod: str) -> Document:
@@ -161,9 +170,15 @@ def extension(ttl_s: float) -> list[Document]:
     return [{"$set": {"lease": {"$mergeObjects": ["$lease", renewed]}}}]
 
 
-def orders_of(run: Mapping[str, Any]) -> Orders:
-    """Return the orders of people for the owner of a stored run."""
-    return Orders(cancel=run["status"] == Status.CANCELING.value, paused=_is_paused(run), notes=_notes(run))
+def orders_of(run: Mapping[str, Any], *, extended_s: float | None = None) -> Orders:
+    """Return the orders for the owner of a stored run, whose lease was just extended by `extended_s`."""
+    return Orders(
+        cancel=run["status"] == Status.CANCELING.value,
+        paused=_is_paused(run),
+        notes=_notes(run),
+        start_at=run.get("startAt"),
+        now=None if extended_s is None else run["lease"]["until"] - ServerTime(extended_s).offset,
+    )
 
 
 def claim_of(
@@ -185,6 +200,7 @@ def claim_of(
         traceparent=traceparent_of(given.get("traceparent"), f"{run['_id']}/a{run['attempt']}"),
         lease_s=lease_s,
         secrets=tuple(run.get("secrets") or ()),
+        barrier=bool(given.get("barrier")),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import Any, Final
 
 from events.lifecycle import AT_REST, Cause, Failures, Status
@@ -19,6 +20,11 @@ class ServerTime:
     """The store's own clock, plus an offset; evaluated by the server."""
 
     plus_s: float = 0.0
+
+    @property
+    def offset(self) -> timedelta:
+        """The offset as the store takes it: in whole milliseconds."""
+        return timedelta(milliseconds=int(self.plus_s * 1000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +140,8 @@ def expression(value: Any) -> Any:
     match value:
         case ServerTime(plus_s=0.0):
             return "$$NOW"
-        case ServerTime(plus_s=offset):
-            milliseconds = int(offset * 1000)
+        case ServerTime(offset=offset):
+            milliseconds = offset // timedelta(milliseconds=1)
             return {
                 "$dateAdd": {
                     "startDate": "$$NOW",

@@ -32,13 +32,15 @@ from events.files.checkpoints import MANIFEST
 from events.files.tree_removal import remove_tree
 from events.kinds import KINDS, stages_before, stages_of
 from events.kinds.fact import Fact
-from events.pipe import Checkpoint, FactFrame, Kept, Made, Note, Start
+from events.pipe import Began, Checkpoint, FactFrame, Go, Kept, Made, Note, Start, Waiting
 from events.queue.claims import Claim
 from events.queue.settlement import End
 from events.runtime.clock import Clock, Ids, instant
 from events.runtime.errors import LeaseLost, Transient
 from events.runtime.loops import Threads
+from events.runtime.measured_clock import MeasuredClock
 from events.text.attempt_id import AttemptId
+from pod_worker.attempt.barrier import Barrier
 from pod_worker.attempt.heartbeat import Heartbeat
 from pod_worker.attempt.inbox import Inbox
 from pod_worker.attempt.lease import judge
@@ -98,6 +100,8 @@ class Process(Protocol):
 
     def tell(self, note: Note) -> None: ...
 
+    def begin(self, go: Go) -> None: ...
+
     def terminate(self) -> None: ...
 
     def suspend(self) -> None: ...
@@ -147,7 +151,10 @@ class Settling(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The ports that all attempts of a worker share; `pod` is the name of the pod."""
+    """The ports that all attempts of a worker share; `pod` is the name of the pod.
+
+    `stores` shows the store's moment, None where nobody measures it.
+    """
 
     queue: Settling
     outbox: Outbox
@@ -161,6 +168,7 @@ class Ports:
     stop: threading.Event
     pod: str = ""
     rate: Rate = field(default_factory=Rate)
+    stores: MeasuredClock | None = None
 
 
 @dataclass(slots=True)
@@ -173,6 +181,7 @@ class Attempt:
     heartbeat: Heartbeat
     show: Callable[[bool], None]  # learns whether the child stands still
     inbox: Inbox = field(init=False)
+    barrier: Barrier = field(init=False)
     bounds: Bounds = field(init=False)
     halts: set[Halt] = field(default_factory=set)
     ordered: Order | None = None
@@ -194,7 +203,10 @@ class Attempt:
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self.inbox = Inbox(self.ports.clock)
+        clock = self.ports.clock
+        self.inbox = Inbox(clock)
+        stores = self.ports.stores or MeasuredClock(clock)
+        self.barrier = Barrier(clock, stores, self.heartbeat, self.child.begin, self.claim.barrier)
         self.bounds = bounds_of(self.claim.spec)
 
     @property
@@ -323,6 +335,7 @@ class Attempt:
             replication_asked=self.fetched.replication_asked,
             told=self.fetched.told,
             secrets=self.secrets,
+            barrier=claim.barrier,
         )
 
     def _supervise(self) -> Exit:
@@ -331,6 +344,7 @@ class Attempt:
             self._pause()
             self._pass_on_notes()
             self._meter()
+            self.unsaved += self.barrier.turn()
             self._record()
             self._obey()
             self._limit()
@@ -401,6 +415,8 @@ class Attempt:
                 message = "the file lies outside the attempt's folder"
                 refused = ArtifactFailed(name=heard.name[:NAME_MAX], code="FOREIGN_FILE", message=message)
                 self.unsaved.append(refused)
+            case Waiting() | Began():
+                self.unsaved += self.barrier.hear(heard)
             case FactFrame(type=name, data=data) if name in ENDS:
                 self.reported = msgspec.convert(data, TYPES[name])
             case FactFrame(data=data):
@@ -493,7 +509,7 @@ class Attempt:
 
     def _limit(self) -> None:
         now_s = self.ports.clock.monotonic_s()
-        if not self.halts:
+        if not self.halts and not self.barrier.is_waiting():
             self.lived = replace(self.lived, total_s=self.lived.total_s + now_s - self.turned_s)
         self.turned_s = now_s
         if self.timed_out is None and (over := exceeded(self.bounds, self.lived)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Protocol
 
 from events.pipe import Note
@@ -13,6 +14,7 @@ from events.queue.lease_times import RENEW_EVERY_S
 from events.runtime.clock import Clock, instant
 from events.runtime.errors import LeaseLost
 from events.runtime.loops import Threads, run_every
+from events.runtime.measured_clock import MeasuredClock
 from pod_worker.attempt.lease import Lease, grant, lose
 
 log = logging.getLogger(__name__)
@@ -26,23 +28,29 @@ class Renewals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """The result of the last renewal."""
+    """The result of the last renewal, which took `took_s`; None before the first one."""
 
     lease: Lease
     cancel: bool = False
     paused: bool = False
     notes: tuple[Note, ...] = ()
+    start_at: datetime | None = None
+    took_s: float | None = None
 
 
 @dataclass(slots=True)
 class Heartbeat:
-    """Renews the lease in a thread of its own, which a busy child or a slow disk cannot delay."""
+    """Renews the lease in a thread of its own, which a busy child or a slow disk cannot delay.
+
+    An answer that tells the store's moment measures the clock `stores`.
+    """
 
     claim: Claim
     renewals: Renewals
     clock: Clock
     pulse: Pulse
     every_s: float = RENEW_EVERY_S
+    stores: MeasuredClock | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _hurry: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -69,12 +77,22 @@ class Heartbeat:
             log.warning("lease.lost", extra={"run": self.claim.run_id, "attempt": self.claim.attempt})
             self.lose()
         else:
+            if orders.now is not None and self.stores is not None:
+                self.stores.note(orders.now, asked_s=requested_at.monotonic_s)
+            took_s = self.clock.monotonic_s() - requested_at.monotonic_s
             with self._lock:
                 lease = self.pulse.lease
                 if not lease.is_lost:
                     lease = grant(requested_at=requested_at, ttl_s=self.claim.lease_s)
                 cancel = self.pulse.cancel or orders.cancel
-                self.pulse = Pulse(lease, cancel=cancel, paused=orders.paused, notes=orders.notes)
+                self.pulse = Pulse(
+                    lease,
+                    cancel=cancel,
+                    paused=orders.paused,
+                    notes=orders.notes,
+                    start_at=orders.start_at,
+                    took_s=took_s,
+                )
         return self.pulse
 
     def lose(self) -> None:

@@ -32,6 +32,7 @@ from events.pipe import (
     LINE_MAX_BYTES,
     FactFrame,
     FromChild,
+    Go,
     Kept,
     Made,
     Note,
@@ -42,6 +43,7 @@ from events.pipe import (
 )
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Canceled, Rejected
+from pod_worker.child.barrier import ChildBarrier
 from pod_worker.child.checkpoints import ChildCheckpoints
 from pod_worker.child.confine import enter
 from pod_worker.child.notes import ChildNotes
@@ -186,18 +188,21 @@ def serve(
     notes = ChildNotes()
     for note in order.notes:
         notes.hear(note)
+    barrier = ChildBarrier(reporter.send, SystemClock(), is_open=not order.barrier)
     threading.Thread(
-        target=hear_parent, args=(parent, checkpoints, notes), name="parent", daemon=True
+        target=hear_parent, args=(parent, checkpoints, notes, barrier), name="parent", daemon=True
     ).start()
     try:
         interruption.listen()
-        _run(order, pipelines, reporter, checkpoints, notes)
+        _run(order, pipelines, reporter, checkpoints, notes, barrier)
     except Canceled as error:  # it struck between the pipeline and the report of its end
         if not reporter.ended:
             reporter.say(RunCanceled(reason=str(error)))
 
 
-def hear_parent(parent: BinaryIO, checkpoints: ChildCheckpoints, notes: ChildNotes) -> None:
+def hear_parent(
+    parent: BinaryIO, checkpoints: ChildCheckpoints, notes: ChildNotes, barrier: ChildBarrier
+) -> None:
     """Read the parent's messages after the order, until the pipe closes."""
     with parent:
         for line in parent:
@@ -206,6 +211,8 @@ def hear_parent(parent: BinaryIO, checkpoints: ChildCheckpoints, notes: ChildNot
                     checkpoints.hear(kept)
                 case Note() as note:
                     notes.hear(note)
+                case Go() as go:
+                    barrier.hear(go)
                 case Start():
                     return  # a child serves one order
 
@@ -216,6 +223,7 @@ def _run(
     reporter: PipeReporter,
     checkpoints: ChildCheckpoints,
     notes: ChildNotes,
+    barrier: ChildBarrier,
 ) -> None:
     pipeline = pipelines.get(order.kind)
     if pipeline is None:
@@ -241,6 +249,7 @@ def _run(
         replication_asked=order.replication_asked,
         told=order.told,
         kind=KINDS[order.kind],
+        barrier=barrier,
     )
     run_pipeline(pipeline, context)
 

@@ -23,7 +23,21 @@ from queue import SimpleQueue
 from typing import BinaryIO, Final, Protocol, Self
 
 from events.catalog import ENDS
-from events.pipe import Checkpoint, FactFrame, FromChild, FromParent, Kept, Made, Note, Ready, Start, encode
+from events.pipe import (
+    Began,
+    Checkpoint,
+    FactFrame,
+    FromChild,
+    FromParent,
+    Go,
+    Kept,
+    Made,
+    Note,
+    Ready,
+    Start,
+    Waiting,
+    encode,
+)
 from events.runtime.clock import Clock
 from events.runtime.errors import Transient
 from events.text.mask import passwords_of
@@ -58,7 +72,7 @@ LEAVE_S: Final = 2.0
 # The guard outlives a SIGKILL of the parent: its standard input ends, and it kills the child's group.
 GUARD: Final = 'read -r _; kill -s KILL -- "-$1"'
 
-Heard = FactFrame | Made | Checkpoint
+Heard = FactFrame | Made | Checkpoint | Waiting | Began
 Listener = Callable[[Heard], None]
 
 
@@ -299,6 +313,10 @@ class Child:
     def tell(self, note: Note) -> None:
         """Send a person's note to the pipeline."""
         self._words.put(note)
+
+    def begin(self, go: Go) -> None:
+        """Tell a pipeline that waits when it begins."""
+        self._words.put(go)
 
     def terminate(self) -> None:
         """Ask the pipeline to stop and clean up; a suspended one is asked when it is resumed."""

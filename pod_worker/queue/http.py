@@ -61,7 +61,7 @@ class HttpQueue:
             answer = self._ask("/api/claims/recover", {"token": NOBODYS, "mode": mode}, ClaimAnswer)
         except Barred as error:
             raise ConfigError([f"PODFLEET_API_KEY may not claim: {error.message}"]) from error
-        return None if answer.now is msgspec.UNSET else moment(answer.now)
+        return _moment(answer.now)
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Ask the control plane to claim a run, or to wait a little for one."""
@@ -91,7 +91,13 @@ class HttpQueue:
     def renew(self, claim: Claim) -> Orders:
         """Extend the lease by a whole term."""
         found = self._of_run(claim, "renew", {}, RunOrders)
-        return Orders(cancel=found.cancel, paused=found.paused, notes=_notes(found.notes))
+        return Orders(
+            cancel=found.cancel,
+            paused=found.paused,
+            notes=_notes(found.notes),
+            start_at=_moment(found.start_at),
+            now=_moment(found.now),
+        )
 
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         """End the attempt. The control plane draws its own jitter."""
@@ -138,7 +144,12 @@ def _claim(answer: ClaimAnswer, token: str) -> Claim | None:
         traceparent=found.traceparent,
         lease_s=found.lease_s,
         secrets=() if found.secrets is msgspec.UNSET else tuple(found.secrets),
+        barrier=found.barrier is True,
     )
+
+
+def _moment(told: str | msgspec.UnsetType) -> datetime | None:
+    return None if told is msgspec.UNSET else moment(told)
 
 
 def _notes(notes: Sequence[PodNote]) -> tuple[Note, ...]:

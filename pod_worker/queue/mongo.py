@@ -200,7 +200,7 @@ class MongoQueue:
             )
         if document is None:
             raise LeaseLost(claim.attempt_id)
-        return claims.orders_of(document)
+        return claims.orders_of(document, extended_s=self.ttl_s)
 
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         """Decide the end by compare-and-set; a run that moved meanwhile is read again."""

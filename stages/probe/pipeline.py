@@ -41,6 +41,8 @@ def run(context: Context) -> str:
     spec = context.spec
     if not isinstance(spec, ProbeSpec):
         raise PipelineError("CONFIG", f"a probe needs a probe's specification, not {type(spec).__name__}")
+    _wait_until(context.clock.monotonic_s() + spec.prepare_s, context.clock, threading.Event())
+    context.wait_for_start()
     with context.stage(STAGE, index=1, total=1) as stage:
         speak(stage, spec, context.clock, measured(context, spec))
         path = context.workspace / ARTIFACT

@@ -27,6 +27,7 @@ from testing.bench.workloads import (
     live,
     noop,
     pickup,
+    races,
     results,
     sick_pods,
     start,
@@ -35,7 +36,7 @@ from testing.bench.workloads import (
 _ALL: Final = (
     pickup.BENCH, claims.BENCH, claims.LABELLED_BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING,
     results.BENCH, lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH, sick_pods.BENCH,
-    groups.BENCH,
+    groups.BENCH, races.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"

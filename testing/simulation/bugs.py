@@ -16,6 +16,7 @@ from control_plane.log.ingest import Candidate, Capacity, Ingestor, Refused, Req
 from control_plane.log.projector import Projector, Stretch, Turn
 from control_plane.model.groups.members import Members, counted
 from control_plane.model.groups.plan import Group, Submit, next_slots
+from control_plane.model.groups.status import Action
 from control_plane.model.projection import RESULTS, Write, fold
 from control_plane.model.run import Run
 from control_plane.runs.groups.advancer import Advancer
@@ -24,7 +25,7 @@ from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.events import decode as decode_event
 from control_plane.store.pods import Pods
-from control_plane.store.queue.groups import Groups
+from control_plane.store.queue.groups import Entry, Groups
 from control_plane.store.queue.runs import Advance, Found, Runs
 from control_plane.store.queue.runs import decode as decode_run
 from events.codec import Decoded
@@ -33,7 +34,7 @@ from events.delivery.outbox import Attempt
 from events.envelope import Event
 from events.lifecycle import Status
 from events.queue import journal
-from events.queue.claims import CLAIM_ORDER, Claim, standing_of, taking
+from events.queue.claims import CLAIM_ORDER, Claim, Orders, standing_of, taking
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End, settle_decision
 from events.runtime.errors import Transient
@@ -278,6 +279,26 @@ class TwiceCountedPods(Pods):
         return [*found, *({**each, "_id": f"twin-of-{each['_id']}", "telemetry": {}} for each in found)]
 
 
+class ForgetfulRaces(Groups):
+    """Decides on a start without looking whether somebody else did."""
+
+    async def decide(
+        self, group: Document, entry: Entry, sets: Mapping[str, Any], guard: Mapping[str, Any] | None = None
+    ) -> Document | None:
+        if entry.action is Action.START:
+            found = await self.find(group["_id"])
+            group = group if found is None else {**group, "revision": found["revision"]}
+        return await super().decide(group, entry, sets, guard)
+
+
+class ImpatientQueue(MongoQueue):
+    """Takes the moment at which a lane asks for that of its start."""
+
+    def renew(self, claim: Claim) -> Orders:
+        orders = super().renew(claim)
+        return replace(orders, start_at=orders.start_at or orders.now) if claim.barrier else orders
+
+
 class ForgettingOutbox(WitnessedOutbox):
     """Lets go of what it hands to the sender, before there is a verdict."""
 
@@ -356,6 +377,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "slots-without-compare": Bug(Product(groups=CarelessGroups), _GROUPS),
     "retries-count-twice": Bug(Product(groups=DoublyCountingGroups), _GROUPS),
     "submits-before-it-decides": Bug(Product(advancer=HastyAdvancer), _GROUPS),
+    "start-without-compare": Bug(Product(groups=ForgetfulRaces), (*_GROUPS, "replica: sluggish")),
+    "starts-before-the-others": Bug(Product(queue=ImpatientQueue), _GROUPS),
     "own-clock": Bug(Product(clock=OwnClock), ("pod: clock jumps",)),
     "rows-double": Bug(Product(documents=DoublingDocuments), _NOTHING, (ROWS,)),
     "quarantines-everybody": Bug(Product(roster=TwiceCountedPods), _NOTHING, (SICKNESS,)),

@@ -21,6 +21,7 @@ from events.text.attempt_id import AttemptId
 from testing.simulation.event_loop import driven
 from testing.simulation.ledger import Ledger
 from testing.simulation.quarantines import wrong_quarantines
+from testing.simulation.races import early_starts, moved_start, wrong_moment
 from testing.simulation.store.driver import async_database
 from testing.simulation.store.replica_set import Document, ReplicaSet
 
@@ -51,7 +52,12 @@ class InvariantChecker:
         if after is None:
             return
         if collection == "groups" and before is not None:
-            for message in moved_slots(before, after):
+            lanes = self.servers.collection("lanes").records
+            runs = [each.document for each in self.servers.collection("runs").newest({})]
+            for message in [
+                *moved_slots(before, after),
+                *moved_start(before, after, runs, lanes, self.servers.now()),
+            ]:
                 self.ledger.blame(f"group {after['_id']}: {message}")
         if collection == "quarantines":
             self._quarantines([] if before is None else before["pods"], after["pods"])
@@ -60,6 +66,10 @@ class InvariantChecker:
         if before is None and after.get("groupId") is not None:
             group = self.servers.collection("groups").records.get(after["groupId"])
             for message in wrong_member(after, None if group is None else group.fresh()):
+                self.ledger.blame(f"run {after['_id']}: {message}")
+        if before is not None and after.get("groupId") is not None:
+            group = self.servers.collection("groups").records.get(after["groupId"])
+            for message in wrong_moment(before, after, None if group is None else group.fresh()):
                 self.ledger.blame(f"run {after['_id']}: {message}")
         old: Document = before or {"status": None, "revision": 0, "attempt": 0, "failures": {}, "journal": []}
         known = old["revision"]
@@ -168,6 +178,8 @@ class InvariantChecker:
         for run in stored.values():
             for message in self._final(run):
                 self.ledger.blame(f"run {run['_id']}: {message}")
+        for message in early_starts(stored, self.ledger.starts):
+            self.ledger.blame(message)
         for name in sorted(self.ledger.sent):
             for message in self._log(name, stored.get(name[0])):
                 self.ledger.blame(f"attempt {name[1]} of run {name[0]}: {message}")

@@ -53,6 +53,7 @@ class Ledger:
     said_at: dict[tuple[AttemptId, int], Truth] = field(default_factory=dict)
     cut_short: set[AttemptId] = field(default_factory=set)  # their log's end was lost with a disk
     failed: set[AttemptId] = field(default_factory=set)  # their child failed by itself
+    starts: dict[AttemptId, Truth] = field(default_factory=dict)  # of lanes, when they passed the barrier
     submitted: list[str] = field(default_factory=list)
     groups: set[str] = field(default_factory=set)  # acknowledged to their user
     canceled: set[str] = field(default_factory=set)  # acknowledged to the user
@@ -80,6 +81,11 @@ class Ledger:
             sent[sequence] = fact_frame(fact)
             self.said_at[name, sequence] = truth
         self.counts["events"] += len(facts)
+
+    def start(self, name: AttemptId, truth: Truth) -> None:
+        """Note that a lane of a race has started."""
+        self.starts[name] = truth
+        self.counts["lanes started"] += 1
 
     def own(self, owner: Owner) -> None:
         """Note that somebody begins to work for a run."""

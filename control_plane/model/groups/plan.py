@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from control_plane.model.groups.matrix import Matrix, matrix_of
 from control_plane.model.groups.members import Members
+from control_plane.model.groups.race import Race, race_of
 from control_plane.model.groups.status import GroupStatus
 from control_plane.model.groups.study import Study, study_of
 
 BATCH_MAX: Final = 1_000  # slots of one decision
 
-Plan = Matrix | Study
+Plan = Matrix | Study | Race
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,12 @@ def end(members: Members, *, is_canceled: bool) -> GroupStatus:
 
 def plan_of(plan: Mapping[str, Any]) -> Plan:
     """Return the plan in a body or a document. Raises `Rejected` for one that cannot be carried out."""
-    return study_of(plan) if plan["kind"] == "study" else matrix_of(plan)
+    match plan["kind"]:
+        case "study":
+            return study_of(plan)
+        case "race":
+            return race_of(plan)
+    return matrix_of(plan)
 
 
 def group_of(document: Mapping[str, Any]) -> Group:

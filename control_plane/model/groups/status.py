@@ -34,6 +34,7 @@ class Action(StrEnum):
     EDIT = "edit"
     AGAIN = "again"
     STOP = "stop"  # by its plan: after failures, or a goal that is reached
+    START = "start"  # of a race: its lanes start at the moment that is decided
     CLOSE = "close"
     RETRY = "retry"  # a member of a closed group is run again
 
@@ -49,6 +50,7 @@ TRANSITIONS: Final[Mapping[Action, Mapping[GroupStatus, tuple[GroupStatus, ...]]
     Action.EDIT: {status: (status,) for status in (S.PAUSED, *sorted(CLOSED))},
     Action.AGAIN: dict.fromkeys(sorted(CLOSED), (S.OPEN,)),
     Action.STOP: {S.OPEN: (S.CLOSING,)},
+    Action.START: {status: (status,) for status in (S.OPEN, S.CLOSING)},
     Action.CLOSE: {
         S.OPEN: (S.COMPLETED, S.FAILED),
         S.CLOSING: (S.COMPLETED, S.FAILED, S.CANCELED),

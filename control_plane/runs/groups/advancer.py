@@ -16,15 +16,18 @@ from control_plane.concurrency.loops import serve_all
 from control_plane.model.groups.members import Members, member_id
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.plan import Close, Group, Submit, group_of, next_slots
+from control_plane.model.groups.race import Race
 from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.model.groups.study import Study
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.members import submission
 from control_plane.runs.groups.proposals import Proposals
 from control_plane.runs.groups.proposer import Proposer
-from control_plane.runs.submission import Submitter, order_of
+from control_plane.runs.groups.starter import Starter
+from control_plane.runs.submission import Submission, Submitter, order_of
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Entry, Groups
+from control_plane.store.queue.races import Races
 from events.runtime.errors import Conflict, Rejected
 
 log = logging.getLogger(__name__)
@@ -92,7 +95,7 @@ class Advancer:
         until = min(group.next, group.filled + FILL_MAX)
         try:
             wanted = {
-                member_id(group.id, group.since, slot): submission(stored, slot, _values(stored, group, slot))
+                member_id(group.id, group.since, slot): _submission(stored, group, slot)
                 for slot in range(group.filled, until)
             }
             orders = {run_id: await order_of(each) for run_id, each in wanted.items()}
@@ -126,9 +129,16 @@ class Advancer:
                     log.info("group.closed", extra={"group": group.id, "status": status})
                 return None
         await self.groups.note(stored, members)
-        if group.status is GroupStatus.CANCELING:
+        is_given_up = group.status is GroupStatus.CANCELING
+        if isinstance(group.plan, Race) and group.status in (GroupStatus.OPEN, GroupStatus.CLOSING):
+            is_given_up = await self._race(stored, group, group.plan)
+        if is_given_up:
             await self._cancel(group, members)
         return None
+
+    async def _race(self, stored: Document, group: Group, race: Race) -> bool:
+        """Start a race, and say whether the lanes that still run are given up."""
+        return await Starter(self.groups, Races(self.groups.db), self.decider).step(stored, group, race)
 
     async def _members(self, group: Group) -> Members:
         members = await self.groups.members(group.id, group.first)
@@ -164,6 +174,12 @@ class Advancer:
                 await self.decider.cancel(run_id, by=f"group:{group.id}")
             except Conflict:
                 log.info("group.ended_by_itself", extra={"group": group.id, "run": run_id})
+
+
+def _submission(stored: Document, group: Group, slot: int) -> Submission:
+    values = _values(stored, group, slot)
+    pod = group.plan.lanes[slot - group.first].pod if isinstance(group.plan, Race) else None
+    return submission(stored, slot, values, pod=pod)
 
 
 def _values(stored: Document, group: Group, slot: int) -> Values:

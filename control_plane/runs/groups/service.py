@@ -15,6 +15,7 @@ from control_plane.access.secrets.naming import require_names
 from control_plane.model.groups.members import Members
 from control_plane.model.groups.parameters import Values, in_json
 from control_plane.model.groups.plan import plan_of
+from control_plane.model.groups.race import Race
 from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
 from control_plane.model.groups.study import Study, require_measured
 from control_plane.model.groups.ticks import Begun, Tick, round_of
@@ -22,6 +23,7 @@ from control_plane.runs.groups.members import submission
 from control_plane.runs.groups.proposer import require_sampler
 from control_plane.runs.submission import Submitter, check
 from control_plane.store.database import Document
+from control_plane.store.pods import Pods
 from control_plane.store.queue.groups import Entry, Groups
 from events.kinds import RUN_KINDS, kind_of
 from events.queue.journal import Expression, ServerTime
@@ -36,6 +38,7 @@ ROUNDS_MAX: Final = 50  # earlier ones that a group tells of, the newest
 CHECK_S: Final = 10.0  # for the specifications of all slots
 CHECKED_AT_ONCE: Final = 200
 NOTE_CHARS_MAX: Final = 500
+RACE_GOES_ON: Final = "a race is submitted as a whole, and its lanes run at once: cancel it instead"
 # What may be changed of a round that has begun: its slots stay those that they are.
 LIMITS: Final = frozenset({"parallel", "stop_after_failures", "max_runs", "target", "patience"})
 
@@ -74,6 +77,7 @@ class GroupService:
         if await self._is_known(wanted):
             return False
         await self._check(wanted.id, wanted.run, wanted.plan)
+        await self._require_pods(wanted.plan)
         await self._require_secrets(wanted.run, wanted.by)
         status = GroupStatus.PAUSED if wanted.paused else GroupStatus.OPEN
         fields: Document = {
@@ -128,6 +132,7 @@ class GroupService:
             message = f"slots of this round are submitted: until it has closed, only {names} can change"
             raise Conflict("round_has_begun", message)
         await self._check(group_id, run, plan)
+        await self._require_pods(plan)
         await self._require_secrets(run, named_by)
         entry = Entry(Action.EDIT, GroupStatus(group["status"]), by)
         sets: dict[str, Any] = {
@@ -190,6 +195,8 @@ class GroupService:
             status = GroupStatus(group["status"])
             if status in DONE[action]:  # somebody was faster, or it was we and the answer was lost
                 return
+            if action is Action.PAUSE and group["plan"]["kind"] == "race":
+                raise Conflict("race_goes_on", RACE_GOES_ON)
             entry = Entry(action, usual(action, status), by, reason)
             sets = {"canceled": True} if action is Action.CANCEL else {}
             if await self.groups.decide(group, entry, sets) is not None:
@@ -204,6 +211,8 @@ class GroupService:
         if isinstance(made, Study):
             require_sampler(made)
             require_measured(made, kind_of(run["kind"], among=RUN_KINDS).headline)
+        if isinstance(made, Race) and (run.get("requires") or {}).get("pod") is not None:
+            raise Rejected("bad_plan", "run.requires.pod: the lanes of a race say their pods")
         group = {"_id": group_id, "run": run}
         async with self.checks:
             until_s = self.clock.monotonic_s() + CHECK_S
@@ -214,6 +223,15 @@ class GroupService:
                 if self.clock.monotonic_s() > until_s and indexes.stop < len(rows):
                     message = f"checking took {CHECK_S:.0f} s for {indexes.stop:,} of {len(rows):,} slots"
                     raise Rejected("bad_plan", f"plan: {message}; give it fewer")
+
+    async def _require_pods(self, plan: Mapping[str, Any]) -> None:
+        """Check that every pod of a race has ever reported. Raises `Rejected`."""
+        made = plan_of(plan)
+        pods = Pods(self.groups.db)
+        for lane in made.lanes if isinstance(made, Race) else ():
+            if await pods.any_named(lane.pod) is None:
+                message = f"plan.lanes: there is no pod {lane.pod[:200]!r}; `podfleet pods list` shows them"
+                raise Rejected("unknown_pod", message)
 
     async def _require_secrets(self, run: Mapping[str, Any], named_by: str | None) -> None:
         names = require_names(run.get("secrets", ()))

@@ -194,12 +194,19 @@ def shown(claim: Claim) -> ClaimedRun:
         paused=claim.paused,
         notes=noted(claim.notes),
         secrets=list(claim.secrets) or UNSET,
+        barrier=claim.barrier or UNSET,
     )
 
 
 def ordered(orders: Orders) -> RunOrders:
-    """Return the orders of people for the owner of a run."""
-    return RunOrders(cancel=orders.cancel, paused=orders.paused, notes=noted(orders.notes))
+    """Return the orders for the owner of a run."""
+    return RunOrders(
+        cancel=orders.cancel,
+        paused=orders.paused,
+        notes=noted(orders.notes),
+        start_at=UNSET if orders.start_at is None else timestamp(orders.start_at),
+        now=UNSET if orders.now is None else timestamp(orders.now),
+    )
 
 
 def noted(notes: Sequence[Note]) -> list[PodNote]:

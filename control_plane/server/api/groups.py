@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from control_plane.runs.groups.service import WantedGroup
+from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GroupEdit, GroupPause, NewGroup, posted
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, MustSee, Page, Seen
@@ -21,7 +22,7 @@ def router(deps: Deps) -> APIRouter:
     service, reading = deps.groups.service, deps.groups.reading
 
     async def told(group_id: str, response: Response) -> Group:
-        group = await reading.group(group_id)
+        group = await with_race(deps.reading, reading.groups, await reading.group(group_id))
         response.headers["ETag"] = f'"{group.revision}"'
         return group
 

@@ -129,7 +129,7 @@ class Claims:
                     return_document=ReturnDocument.AFTER,
                 )
             if document is not None:
-                return claims.orders_of(document)
+                return claims.orders_of(document, extended_s=self.ttl_s)
         raise _lost(held)
 
     async def settle(

@@ -290,6 +290,7 @@ def decode(document: Mapping[str, Any]) -> Run:
         group_id=document.get("groupId"),
         slot=document.get("slot"),
         summary=_summary(document),
+        start_at=document.get("startAt"),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, cast
 from bson.raw_bson import RawBSONDocument
 
 from control_plane.model.lease_watch import Watch
-from control_plane.model.projection import RESULTS
+from control_plane.model.projection import LANES, RESULTS
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.verify.collecting import LETTERS, Collected
@@ -34,7 +34,7 @@ GROUPS_MAX: Final = 1_000
 SHARERS_MAX: Final = 20
 SCANNED_MAX: Final = 2_000  # documents, of any number of runs
 VALUE_CHARS_MAX: Final = 100
-OF_KINDS: Final = tuple(each.name for each in DOCUMENTS)
+OF_KINDS: Final = (LANES, *(each.name for each in DOCUMENTS))
 WITH_RUN: Final = ("attempts", "stages", "artifacts", "validations", *OF_KINDS)
 BESIDE: Final = (*WITH_RUN, "dead_letters")
 OF_RUNS: Final = (*WITH_RUN, RESULTS)  # rows are read in pages of their own

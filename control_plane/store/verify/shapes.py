@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from control_plane.model.projection import LANES
 from events.kinds import DOCUMENTS
 from events.kinds.queues import QUEUES
 
@@ -163,6 +164,7 @@ SHAPES: Final[Mapping[str, type[_Stored]]] = {
     "stages": _Named,
     "artifacts": _Artifact,
     "validations": _OfAttempt,
+    LANES: _OfAttempt,
     "results": _Row,
     **dict.fromkeys((each.name for each in DOCUMENTS), _OfAttempt),
     "dead_letters": _Letter,

@@ -18,18 +18,24 @@ class PodNote(Answer, frozen=True, kw_only=True):
 
 
 class RunOrders(Answer, frozen=True, kw_only=True):
-    """The orders of people for the owner of a run; `notes` are all of them, the oldest first."""
+    """The orders for the owner of a run; `notes` are all of them, the oldest first.
+
+    `start_at` is when a lane of a race starts, once that is decided; `now` is the store's moment.
+    """
 
     cancel: bool
     paused: bool
     notes: list[PodNote]
+    start_at: Moment | UnsetType = UNSET
+    now: Moment | UnsetType = UNSET
 
 
 class ClaimedRun(Answer, frozen=True, kw_only=True):
     """A run that is the pod's for `lease_s` seconds from each renewal; `run_token` proves that.
 
     `from_stage` is where a retry of a part begins; `traceparent` is the context of this attempt.
-    `secrets` are the names of those whose values the attempt may fetch.
+    `secrets` are the names of those whose values the attempt may fetch. One with a `barrier` waits for the
+    start of its race.
     """
 
     collection: str
@@ -45,6 +51,7 @@ class ClaimedRun(Answer, frozen=True, kw_only=True):
     paused: bool
     notes: list[PodNote]
     secrets: list[str] | UnsetType = UNSET
+    barrier: bool | UnsetType = UNSET
 
 
 class ClaimAnswer(Answer, frozen=True, kw_only=True):

@@ -6,9 +6,11 @@ from itertools import islice
 from typing import Annotated, Final
 
 import typer
+from msgspec import UNSET
 
 from events.answers.groups import Group, GroupCounts, GroupMember
 from events.formatting import in_one_line
+from podfleet.commands.groups.lanes import show_race
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -102,6 +104,8 @@ def show(group: Name, as_json: AsJson = False) -> None:
             ("revision", str(found.revision)),
         ]
     )
+    if found.race is not UNSET:
+        show_race(found.race)
     if found.journal:
         print_heading("decisions")
         print_items(found.journal[-DECISIONS_SHOWN:], DECISIONS)

@@ -109,7 +109,7 @@ def sweep(
     except Unreadable as error:
         raise typer.BadParameter(str(error)) from error
     made = client().add_group(
-        name or _name(kind),
+        name or group_name(kind),
         kind,
         spec,
         plan=plan,
@@ -130,6 +130,6 @@ def sweep(
         say(made.id)
 
 
-def _name(kind: str) -> str:
+def group_name(kind: str) -> str:
     """Return a name that no other group has: the kind and letters of chance."""
     return f"{re.sub('[^a-z0-9]+', '-', kind.lower()).strip('-')[:40]}-{SystemIds().ulid()[-8:].lower()}"

@@ -6,9 +6,9 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TextIO
+from typing import Final, Self, TextIO
 
-from events.pipe import Kept, Note, Ready, Start
+from events.pipe import Began, Go, Kept, Note, Ready, Start
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
@@ -19,17 +19,22 @@ from pod_worker.config import Wishes, read_settings
 from pod_worker.program import World, serve
 from pod_worker.worker import WarmProcess
 
+BEGAN: Final = "/began"
+
 
 @dataclass(slots=True)
 class Timed:
-    """The process of a run, whose first word is noted."""
+    """The process of a run, whose first word is noted, and when it passed the barrier of a race."""
 
     child: WarmProcess
     file: TextIO
     clock: Clock
 
     def start(self, order: Start, listener: Listener) -> None:
-        """Give the order; the first word's moment goes into the file, as seconds since 1970."""
+        """Give the order; the first word's moment goes into the file, as seconds since 1970.
+
+        The start of a lane follows behind `BEGAN`, as its process read it from the monotonic clock.
+        """
         is_first = True
 
         def hear(heard: Heard) -> None:
@@ -37,6 +42,9 @@ class Timed:
             if is_first:
                 is_first = False
                 self.file.write(f"{order.run_id} {self.clock.now().timestamp()}\n")
+                self.file.flush()
+            if isinstance(heard, Began):
+                self.file.write(f"{order.run_id}{BEGAN} {heard.at_s}\n")
                 self.file.flush()
             listener(heard)
 
@@ -57,6 +65,9 @@ class Timed:
 
     def tell(self, note: Note) -> None:
         self.child.tell(note)
+
+    def begin(self, go: Go) -> None:
+        self.child.begin(go)
 
     def terminate(self) -> None:
         self.child.terminate()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from events.pipe import Kept, Note, Ready, Start
+from events.pipe import Go, Kept, Note, Ready, Start
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
@@ -119,6 +119,9 @@ class RecordedChild:
 
     def tell(self, note: Note) -> None:
         self.child.tell(note)
+
+    def begin(self, go: Go) -> None:
+        self.child.begin(go)
 
     def terminate(self) -> None:
         self._do("child terminated", self.child.terminate)

@@ -27,7 +27,7 @@ from events.catalog import (
 from events.delivery.event_encoder import fact_frame
 from events.kinds.fact import Fact
 from events.kinds.probe import ROWS, VALUE
-from events.pipe import Checkpoint, Kept, Made, Note, Ready, Start
+from events.pipe import Began, Checkpoint, Go, Kept, Made, Note, Ready, Start, Waiting
 from events.text.attempt_id import AttemptId
 from pod_worker.child.exit_status import Exited, NeverStarted, Signalled
 from pod_worker.child.process import Exit, Listener
@@ -35,6 +35,7 @@ from testing.simulation.kernel import Kernel, Node, NodeClock
 from testing.simulation.ledger import Ledger
 
 NEVER_S: Final = 1e9
+BARRIER_TURN_S: Final = 0.05
 ROWS_MAX: Final = 4
 
 Finish = Literal["completed", "failed", "retryable", "killed", "mute", "deaf", "sick", "away"]
@@ -63,6 +64,7 @@ class SimulatedChild:
     clock: NodeClock
     ledger: Ledger
     begins: Callable[[SimulatedChild], None]
+    starts: Callable[[SimulatedChild], None]  # past the barrier of its race
     is_sick: Callable[[], bool] = lambda: False
     says_rows: bool = False
     run_id: str = ""
@@ -78,6 +80,7 @@ class SimulatedChild:
     _is_killed: bool = False
     _is_told_to_stop: bool = False
     _obeys: bool = True
+    _go: Go | None = None
 
     def spawn(self) -> Self:
         """Start the process, which is warm after a moment."""
@@ -137,6 +140,11 @@ class SimulatedChild:
             )
         self.notes = note.number
 
+    def begin(self, go: Go) -> None:
+        """Hear when to begin."""
+        self._go = self._go or go
+        self._changed.set()
+
     def terminate(self) -> None:
         """Ask it to stop."""
         self._is_told_to_stop = True
@@ -189,7 +197,7 @@ class SimulatedChild:
         draw = self.kernel.chance.random()
         return 3.0 * draw if draw < 0.3 else 0.15 * draw
 
-    def _script(self, order: Start) -> Iterator[Fact | Made | Checkpoint]:
+    def _script(self, order: Start) -> Iterator[Fact | Made | Checkpoint | Waiting | Began]:
         chance = self.kernel.chance
         finish = chance.choice(FINISHES)
         if self.is_sick():
@@ -197,6 +205,11 @@ class SimulatedChild:
         rows = self._rows(order) if self.says_rows else []
         self._obeys = finish != "deaf" and chance.random() < 0.8
         yield RunStarted()
+        if order.barrier:
+            self._pass(10.0 * chance.random())
+            yield Waiting()
+            self._wait_for_start()
+            yield Began(self.clock.monotonic_s())
         stages = chance.randint(1, 3)
         for index in range(1, stages + 1):
             name = f"stage-{index}"
@@ -248,8 +261,14 @@ class SimulatedChild:
     def _note_failure(self, order: Start) -> None:
         self.ledger.failed.add(AttemptId(order.run_id, order.attempt))
 
-    def _say(self, step: Fact | Made | Checkpoint, listener: Listener) -> None:
-        if isinstance(step, Made | Checkpoint):
+    def _wait_for_start(self) -> None:
+        """Stand at the barrier until the second at which it begins, as far as this machine counts."""
+        while (go := self._go) is None or (left_s := go.at_s - self.clock.monotonic_s()) > 0:
+            self._pass(BARRIER_TURN_S if go is None else min(left_s, BARRIER_TURN_S))
+        self.starts(self)
+
+    def _say(self, step: Fact | Made | Checkpoint | Waiting | Began, listener: Listener) -> None:
+        if isinstance(step, Made | Checkpoint | Waiting | Began):
             listener(step)
             return
         frame = fact_frame(step)

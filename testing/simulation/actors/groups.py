@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from random import Random
+from typing import Any, Final
 
 from control_plane.model.groups.status import CLOSED
 from control_plane.runs.groups.service import WantedGroup
 from events.lifecycle import FINAL
+from events.queue.rules import pod_name
 from events.runtime.errors import Conflict, Transient
 from testing.simulation.actors.people import BY, PATIENCE_S
 from testing.simulation.actors.replicas import Balancer, Parts
@@ -17,6 +19,15 @@ from testing.simulation.ledger import Ledger
 from testing.simulation.store.replica_set import Document, ReplicaSet
 
 ROWS_MAX: Final = 5
+RACES: Final = 0.4  # of the groups
+REPORTED_S: Final = 10.0
+RACED: Final = ("pod-1", "pod-2")  # they are in every history
+RACE: Final[Mapping[str, Any]] = {
+    "kind": "race",
+    "lanes": [{"pod": name, "parameters": {"events": 1}} for name in RACED],
+    "ready_s": 20.0,
+    "limit_s": 300.0,
+}
 
 
 @dataclass(slots=True)
@@ -50,13 +61,17 @@ class GroupUser:
     def make(self, name: str) -> None:
         """Make a group until it is acknowledged, let it rest for a while, and lose patience at times."""
         chance = self.kernel.chance
-        plan = {
+        plan: Mapping[str, Any] = {
             "kind": "matrix",
             "values": {"events": list(range(chance.randint(1, ROWS_MAX)))},
             "parallel": chance.randint(1, 3),
             "stop_after_failures": chance.choice([None, 1, 2]),
         }
         run = {"kind": "probe", "spec": {}, "max_attempts": chance.randint(1, 2)}
+        # drawn apart: histories without races stay what they were
+        if Random(f"{self.kernel.seed}/{name}").random() < RACES and self._wait_for(*RACED):
+            plan = RACE
+            self.ledger.counts["races"] += 1
         wanted = WantedGroup(id=name, run=run, plan=plan, by=BY, idempotency_key=name)
         self._insist(lambda parts: parts.groups.create(wanted))
         self.ledger.groups.add(name)
@@ -103,6 +118,16 @@ class GroupUser:
         return all(
             each.document["status"] in CLOSED for each in self.servers.collection("groups").majority({})
         )
+
+    def _wait_for(self, *pods: str) -> bool:
+        """Wait a while for the first reports of pods; return whether they came."""
+        until_s = self.kernel.now_s + REPORTED_S
+        while self.kernel.now_s < until_s:
+            found = self.servers.collection("pods").majority({})
+            if {pod_name(each.document["_id"]) for each in found} >= {*pods}:
+                return True
+            self.kernel.wait(None, PATIENCE_S)
+        return False
 
     def _members(self, name: str) -> list[Document]:
         found = self.servers.collection("runs").majority({})

@@ -243,6 +243,7 @@ class Pod:
             threads=self._start,
             work=folder / "work",
             stop=stop,
+            stores=stores,
         )
         intent = self.product.intent(folder / "claim.token")
         worker = Worker(identity, queue, ports, intent, roster, self._spawn, Polls(clock))
@@ -340,6 +341,7 @@ class Pod:
             incarnation.clock,
             self.ledger,
             lambda begun: self.ledger.own(Owning(self.node.name, begun, incarnation)),
+            lambda begun: self.ledger.start(AttemptId(begun.run_id, begun.attempt), self._truth()),
             lambda: self.is_sick,
             self.says_rows,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import FrozenInstanceError, dataclass, field, replace
-from datetime import timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any, Final
 
@@ -79,6 +79,10 @@ ENDS: Final = [
 ]
 FOLDED: Final[list[Fact]] = [
     c.RunStarted(),
+    c.LaneReady(offset_s=0.0, bound_s=0.001, hears_s=0.5),
+    c.LaneStarted(
+        agreed=datetime(2026, 1, 1, tzinfo=UTC), late_s=0.002, ready_late_s=0.0, offset_s=0.0, bound_s=0.001
+    ),
     c.StageStarted(stage="train"),
     c.StageProgress(stage="train", progress=0.5),
     c.StageCompleted(stage="train"),

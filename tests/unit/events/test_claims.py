@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -100,9 +100,20 @@ def test_a_settlement_is_tried_again_in_a_bounded_number() -> None:
 
 
 def test_orders_are_read_from_these_fields_and_no_other() -> None:
-    assert ORDERS == {"status": 1, "paused": 1, "notes": 1}
-    whole = make_stored(status="CANCELING", paused=True, notes=[make_note(1)])
-    assert orders_of({name: whole[name] for name in ORDERS}) == orders_of(whole)
+    assert ORDERS == {"status": 1, "paused": 1, "notes": 1, "startAt": 1, "lease.until": 1}
+    until = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+    whole = make_stored(
+        status="CANCELING",
+        paused=True,
+        notes=[make_note(1)],
+        startAt=until,
+        lease={"until": until},
+    )
+    read = {name.partition(".")[0] for name in ORDERS}
+    known = orders_of({name: whole[name] for name in read}, extended_s=60.0)
+    assert known == orders_of(whole, extended_s=60.0)
+    assert (known.start_at, known.now) == (until, until - timedelta(seconds=60))
+    assert (orders_of(make_stored()).start_at, orders_of(make_stored()).now) == (None, None)
 
 
 def test_the_filters_name_the_term_and_its_proof() -> None:

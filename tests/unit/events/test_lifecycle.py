@@ -96,6 +96,7 @@ EVERY: Final = (
 STAYS: Final = {
     "pause": "SCHEDULED RUNNING AUTO_VALIDATING",
     "resume": "DELAYED QUEUED SCHEDULED RUNNING AUTO_VALIDATING CANCELING",
+    "start": "DELAYED QUEUED SCHEDULED RUNNING AUTO_VALIDATING CANCELING",
     "note": EVERY,
     "settled": EVERY,
 }
@@ -218,6 +219,7 @@ def test_nothing_leaves_a_final_status(status: Status) -> None:
         (Cause.PAUSE, set(Status) - set(LIVE)),
         (Cause.RESUME, AT_REST),
         (Cause.NOTE, set()),
+        (Cause.START, AT_REST),
     ],
 )
 def test_people_steer_without_moving_the_run(cause: Cause, outside: set[Status]) -> None:

@@ -17,7 +17,7 @@ from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
 from events.files.checkpoints import MANIFEST, emptied
 from events.kinds.fact import Fact
-from events.pipe import Checkpoint, FactFrame, Kept, Made, Note, Start
+from events.pipe import Checkpoint, FactFrame, Go, Kept, Made, Note, Start
 from events.queue.claims import Claim, Orders
 from events.queue.settlement import End
 from events.runtime.clock import instant
@@ -68,6 +68,7 @@ class ScriptedChild:
     signals: list[tuple[str, float]] = field(default_factory=list)
     order: Start | None = None
     kept: list[Kept] = field(default_factory=list)
+    gone: list[float] = field(default_factory=list)
     told: list[tuple[int, float]] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
     _listener: Listener | None = None
@@ -102,6 +103,9 @@ class ScriptedChild:
 
     def tell(self, note: Note) -> None:
         self.told.append((note.number, round(self.clock.monotonic_s(), 1)))
+
+    def begin(self, go: Go) -> None:
+        self.gone.append(go.at_s)
 
     def terminate(self) -> None:
         self._note("terminate")

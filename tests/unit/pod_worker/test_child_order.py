@@ -16,6 +16,7 @@ from events.pipe import Start
 from pod_worker.child.main import _run, serve
 from pod_worker.child.notes import ChildNotes
 from stages.context import Context
+from stages.ports import NoBarrier
 from stages.testing import MemoryCheckpoints, RecordingReporter
 
 
@@ -27,7 +28,11 @@ def test_a_pipeline_learns_its_run_and_its_pod(tmp_path: Path) -> None:
         return "done"
 
     order = Start("r", 3, "probe", {}, str(tmp_path), str(tmp_path / "restored"), pod="alpha")
-    _run(order, {"probe": pipeline}, *cast(Any, (RecordingReporter(), MemoryCheckpoints(), ChildNotes())))
+    _run(
+        order,
+        {"probe": pipeline},
+        *cast(Any, (RecordingReporter(), MemoryCheckpoints(), ChildNotes(), NoBarrier())),
+    )
     (context,) = seen
     assert (context.run_id, context.attempt, context.pod) == ("r", 3, "alpha")
 

@@ -17,6 +17,7 @@ from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import TRANSITIONS, Action, GroupStatus
 from control_plane.reads.groups import Best, Cause
 from control_plane.reads.reading import Json
+from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GOAL, GroupPause
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
@@ -118,7 +119,7 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
 async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLResponse:
     """Show a group with the history of its goal, its parameters, and a page of its members."""
     since, reading = site.live().since, site.deps.groups.reading
-    group = await reading.group(group_id)
+    group = await with_race(site.deps.reading, reading.groups, await reading.group(group_id))
     names, plan = await reading.headline(group), plan_of(group.plan)
     by = wanted.by or group.plan.get("goal") or (f"min:{names[0]}" if names else None)
     goal = None if by is None else goal_of(by)
@@ -198,7 +199,9 @@ def goal_of(by: str) -> Goal:
 
 def actions(group: Group) -> set[str]:
     """Return what a person may do with a group as it stands."""
-    people = (Action.PAUSE, Action.RESUME, Action.CANCEL, Action.AGAIN, Action.EDIT)
+    people = {Action.PAUSE, Action.RESUME, Action.CANCEL, Action.AGAIN, Action.EDIT}
+    if group.plan["kind"] == "race":
+        people.remove(Action.PAUSE)
     return {action.value for action in people if GroupStatus(group.status) in TRANSITIONS[action]}
 
 

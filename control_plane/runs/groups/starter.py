@@ -1,0 +1,84 @@
+"""Starts races: decides the moment once, tells every lane, and gives up those that are over the limit.
+
+Law: the moment is decided by one compare-and-set on the group, by the store's clock. Whoever looks next tells
+it to the runs that were not told: a replica that dies in between changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from control_plane.model.groups.plan import Group
+from control_plane.model.groups.race import Entrant, Race, is_over, next_start
+from control_plane.model.groups.status import Action, GroupStatus
+from control_plane.runs.decisions import Decider
+from control_plane.store.database import Document
+from control_plane.store.queue.groups import Entry, Groups
+from control_plane.store.queue.races import Races
+from events.queue.journal import ServerTime
+from events.runtime.errors import Conflict
+
+log = logging.getLogger(__name__)
+
+BY: Final = "advancer"
+
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """Carries on with one race whose lanes are submitted."""
+
+    groups: Groups
+    races: Races
+    decider: Decider
+
+    async def step(self, stored: Document, group: Group, race: Race) -> bool:
+        """Go as far as a turn goes; return whether the lanes that still run are given up."""
+        entrants = await self.races.entrants(group.id, group.first)
+        start_at = started_at(stored)
+        if start_at is None:
+            start_at = await self._decide(stored, group, race, entrants)
+        if start_at is None:
+            return False
+        for each in entrants:
+            if not each.has_moment:
+                await self._tell(group, each, start_at)
+        if not is_over(race, start_at, self.decider.clock.now()):
+            return False
+        if group.status is GroupStatus.OPEN:
+            entry = Entry(
+                Action.STOP, GroupStatus.CLOSING, BY, f"{race.limit_s:g} s after its start are over"
+            )
+            await self.groups.decide(stored, entry, {})
+        return True
+
+    async def _decide(
+        self, stored: Document, group: Group, race: Race, entrants: list[Entrant]
+    ) -> datetime | None:
+        wanted = next_start(race, entrants, self.decider.clock.now())
+        if wanted is None:
+            return None
+        entry = Entry(Action.START, GroupStatus(group.status), BY, wanted.reason)
+        start = {"round": stored["round"], "at": ServerTime(wanted.lead_s), "missing": list(wanted.missing)}
+        decided = await self.groups.decide(stored, entry, {"start": start})
+        if decided is None:
+            return None  # somebody decided something else: the next turn looks again
+        log.info("race.starts", extra={"group": group.id, "missing": len(wanted.missing)})
+        return started_at(decided)
+
+    async def _tell(self, group: Group, entrant: Entrant, start_at: datetime) -> None:
+        try:
+            await self.decider.start(entrant.run_id, start_at, by=f"group:{group.id}")
+        except Conflict:
+            log.info("race.lane_ended", extra={"group": group.id, "run": entrant.run_id})
+
+
+def started_at(group: Document) -> datetime | None:
+    """Return the start of the present round of a stored race, None while it is not decided."""
+    start = group.get("start")
+    if start is None or start["round"] != group["round"]:
+        return None
+    moment: datetime = start["at"]
+    return moment
