@@ -89,8 +89,8 @@ class GroupMember(Answer, frozen=True, kw_only=True):
 class Group(GroupRow, frozen=True, kw_only=True):
     """A group with its decisions, and its earlier rounds; `slots` is how many a round has.
 
-    Of its round so many slots were `pruned`, which count as canceled, and so many are `infeasible`. `race` is how
-    its lanes stand, where its plan is a race.
+    Of its round so many slots were `pruned`, which count as canceled, and so many are `infeasible`. `race` is
+    how its lanes stand, where its plan is a race.
     """
 
     slots: Count
