@@ -12,14 +12,14 @@ import difflib
 import functools
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 NAME: Final = "intervention"  # of the task's attribute
 CHOICES: Final = ("RECIPE", "PARAMS")  # the literals in which programs keep their choices
 SWITCH: Final = "SWITCH"  # the choices that take the place of those above when the switch is on
-PROGRAMS_MAX: Final = 8  # of which both arms, or the choices, are kept: they are asked for again and again
+PROGRAMS_MAX: Final = 8  # of which what is found out is kept: they are asked about again and again
 TOO_LONG: Final = "the program is too long for a list of what its switch changes"
 LINES_MAX: Final = 60
 LINE_MAX: Final = 160
@@ -48,6 +48,7 @@ def arms_of(code: str) -> Arms | None:
         return None
 
 
+@functools.lru_cache(2 * PROGRAMS_MAX)
 def text_of(code: str, *, is_on: bool) -> str | None:
     """Return an arm as a program of its own, which has no switch to read; None where it cannot be written."""
     arms = arms_of(code)
@@ -86,6 +87,7 @@ def _literals_of_text(code: str) -> Mapping[str, Any]:
     return {} if tree is None else dict(literals_of(tree))
 
 
+@functools.lru_cache(PROGRAMS_MAX)
 def difference_of(code: str) -> tuple[str, ...]:
     """Return what the switch changes, as lines for people: the choices, then the syntax."""
     off, on = (choices_of(code, is_on=is_on) for is_on in (False, True))
@@ -105,7 +107,8 @@ def _lines_of(arm: ast.Module) -> list[str]:
     return ast.unparse(arm).splitlines()
 
 
-def beyond_switch(code: str, fields: Collection[str] | None = None) -> tuple[str, ...]:
+@functools.lru_cache(PROGRAMS_MAX)
+def beyond_switch(code: str, fields: frozenset[str] | None = None) -> tuple[str, ...]:
     """Return what differs between both arms and is no intervention, a line each.
 
     `fields` are the choices that belong to the intervention, where that is known. A number that one arm has in

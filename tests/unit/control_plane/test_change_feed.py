@@ -36,7 +36,7 @@ def played(story: Callable[[ChangeFeed], Coroutine[Any, Any, None]]) -> None:
 
 
 async def next_news(reader: Any) -> News:
-    return await asyncio.wait_for(anext(reader), 5)
+    return await asyncio.wait_for(anext(reader), 60)
 
 
 def ids(news: News) -> list[str]:

@@ -81,7 +81,7 @@ def claimer(queue: Queue, orders: Orders) -> Claimer:
     return Claimer(*parts, Notifier(), RateLimit(clock, 1, 1.0), clock, SystemIds(), Cache(clock))
 
 
-async def ask(asked: Claimer, wait_s: float = 30.0) -> Any:
+async def ask(asked: Claimer, wait_s: float = 600.0) -> Any:
     return await asked.claim(SEEKER, token="t", key_id="k", wait_s=wait_s, is_gone=stays)
 
 
@@ -109,7 +109,7 @@ def test_a_cordoned_pod_waits_takes_nothing_and_claims_when_it_may(monkeypatch: 
         assert (await ask(asked, wait_s=0.0), queue.taken) == (None, 0)
         waits = await waiting(asked)
         orders.rules = Rules()
-        assert await asyncio.wait_for(waits, 10) == "a claim"
+        assert await asyncio.wait_for(waits, 60) == "a claim"
 
     asyncio.run(scenario())
 
@@ -119,7 +119,7 @@ def test_the_wait_of_a_cordoned_pod_ends_as_soon_as_the_process_is_to_leave() ->
         asked = claimer(Queue(), Orders(Rules({"p": CORDON})))
         waits = await waiting(asked)
         asked.notifier.close()
-        assert await asyncio.wait_for(waits, 1) is None
+        assert await asyncio.wait_for(waits, 60) is None
 
     asyncio.run(scenario())
 
@@ -130,7 +130,7 @@ def test_cordoned_pods_of_one_key_wait_in_a_bounded_number(monkeypatch: Any) -> 
     async def scenario() -> None:
         asked = claimer(Queue(), Orders(Rules({"p": CORDON})))
         waits = await waiting(asked)
-        assert await asyncio.wait_for(ask(asked), 1) is None
+        assert await asyncio.wait_for(ask(asked), 60) is None
         assert not waits.done()
         asked.notifier.close()
         await waits
@@ -145,7 +145,7 @@ def test_a_claim_that_waits_as_the_process_is_to_leave_takes_nothing() -> None:
         waits = await looking(asked, queue)
         asked.notifier.close()
         queue.is_empty = False
-        assert (await asyncio.wait_for(waits, 1), queue.taken) == (None, 0)
+        assert (await asyncio.wait_for(waits, 60), queue.taken) == (None, 0)
 
     asyncio.run(scenario())
 
@@ -158,7 +158,7 @@ def test_a_pod_that_is_cordoned_while_it_waits_takes_nothing(monkeypatch: Any) -
         asked = claimer(queue, orders)
         waits = await looking(asked, queue)
         orders.rules, queue.is_empty = Rules({"p": CORDON}), False
-        assert (await asyncio.wait_for(waits, 1), queue.taken) == (None, 0)
+        assert (await asyncio.wait_for(waits, 60), queue.taken) == (None, 0)
 
     asyncio.run(scenario())
 

@@ -20,6 +20,7 @@ from control_plane.server.web import sections
 from control_plane.server.web.sections import RunPage, Section
 from control_plane.store.reads import Part
 from events.kinds import ROWS
+from events.runtime.clock import SystemClock
 
 OPEN_S = 100.0  # nothing waits that long
 
@@ -97,8 +98,10 @@ class Spinning(Sleeping):
     """The same, with a processor of its own."""
 
     def hold(self) -> None:
+        clock = SystemClock()
+        ends_s = clock.monotonic_s() + OPEN_S
         while not self.until.is_set():
-            sum(range(1000))
+            assert clock.monotonic_s() < ends_s
 
 
 async def hold(loop: KindLoop, blocking: Sleeping) -> asyncio.Task[str]:

@@ -18,6 +18,10 @@ from matplotlib.figure import Figure
 from stages.experiment import pipeline
 from stages.experiment.judging import references
 from stages.experiment.paper.renderer import Rendered
+from stages.experiment.plots import drawing
+from stages.experiment.plots.canvas import kept
+from stages.experiment.plots.picture import Picture
+from stages.experiment.record.record import Record, StageRecord
 from stages.experiment.steps import experiment_run
 from stages.ports import Tools
 from stages.testing import ForkingSandbox, make_tools
@@ -61,11 +65,20 @@ def painting(*forms: str) -> Iterator[None]:
         yield
 
 
+def small_node(record: Record, stage: StageRecord, place: int, folder: Path) -> Picture:
+    """Keep a figure of a node that shows nothing."""
+    return kept(Figure(), folder, f"nodes/{stage.name}-{place}", (["kind"], [["none"]]), "A node.")
+
+
 @pytest.fixture(scope="module")
 def small_pictures() -> Iterator[None]:
-    """Let no figure be laid out or painted, which is most of a small experiment; plots/ has its tests."""
+    """Let no figure be laid out or painted, and none of a node be drawn, which is most of a small experiment.
+
+    plots/ has its tests.
+    """
     with painting(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "get_layout_engine", lambda _: None)
+        patch.setattr(drawing, "draw_node", small_node)
         yield
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from time import process_time
 from typing import Any
 
 import pytest
 
 from events.kinds.space.recipe import Recipe
-from events.runtime.clock import SystemClock
 from stages.experiment.judging.switch import (
     LINES_MAX,
     TOO_LONG,
@@ -89,8 +89,8 @@ def test_whatever_else_is_switched_is_named(name: str) -> None:
 
 def test_a_recipe_may_switch_the_choices_of_its_intervention_alone() -> None:
     code = program_for(Recipe(), {"dropout": 0.2, "lr": 0.1})
-    assert beyond_switch(code, {"dropout", "lr"}) == ()
-    assert beyond_switch(code, {"dropout"}) == ("lr: 0.003 / 0.1",)
+    assert beyond_switch(code, frozenset({"dropout", "lr"})) == ()
+    assert beyond_switch(code, frozenset({"dropout"})) == ("lr: 0.003 / 0.1",)
     assert choices_of(code, is_on=False) == Recipe().params()
     assert choices_of(code, is_on=True) == Recipe(dropout=0.2, lr=0.1).params()
     assert {"dropout: 0.0 / 0.2", "lr: 0.003 / 0.1"} <= {*difference_of(code)}
@@ -123,11 +123,11 @@ def test_a_long_program_is_compared_in_a_moment_and_as_a_whole() -> None:
             "a = b" if place % 2 else f"c = d{arm if place % 5 else 0}" for place in range(3_000)
         )
 
-    began_s = SystemClock().monotonic_s()
+    began_s = process_time()  # however busy the machine is
     assert beyond_switch(switched(repeated)) == ()
     assert beyond_switch(switched(lambda arm: f"{repeated(arm)}; x = {arm}")) == ("x = 2 / x = 1",)
     assert difference_of(switched(repeated)) == (TOO_LONG,)
-    assert SystemClock().monotonic_s() - began_s < 60
+    assert process_time() - began_s < 60
 
 
 @pytest.mark.parametrize("more", [0, 1, 2, 500])
