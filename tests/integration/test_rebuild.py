@@ -27,11 +27,11 @@ from control_plane.log.projector import Turn
 from control_plane.model.projection import fold
 from control_plane.runs.decisions import Review, review_decision
 from control_plane.store.log.events import Arrival, storable
+from control_plane.store.verify.collecting import HAND_MADE
 from control_plane.store.verify.evidence import Evidence
 from control_plane.store.verify.queries import BESIDE, VerifyReads
 from control_plane.store.verify.repairs import STANDING, Repairs
 from control_plane.verify.rebuilder import Rebuilder, Rebuilt
-from control_plane.store.verify.collecting import HAND_MADE
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.kinds.fact import Fact
