@@ -33,16 +33,20 @@ RESERVED: Final = frozenset(
             "RUBYLIB",
             "RUBYOPT",
         ),
-        *("NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "PAGER", "EDITOR", "PROMPT_COMMAND", "PS4", "CDPATH"),
+        *("PAGER", "EDITOR", "PROMPT_COMMAND", "PS4", "CDPATH", "SHELLOPTS", "BASHOPTS", "NETRC"),
+        *("CC", "CXX", "CPATH", "OLLAMA_HOST", "MPLBACKEND", "TEXMFCNF", "TEXINPUTS"),
     }
 )
 RESERVED_PREFIXES: Final = (
     *("LD_", "DYLD_", "PYTHON", "PODFLEET_", "MONGODB_", "MINIO_", "LC_", "BASH_", "XDG_", "SSL_CERT_"),
     *("CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "TORCH_", "MALLOC_", "RUNPOD_", "GIT_", "PIP_", "UV_"),
-    "OPENSSL_",
+    *("OPENSSL_", "PYTORCH_", "TRITON_", "NUMBA_", "TF_", "XLA_", "SKLEARN_"),
 )
-# An address decides who is sent the keys of the pod, and is no secret.
-RESERVED_SUFFIXES: Final = ("_BASE_URL", "_API_BASE", "_ENDPOINT", "_ENDPOINT_URL", "_PROXY")
+# An address decides who is sent the keys of the pod, a folder or an option what is loaded; neither is a secret.
+RESERVED_SUFFIXES: Final = (
+    *("_BASE_URL", "_API_BASE", "_ENDPOINT", "_ENDPOINT_URL", "_PROXY"),
+    *("_PATH", "_DIR", "_OPTIONS", "_OPTS", "_FLAGS"),
+)
 
 
 def fault_of_name(name: str) -> str | None:

@@ -82,6 +82,9 @@ def test_a_secret_has_the_name_of_a_variable(name: str) -> None:
         "PYTHONPATH", "PODFLEET_API_KEY", "MONGODB_URL", "MINIO_SECRET_KEY", "https_proxy", "HTTPS_PROXY",
         "SSL_CERT_FILE", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "BASH_ENV", "GIT_SSH_COMMAND", "HOME",
         "CUDA_VISIBLE_DEVICES", "SSLKEYLOGFILE", "TMPDIR", "HF_ENDPOINT",
+        "NUMBA_CACHE_DIR", "TRITON_CACHE_DIR", "CC", "LIBRARY_PATH", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH",
+        "XLA_FLAGS", "OLLAMA_HOST", "MPLBACKEND", "SHELLOPTS", "NETRC", "TEXMFCNF", "NODE_OPTIONS",
+        "JAVA_TOOL_OPTIONS", "PYTORCH_JIT", "MAVEN_OPTS",
     ],
 )  # fmt: skip
 def test_a_secret_takes_no_place_of_a_variable_that_decides_what_a_process_does(name: str) -> None:
