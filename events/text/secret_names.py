@@ -42,7 +42,7 @@ RESERVED_PREFIXES: Final = (
     *("CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "TORCH_", "MALLOC_", "RUNPOD_", "GIT_", "PIP_", "UV_"),
     *("OPENSSL_", "PYTORCH_", "TRITON_", "NUMBA_", "TF_", "XLA_", "SKLEARN_"),
 )
-# An address decides who is sent the keys of the pod, a folder or an option what is loaded; neither is a secret.
+# An address decides who is sent the keys of the pod, a folder or an option what is loaded; none is a secret.
 RESERVED_SUFFIXES: Final = (
     *("_BASE_URL", "_API_BASE", "_ENDPOINT", "_ENDPOINT_URL", "_PROXY"),
     *("_PATH", "_DIR", "_OPTIONS", "_OPTS", "_FLAGS"),
