@@ -33,7 +33,10 @@ RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
         ),
         *("GLIBC_TUNABLES", "MALLOC_*", "BASH_*", "ENV", "IFS", "SHELL", "PROMPT_COMMAND", "PS4", "CDPATH"),
         *("BASHOPTS", "SHELLOPTS", "PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "LESSOPEN"),
-        *("GIT_*", "OPENSSL_*", "SSH_ASKPASS", "SUDO_ASKPASS"),
+        *("GIT_*", "PIP_*", "UV_*", "OPENSSL_*", "SSH_ASKPASS", "SUDO_ASKPASS"),
+        # a folder or an option decides what is compiled or loaded, and is no secret
+        *("CC", "CXX", "CPATH", "MPLBACKEND", "TEXMFCNF", "TEXINPUTS"),
+        *("*_PATH", "*_DIR", "*_OPTIONS", "*_OPTS", "*_FLAGS"),
     ),
     "where a process reads and writes": (
         *("HOME", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "XDG_*", "HF_HOME", "MPLCONFIGDIR", "_"),
@@ -42,6 +45,7 @@ RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
         *("*_PROXY", "SSL_*", "SSLKEYLOGFILE", "*_CA_BUNDLE", "RES_OPTIONS", "HOSTALIASES", "LOCALDOMAIN"),
         # an address decides who is sent the keys of the pod, and is no secret
         *("*_BASE_URL", "*_API_BASE", "*_ENDPOINT", "*_ENDPOINT_URL", "ANTHROPIC_MODEL", "OPENAI_MODEL"),
+        *("OLLAMA_HOST", "NETRC"),
     ),
     "how the worker reaches its storage, its database and its control plane": (
         *("AWS_*", "MINIO_*", "MONGO*", "CONTROL_PLANE_*", "PODFLEET_*"),
@@ -49,6 +53,7 @@ RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
     "what a pod is": (
         *("USER", "LOGNAME", "HOSTNAME", "TERM", "TZ", "LANG", "LANGUAGE", "LC_*", "LOCPATH", "NLSPATH"),
         *("CUDA_*", "NVIDIA_*", "NCCL_*", "OMP_*", "MKL_*", "TORCH_*", "RUNPOD_*"),
+        *("PYTORCH_*", "TRITON_*", "NUMBA_*", "TF_*", "XLA_*", "SKLEARN_*"),
     ),
 }
 _RESERVED: Final = tuple(
