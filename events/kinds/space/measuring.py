@@ -57,8 +57,8 @@ def _power(claim: Claim, looks: int) -> str:
     most = "up to " if looks > 1 else ""
     points = f"{100 * reach * spread:.1f} points"
     return (
-        f" With {most}{units} units, 80 % of such runs would show an effect on the accuracy that lies {points} "
-        "from where the claim begins to hold, if the baseline is right as often as a linear model "
+        f" With {most}{units} units, 80 % of such runs would show an effect on the accuracy that lies "
+        f"{points} from where the claim begins to hold, if the baseline is right as often as a linear model "
         f"({linear:.2f}) and both arms err on rows of their own; where they err on the same ones, smaller "
         "effects are seen."
     )
