@@ -21,6 +21,7 @@ from control_plane.server.web.forms.typed import value_of
 from control_plane.server.web.forms.validation_errors import complaints, placed
 from control_plane.server.web.page_renderer import Pages
 from events.kinds import KINDS
+from events.kinds.experiment import LOOKS_MAX
 from events.kinds.fields import Field, fields_of, flat, schema_of, shown
 from tests.unit.events.all_fields import ALL
 
@@ -219,6 +220,8 @@ def valid(field: Field) -> st.SearchStrategy[str]:
     match field.path[-1], field.shape:
         case (("start_limit_s" | "time_limit_s" | "no_progress_s" | "program_limit_s"), _):
             return st.floats(1, 1e6).map(str)
+        case "looks", _:
+            return st.integers(1, LOOKS_MAX).map(str)
         case _, "integer":
             return st.integers(1, 10).map(str)
         case _, "number":
