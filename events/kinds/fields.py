@@ -203,7 +203,12 @@ def _type_words(node: Json, definitions: Json) -> str:
 def _limits(node: Json) -> Iterator[str]:
     for name, words in LIMITS.items():
         if name in node:
-            yield re.sub(r"\b1 (character|entr)(?:s|ies)\Z", _one, words.format(shown(node[name])))
+            yield re.sub(r"\b1 (character|entr)(?:s|ies)\Z", _one, words.format(_bare(shown(node[name]))))
+
+
+def _bare(limit: str) -> str:
+    """Return a limit without what says that a pattern is of the whole text."""
+    return limit.removeprefix(r"\A").removesuffix(r"\Z")
 
 
 def _one(found: re.Match[str]) -> str:

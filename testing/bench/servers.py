@@ -20,7 +20,7 @@ from podfleet.embedded.stack import Options, Programs, Stack, World
 from podfleet.embedded.supervisor import Supervisor
 from testing.bench.machine import pause
 
-START_S: Final = 30.0
+START_S: Final = 120.0
 LOOK_S: Final = 0.05
 
 

@@ -48,7 +48,7 @@ class Deep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class AllSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One field of every type."""
 
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=50, pattern="^[^!]*$")]
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=50, pattern=r"\A[^!]*\Z")]
     who: str | Person
     count: Annotated[int, msgspec.Meta(ge=1, le=10, description=WORDS)]
     choice: Literal["a", "b"]

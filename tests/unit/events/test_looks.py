@@ -8,7 +8,16 @@ import pytest
 
 from events.queue import looks
 from events.queue.abilities import Abilities
-from events.queue.looks import BELIEVED_S, FEW, LOOKED_MAX, Looks, classes_of, heads, heads_of
+from events.queue.looks import (
+    BELIEVED_S,
+    FEW,
+    LOOKED_MAX,
+    Looks,
+    classes_of,
+    heads,
+    heads_of,
+    heads_pinned_to,
+)
 from events.queue.matching import Seeker, WaitingClass
 from events.testing import EPOCH
 from testing.simulation.store.driver import sync_database
@@ -65,6 +74,7 @@ def test_a_pod_sees_its_own_pins_and_nobody_elses(runs: Any) -> None:
     submit(runs, "plain")
     assert found(runs, heads("runs", "pod-1")) == [(CLASS, 0), ("~pod-1/probe/cpu/any", 0)]
     assert found(runs, heads("runs")) == [(CLASS, 0)]
+    assert found(runs, heads_pinned_to("pod-1")) == [("~pod-1/probe/cpu/any", 0)]
 
 
 def test_a_look_that_was_cut_goes_on_behind_it_and_then_from_the_beginning(
