@@ -49,7 +49,7 @@ def wrong_moment(before: Document, after: Document, group: Document | None) -> I
     if old is not None:
         yield f"it was told to start at {old}, and now at {new}"
     start = None if group is None else group.get("start")
-    if start is None or (start["round"] == group["round"] and start["at"] != new):
+    if group is None or start is None or (start["round"] == group["round"] and start["at"] != new):
         yield f"it is told to start at {new}, and its race starts at {start and start['at']}"
 
 

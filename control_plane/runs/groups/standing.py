@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +13,6 @@ from control_plane.reads.reading import Reading, required
 from control_plane.runs.explainer import live_pods
 from control_plane.runs.groups.starter import started_at
 from control_plane.runs.placement import placed
-from control_plane.store.database import Document
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.races import Races
 from events.answers.groups import Group
@@ -25,11 +25,11 @@ async def with_race(reading: Reading, groups: Groups, group: Group) -> Group:
     """Return a group with the standing of its race; one of another plan as it is."""
     if group.plan.get("kind") != "race":
         return group
-    stored: Document = required(await groups.find(group.id), "group", group.id)
+    stored = required(await groups.find(group.id), "group", group.id)
     return msgspec.structs.replace(group, race=await _standing(reading, groups, stored))
 
 
-async def _standing(reading: Reading, groups: Groups, stored: Document) -> RaceStanding:
+async def _standing(reading: Reading, groups: Groups, stored: Mapping[str, Any]) -> RaceStanding:
     race, start_at = race_of(stored["plan"]), started_at(stored)
     entrants = await Races(groups.db).entrants(stored["_id"], stored["first"])
     problems = await _problems(reading, stored, race)
@@ -50,7 +50,7 @@ async def _standing(reading: Reading, groups: Groups, stored: Document) -> RaceS
     )
 
 
-async def _problems(reading: Reading, stored: Document, race: Race) -> dict[str, str]:
+async def _problems(reading: Reading, stored: Mapping[str, Any], race: Race) -> dict[str, str]:
     """Return of each pod of the race that cannot take its lane why it cannot."""
     run: dict[str, Any] = stored["run"]
     pods = await live_pods(reading)
@@ -64,18 +64,23 @@ async def _problems(reading: Reading, stored: Document, race: Race) -> dict[str,
 
 
 def _lane(slot: int, pod: str, entrant: Entrant | None, problem: str | None, state: LaneState) -> RaceLane:
-    is_waited_for = state == "waiting" or (state == "dead" and entrant is not None and not entrant.has_ended)
+    if entrant is None:
+        return RaceLane(
+            slot=slot, pod=pod, run_id=None, status=None, state=state, ready_at=None, started_at=None,
+            late_s=None, offset_s=None, bound_s=None, problem=problem,
+        )  # fmt: skip
+    is_waited_for = state == "waiting" or (state == "dead" and not entrant.has_ended)
     return RaceLane(
         slot=slot,
         pod=pod,
-        run_id=entrant and entrant.run_id,
-        status=entrant and entrant.status.value,
+        run_id=entrant.run_id,
+        status=entrant.status.value,
         state=state,
-        ready_at=_shown(entrant and entrant.ready_at),
-        started_at=_shown(entrant and entrant.started_at),
-        late_s=None if entrant is None or entrant.started_at is None else _rounded(entrant.late_s),
-        offset_s=entrant and entrant.offset_s,
-        bound_s=entrant and entrant.bound_s,
+        ready_at=_shown(entrant.ready_at),
+        started_at=_shown(entrant.started_at),
+        late_s=None if entrant.started_at is None else _rounded(entrant.late_s),
+        offset_s=entrant.offset_s,
+        bound_s=entrant.bound_s,
         problem=problem if is_waited_for else None,
     )
 

@@ -7,9 +7,10 @@ it to the runs that were not told: a replica that dies in between changes nothin
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from control_plane.model.groups.plan import Group
 from control_plane.model.groups.race import Entrant, Race, is_over, next_start
@@ -75,7 +76,7 @@ class Starter:
             log.info("race.lane_ended", extra={"group": group.id, "run": entrant.run_id})
 
 
-def started_at(group: Document) -> datetime | None:
+def started_at(group: Mapping[str, Any]) -> datetime | None:
     """Return the start of the present round of a stored race, None while it is not decided."""
     start = group.get("start")
     if start is None or start["round"] != group["round"]:
