@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeVar
 
-from control_plane.model.groups.plan import plan_of
+from control_plane.model.groups.plan import Plan, plan_of
 from control_plane.model.presentation import plain
 from control_plane.model.views.document_mapping import from_document
+from control_plane.model.views.readable import reading_of, typed
 from control_plane.model.views.runs import run_row
 from control_plane.reads import paging
 from control_plane.reads.reading import listing, moment_key, required
@@ -20,7 +21,8 @@ from events.answers.answer import Listing
 from events.answers.groups import Group, GroupRow
 from events.answers.runs import RunRow
 from events.kinds.results import is_measured
-from events.kinds.spec import value_at
+from events.kinds.spec import FIELD_NAME, value_at
+from events.runtime.errors import Rejected
 from events.text.truncation import brief
 
 Item = TypeVar("Item")
@@ -96,12 +98,15 @@ class GroupReading:
     async def groups_page(self, limit: int, after: str | None = None) -> Listing[GroupRow]:
         """Return a page of groups, newest first."""
         found = await self.groups.page(moment_key("groups", after), paging.limited(limit))
-        return listing("groups", found, partial(from_document, GroupRow))
+        return listing("groups", found, _row)
 
     async def group(self, group_id: str) -> Group:
         """Return one group. Raises `NotFound`."""
         document = required(await self.groups.find(group_id), "group", group_id)
-        return from_document(Group, document, slots=plan_of(document["plan"]).slots)
+        with reading_of("group", group_id):
+            plan = plan_of(document["plan"])
+            require_names(plan)
+            return typed(from_document(Group, _told(document), slots=plan.slots))
 
     async def members(self, group: Group, limit: int, after: str | None = None) -> Listing[MemberRow]:
         """Return a page of the members of a group, in the order of their slots."""
@@ -158,6 +163,26 @@ class GroupReading:
             read = await asyncio.gather(*(self.numbers.curve(each.run_id, *known[chosen]) for each in part))
             points += map(_points, read)
         return Curves([*known], chosen, len(every), begun, points)
+
+
+def _row(document: Mapping[str, Any]) -> GroupRow:
+    """Return a group as a list shows it. Raises `UnreadableDocument`."""
+    with reading_of("group", document.get("_id")):
+        return typed(from_document(GroupRow, _told(document)))
+
+
+def _told(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a group of which pages can tell kind and plan. Raises `Rejected`."""
+    for part, names in (("run", ("kind",)), ("plan", ("kind", "parallel"))):
+        if missing := [name for name in names if not isinstance(document[part][name], str | int)]:
+            raise Rejected("bad_group", f"{part}.{missing[0]} is {document[part][missing[0]]!r}")
+    return document
+
+
+def require_names(plan: Plan) -> None:
+    """Require that the parameters of a plan have names. Raises `Rejected`."""
+    if wrong := [name for name in plan.names if not re.fullmatch(FIELD_NAME, name)]:
+        raise Rejected("bad_group", f"{wrong[0]!r} is no name of a parameter")
 
 
 def evenly(items: Sequence[Item], most: int) -> Sequence[Item]:
