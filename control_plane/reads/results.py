@@ -14,7 +14,6 @@ from control_plane.reads import paging
 from control_plane.reads.comparison import chosen as compared_runs
 from control_plane.reads.reading import Reading, listing
 from control_plane.reads.result_filters import Chosen, chosen, sortable
-from control_plane.store.database import Document
 from control_plane.store.pages import Slice
 from control_plane.store.results import Place, ResultReads, RowPage, WantedRows
 from events.answers.kinds.kind import ColumnAnswer
