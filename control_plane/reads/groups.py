@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeVar
 
-from control_plane.model.groups.constraints import broken
+from control_plane.model.groups.constraints import Constraint, broken
 from control_plane.model.groups.members import COUNTED_AS
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.plan import Plan, plan_of
@@ -16,6 +16,7 @@ from control_plane.model.groups.pruning import stop_of
 from control_plane.model.groups.study import Study
 from control_plane.model.presentation import plain
 from control_plane.model.views.document_mapping import from_document
+from control_plane.model.views.readable import reading_of, typed
 from control_plane.model.views.runs import run_row
 from control_plane.reads import paging
 from control_plane.reads.reading import listing, moment_key, required
@@ -24,7 +25,9 @@ from control_plane.store.queue.groups import SUCCEEDED, Groups
 from events.answers.answer import Listing
 from events.answers.groups import Group, GroupMember, GroupRow
 from events.kinds.results import is_measured
+from events.kinds.spec import FIELD_NAME
 from events.lifecycle import Status
+from events.runtime.errors import Rejected
 from events.text.truncation import brief
 
 Item = TypeVar("Item")
@@ -56,7 +59,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The newest run of a slot, and its headline number: None unless it has succeeded with one."""
+    """The newest run of a slot, and its headline number: None unless it succeeded, and holds the constraints."""
 
     slot: int
     run_id: str
@@ -90,15 +93,17 @@ class GroupReading:
     async def groups_page(self, limit: int, after: str | None = None) -> Listing[GroupRow]:
         """Return a page of groups, newest first."""
         found = await self.groups.page(moment_key("groups", after), paging.limited(limit))
-        return listing("groups", found, partial(from_document, GroupRow))
+        return listing("groups", found, _row)
 
     async def group(self, group_id: str) -> Group:
         """Return one group. Raises `NotFound`."""
         document = required(await self.groups.find(group_id), "group", group_id)
-        plan, aside = plan_of(document["plan"]), {"pruned": 0, "infeasible": 0}
-        if isinstance(plan, Study) and (plan.constraints or plan.pruning):
-            aside = await self.groups.aside(group_id, document["first"], plan.constraints)
-        return from_document(Group, document, slots=plan.slots, **aside)
+        with reading_of("group", group_id):
+            plan, aside = plan_of(document["plan"]), {"pruned": 0, "infeasible": 0}
+            require_names(plan)
+            if isinstance(plan, Study) and (plan.constraints or plan.pruning):
+                aside = await self.groups.aside(group_id, document["first"], plan.constraints)
+            return typed(from_document(Group, _told(document), slots=plan.slots, **aside))
 
     async def members(self, group: Group, limit: int, after: str | None = None) -> Listing[GroupMember]:
         """Return a page of the members of a group, in the order of their slots."""
@@ -124,14 +129,15 @@ class GroupReading:
     async def best(self, group: Group, name: str, *, is_lower_better: bool) -> list[Best]:
         """Return the members of this round with the best values of a headline number, the best first."""
         direction, plan = 1 if is_lower_better else -1, plan_of(group.plan)
-        constraints = plan.constraints if isinstance(plan, Study) else ()
-        found = await self.groups.best(group.id, group.first, name, direction, constraints)
+        found = await self.groups.best(group.id, group.first, name, direction, _constraints(plan))
         return [Best(each["slot"], each["_id"], each["value"]) for each in found]
 
     async def measured(self, group: Group, name: str | None) -> list[Measured]:
         """Return every slot of this round with its headline number, in their order."""
-        found = await self.numbers.headline(group.id, group.first, name)
-        return sorted(map(_measured, found), key=lambda each: each.slot)
+        constraints = _constraints(plan_of(group.plan))
+        others = [each.name for each in constraints]
+        found = await self.numbers.headline(group.id, group.first, name, others)
+        return sorted((_measured(each, constraints) for each in found), key=lambda each: each.slot)
 
     async def parameters(self, group: Group, members: Sequence[Measured]) -> list[Mapping[str, Any]]:
         """Return the values of the parameters that vary, of each of these members."""
@@ -158,6 +164,26 @@ class GroupReading:
         return Curves([*known], chosen, len(every), begun, points)
 
 
+def _row(document: Mapping[str, Any]) -> GroupRow:
+    """Return a group as a list shows it. Raises `UnreadableDocument`."""
+    with reading_of("group", document.get("_id")):
+        return typed(from_document(GroupRow, _told(document)))
+
+
+def _told(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a group of which pages can tell kind and plan. Raises `Rejected`."""
+    for part, names in (("run", ("kind",)), ("plan", ("kind", "parallel"))):
+        if missing := [name for name in names if not isinstance(document[part][name], str | int)]:
+            raise Rejected("bad_group", f"{part}.{missing[0]} is {document[part][missing[0]]!r}")
+    return document
+
+
+def require_names(plan: Plan) -> None:
+    """Require that the parameters of a plan have names. Raises `Rejected`."""
+    if wrong := [name for name in plan.names if not re.fullmatch(FIELD_NAME, name)]:
+        raise Rejected("bad_group", f"{wrong[0]!r} is no name of a parameter")
+
+
 def evenly(items: Sequence[Item], most: int) -> Sequence[Item]:
     """Return at most `most` of the items at equal distances, the first and the last among them."""
     if len(items) <= most:
@@ -174,14 +200,19 @@ def _points(read: Sequence[tuple[Any, Any]]) -> list[tuple[float, float]]:
     return sorted(found.items())
 
 
-def _measured(found: Mapping[str, Any]) -> Measured:
+def _constraints(plan: Plan) -> Sequence[Constraint]:
+    return plan.constraints if isinstance(plan, Study) else ()
+
+
+def _measured(found: Mapping[str, Any], constraints: Sequence[Constraint]) -> Measured:
     value, status = found.get("value"), found["status"]
+    counts = status in SUCCEEDED and is_measured(value) and not broken(constraints, found.get("summary", {}))
     return Measured(
         slot=found["slot"],
         run_id=found["run"],
         status=status,
         has_begun=bool(found.get("attempt")),
-        value=float(value) if status in SUCCEEDED and is_measured(value) else None,
+        value=float(value) if counts else None,
     )
 
 
@@ -191,7 +222,7 @@ def _shown(values: Values) -> dict[str, Any]:
 
 def _member(run: Mapping[str, Any], values: Values, plan: Plan) -> GroupMember:
     has_succeeded = COUNTED_AS[Status(run["status"])] == "succeeded"
-    constraints = plan.constraints if isinstance(plan, Study) and has_succeeded else ()
+    constraints = _constraints(plan) if has_succeeded else ()
     stop = stop_of(run)
     return GroupMember(
         slot=run["slot"],

@@ -17,6 +17,7 @@ from control_plane.model.result_replication import ELSEWHERE, believed, borne_ou
 from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.notes import answered
 from control_plane.model.views.pods import pod
+from control_plane.model.views.readable import UnreadableDocument, readable
 from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
@@ -45,7 +46,7 @@ from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunRe
 from control_plane.store.schedules import Schedules
 from events.answers.access.audit_log import AuditEntry
 from events.answers.access.keys import Key
-from events.answers.answer import Listing
+from events.answers.answer import Listing, Unreadable
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
 from events.answers.fleet import QueuedClass
@@ -509,13 +510,12 @@ class Reading:
     ) -> Listing[Schedule]:
         """Return a page of schedules, newest first."""
         found = await self.schedule_reads.page(moment_key("schedules", after), paging.limited(limit))
-        return listing("schedules", found, partial(from_document, Schedule))
+        return listing("schedules", found, partial(readable, Schedule, "schedule"))
 
     async def schedule(self, schedule_id: str) -> Schedule:
         """Return one schedule. Raises `NotFound`."""
-        return from_document(
-            Schedule, required(await self.schedule_reads.find(schedule_id), "schedule", schedule_id)
-        )
+        found = required(await self.schedule_reads.find(schedule_id), "schedule", schedule_id)
+        return readable(Schedule, "schedule", found)
 
     async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Listing[Key]:
         """Return a page of keys, the newest first, as they may be seen."""
@@ -562,9 +562,21 @@ def _waiting(found: Waiting, now: datetime) -> QueuedClass:
 
 
 def listing(name: str, found: Slice, view: Callable[[Mapping[str, Any]], Item]) -> Listing[Item]:
-    """Return a page of a list, with the cursor of the next one."""
-    stop = None if found.stopped_at is None else paging.encode(name, *map(plain, found.stopped_at))
-    return Listing(items=[view(document) for document in found.documents], next=stop)
+    """Return a page of a list, with the cursor of the next one, and the names of what cannot be read."""
+    items: list[Item] = []
+    damaged: list[Unreadable] = []
+    for document in found.documents:
+        try:
+            items.append(view(document))
+        except UnreadableDocument as error:
+            damaged.append(Unreadable(id=error.identity, problem=error.problem))
+    return Listing(items=items, next=_cursor(name, found.stopped_at), unreadable=damaged or UNSET)
+
+
+def _cursor(name: str, key: Sequence[Any] | None) -> str | None:
+    """Return the cursor of the next page; none behind a damaged document, where only such ones follow."""
+    told = [plain(part) for part in key or ()]
+    return paging.encode(name, *told) if told and all(isinstance(part, str | int) for part in told) else None
 
 
 async def _nothing() -> list[Json]:

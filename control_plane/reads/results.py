@@ -9,11 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from control_plane.model.presentation import plain
+from control_plane.model.views.readable import reading_of, typed
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen as compared_runs
-from control_plane.reads.reading import Reading
+from control_plane.reads.reading import Reading, listing
 from control_plane.reads.result_filters import Chosen, chosen, sortable
-from control_plane.store.database import Document
+from control_plane.store.pages import Slice
 from control_plane.store.results import Place, ResultReads, RowPage, WantedRows
 from events.answers.kinds.kind import ColumnAnswer
 from events.answers.kinds.results import ComparedRow, ComparedRows, ResultPage, ResultRow, SetName
@@ -85,6 +86,8 @@ class Results:
         found = RowPage((), None)
         if attempt is not None:
             found = await self.reads.page(opened.wanted(attempt, place, limit))
+        # a row that a hand has damaged is named, and the others are shown
+        rows = listing("results", Slice(found.rows, None), _row)
         return ResultPage(
             run_id=run_id,
             attempt=attempt,
@@ -93,7 +96,8 @@ class Results:
             sets=[SetName(name=each.name, title=each.title) for each in opened.sets],
             columns=answered(opened.declared.columns),
             sortable=sortable(opened.declared),
-            items=[_row(each) for each in found.rows],
+            items=rows.items,
+            unreadable=rows.unreadable,
             next=_cursor(opened, attempt, found.stopped_at),
             refused=await self.reads.refused(run_id),
         )
@@ -170,7 +174,8 @@ class Results:
         first = await self.reads.page(WantedRows(run_id=run_id, attempt=attempt, set=name, limit=SAMPLE_MAX))
         columns: dict[str, Column] = {}
         for row in first.rows:
-            for column, value in row["values"].items():
+            values = row.get("values")
+            for column, value in values.items() if isinstance(values, Mapping) else ():
                 if value is not None and len(columns) < COLUMNS_MAX:
                     columns.setdefault(column, Column(column, type=_type_of(value)))
         return ResultSet(name, name, tuple(columns.values()), is_declared=False)
@@ -190,16 +195,20 @@ def _in_bytes(key: str) -> bytes:
     return key.encode("utf-8", "replace")
 
 
-def _row(document: Document) -> ResultRow:
-    return ResultRow(
-        key=document["key"],
-        values=_values(document),
-        status=document.get("status"),
-        detail=document.get("detail"),
-    )
+def _row(document: Mapping[str, Any]) -> ResultRow:
+    key = document.get("key")
+    with reading_of("row", document.get("_id") if key is None else key):
+        return typed(
+            ResultRow(
+                key=document["key"],
+                values=_values(document),
+                status=document.get("status"),
+                detail=document.get("detail"),
+            )
+        )
 
 
-def _values(document: Document) -> dict[str, Any]:
+def _values(document: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = plain(document["values"])
     return values
 

@@ -146,4 +146,4 @@ def _following(order: Order, key: Sequence[Any] | None) -> Document:
 
 
 def _key(order: Order, document: Mapping[str, Any]) -> list[Any]:
-    return [document[name] for name, _ in order]
+    return [document.get(name) for name, _ in order]

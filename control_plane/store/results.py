@@ -86,7 +86,9 @@ class ResultReads:
     @answers()
     async def newest_attempt(self, run_id: str) -> int | None:
         """Return the newest attempt of a run that recorded rows: one seek."""
-        found = await self.db[RESULTS].find_one({"runId": run_id}, {"attempt": 1}, sort=[("attempt", -1)])
+        found = await self.db[RESULTS].find_one(
+            {"runId": run_id, "attempt": {"$gte": 0}}, {"attempt": 1}, sort=[("attempt", -1)]
+        )
         return None if found is None else int(found["attempt"])
 
     @answers()
@@ -94,8 +96,7 @@ class ResultReads:
         """Return the sets of which an attempt has rows: one seek for each."""
         found: list[str] = []
         while len(found) < SETS_READ_MAX:
-            beyond = {"set": {"$gt": found[-1]}} if found else {}
-            query = {"runId": run_id, "attempt": attempt, **beyond}
+            query = {"runId": run_id, "attempt": attempt, "set": {"$gt": found[-1] if found else ""}}
             each = await self.db[RESULTS].find_one(query, {"set": 1}, sort=[("set", 1)])
             if each is None:
                 break
@@ -179,4 +180,4 @@ def _place(segment: _Segment, found: Slice) -> Place:
 
 
 def _place_of(wanted: WantedRows, row: Document) -> Place:
-    return Place(row["key"], None if wanted.sorted_by is None else row[wanted.sorted_by.name])
+    return Place(str(row.get("key")), None if wanted.sorted_by is None else row.get(wanted.sorted_by.name))

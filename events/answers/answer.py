@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 Item = TypeVar("Item")
 
@@ -24,8 +25,19 @@ class Reference(Answer, frozen=True, kw_only=True):
     id: str
 
 
+class Unreadable(Answer, frozen=True, kw_only=True):
+    """A stored document that is damaged, and what is wrong with it."""
+
+    id: str
+    problem: str
+
+
 class Listing(Answer, Generic[Item], frozen=True, kw_only=True):
-    """A page of a list, the newest first; `next` is the `after` of the next page, null on the last one."""
+    """A page of a list, the newest first; `next` is the `after` of the next page, null on the last one.
+
+    `unreadable` names the documents of the page that are damaged; it is left out where all can be read.
+    """
 
     items: list[Item]
     next: str | None
+    unreadable: list[Unreadable] | UnsetType = UNSET

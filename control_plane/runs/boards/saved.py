@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
 from control_plane.model.views.document_mapping import from_document
+from control_plane.model.views.readable import reading_of, typed
 from control_plane.reads import paging
 from control_plane.reads.reading import listing
 from control_plane.store.queue.boards import SavedBoards
@@ -54,8 +55,9 @@ class BoardShelf:
 
 
 def _saved(document: Mapping[str, Any]) -> SavedBoard:
-    path, query = PATHS[document["page"]], document["query"]
-    return from_document(SavedBoard, document, address=f"{path}?{urlencode(query)}")
+    with reading_of("board", document.get("_id")):
+        path, query = PATHS[document["page"]], document["query"]
+        return typed(from_document(SavedBoard, document, address=f"{path}?{urlencode(query)}"))
 
 
 def _unknown(board_id: str) -> NotFound:

@@ -19,6 +19,7 @@ from control_plane.model.groups.race import Race
 from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
 from control_plane.model.groups.study import Study, require_measured
 from control_plane.model.groups.ticks import Begun, Tick, round_of
+from control_plane.model.views.readable import reading_of
 from control_plane.runs.groups.members import submission
 from control_plane.runs.groups.proposer import require_sampler
 from control_plane.runs.submission import Submitter, check
@@ -248,6 +249,8 @@ class GroupService:
         group = await self.groups.find(group_id)
         if group is None:
             raise NotFound("unknown_group", f"there is no group {group_id!r}")
+        with reading_of("group", group_id):
+            _require_form(group)
         return group
 
 
@@ -267,6 +270,14 @@ def _check_slots(group: Mapping[str, Any], rows: Sequence[Values], indexes: rang
             shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
             message = f"row {index + 1} of {len(rows)} ({shown[:200]}): {error.message}"
             raise Rejected(error.code, message) from error
+
+
+def _require_form(group: Mapping[str, Any]) -> None:
+    """Require what every decision reads of a group. Raises `TypeError`, `ValueError`, `KeyError`."""
+    GroupStatus(group["status"])
+    kinds = {"run": Mapping, "plan": Mapping, "revision": int, "first": int, "next": int, "round": int}
+    if wrong := [name for name, kind in kinds.items() if not isinstance(group[name], kind)]:
+        raise TypeError(f"{wrong[0]} is {group[wrong[0]]!r}")
 
 
 def _slots(plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Law: each is bounded by the members that are asked for, and by `NUMBERS_MAX` of 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,9 +27,15 @@ class GroupNumbers:
     db: Database
 
     @answers()
-    async def headline(self, group_id: str, first: int, name: str | None) -> list[Document]:
-        """Return of each slot from `first` on its newest run: slot, run, status, and the number `name`."""
-        fields = {"attempt": "$attempt", **({"value": f"$summary.{name}"} if name else {})}
+    async def headline(
+        self, group_id: str, first: int, name: str | None, others: Sequence[str]
+    ) -> list[Document]:
+        """Return of each slot from `first` on its newest run: slot, run, status, and the number `name`.
+
+        `summary` has the `others` of its headline numbers.
+        """
+        fields: Document = {"attempt": "$attempt", **({"value": f"$summary.{name}"} if name else {})}
+        fields |= {"summary": {each: f"$summary.{each}" for each in others}} if others else {}
         pipeline = newest_of_slots(group_id, first, fields)
         cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
         return [{"slot": each["_id"], **each["newest"]} for each in await cursor.to_list()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from events.answers.answer import Amount, Answer, Count
+from msgspec import UNSET, UnsetType
+
+from events.answers.answer import Amount, Answer, Count, Unreadable
 from events.answers.kinds.kind import ColumnAnswer
 
 Cell = Amount | str | bool | None
@@ -29,7 +31,8 @@ class ResultPage(Answer, frozen=True, kw_only=True):
 
     The rows are those of `attempt`, the newest that recorded any; null while there are none. A page that
     filters or searches may hold few rows, or none, and have a `next`. `sortable` names what `sort` takes.
-    `refused` counts rows of the run that were beyond its bounds, up to 1,000.
+    `refused` counts rows of the run that were beyond its bounds, up to 1,000. `unreadable` names rows of the
+    page that are damaged; it is left out where all can be read.
     """
 
     run_id: str
@@ -42,6 +45,7 @@ class ResultPage(Answer, frozen=True, kw_only=True):
     items: list[ResultRow]
     next: str | None
     refused: Count
+    unreadable: list[Unreadable] | UnsetType = UNSET
 
 
 class ComparedRow(Answer, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from control_plane.access.auth import Forbidden
 from control_plane.access.keys import NAME_CHARS_MAX
 from control_plane.access.secrets.vault import WantedSecret
-from control_plane.model.views.document_mapping import from_document
+from control_plane.model.views.readable import readable
 from control_plane.reads import paging
 from control_plane.reads.reading import listing
 from control_plane.server.api.artifacts import MayIngest
@@ -110,4 +110,4 @@ async def listed(deps: Deps, wanted: Page) -> Listing[Secret]:
 
 def shown(secret: Mapping[str, Any]) -> Secret:
     """Return a stored secret as an answer, without its value."""
-    return from_document(Secret, secret)
+    return readable(Secret, "secret", secret)

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from control_plane.concurrency.singleflight import Singleflight
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import TRANSITIONS, Action, GroupStatus
+from control_plane.model.groups.study import Study
 from control_plane.reads.groups import Best, Cause
 from control_plane.reads.reading import Json
 from control_plane.runs.groups.standing import with_race
@@ -121,7 +122,8 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
     since, reading = site.live().since, site.deps.groups.reading
     group = await with_race(site.deps.reading, reading.groups, await reading.group(group_id))
     names, plan = await reading.headline(group), plan_of(group.plan)
-    by = wanted.by or group.plan.get("goal") or (f"min:{names[0]}" if names else None)
+    usual = group.plan["goal"] if isinstance(plan, Study) else f"min:{names[0]}" if names else None
+    by = wanted.by or usual
     goal = None if by is None else goal_of(by)
     members, measured, best, causes = await asyncio.gather(
         reading.members(group, wanted.limit, wanted.after),
