@@ -8,16 +8,18 @@ from typing import Any, Final
 
 from control_plane.log.unclaimed_lines import LETTER_PREFIX, UNCLAIMED
 from control_plane.model.byte_limits import OVER_BUDGET
+from control_plane.model.groups.pruning import stop_of
 from control_plane.model.groups.status import CLOSED, GroupStatus
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Verifier
 from events.catalog import EventRefused, type_of
 from events.codec import moment
-from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Fault, Status
+from events.lifecycle import FINAL, HELD, LIVE, TRANSITIONS, Cause, Fault, Status
 from events.queue.labels import missing, words_of
 from events.queue.requirements import class_key, read_class, read_requirements
 from events.queue.rules import pod_name
 from events.text.attempt_id import AttemptId
+from testing.simulation.actors.people import BY
 from testing.simulation.event_loop import driven
 from testing.simulation.ledger import Ledger
 from testing.simulation.store.driver import async_database
@@ -57,6 +59,9 @@ class InvariantChecker:
             group = self.servers.collection("groups").records.get(after["groupId"])
             for message in wrong_member(after, None if group is None else group.fresh()):
                 self.ledger.blame(f"run {after['_id']}: {message}")
+            parent = self.servers.collection("runs").records.get(after["parentRunId"])
+            if parent is not None and stop_of(parent.fresh()) and after["journal"][0]["by"] != BY:
+                self.ledger.blame(f"run {after['_id']}: its member was pruned, and nobody asked for it again")
         old: Document = before or {"status": None, "revision": 0, "attempt": 0, "failures": {}, "journal": []}
         known = old["revision"]
         fresh = [entry for entry in after["journal"] if entry["n"] > known]
@@ -66,6 +71,7 @@ class InvariantChecker:
             *self._rescues(fresh, after),
             *_claims(old, after["classKey"], fresh),
             *self._options(fresh, after),
+            *_pruned(fresh),
         ]:
             self.ledger.blame(f"run {after['_id']}: {message}")
 
@@ -323,6 +329,13 @@ def _moves(old: Document, after: Document, fresh: list[Document]) -> Iterator[st
         yield f"it is {after['status']}, and leased"
     if after["status"] in HELD and after["lease"] is None:
         yield f"it is {after['status']}, and nobody's"
+
+
+def _pruned(fresh: list[Document]) -> Iterator[str]:
+    """Yield what a pruned member may not be: anything but one that was worked on."""
+    for entry in fresh:
+        if stop_of(entry["set"]) and entry["from"] not in LIVE:
+            yield f"it was {entry['from']}, and is pruned"
 
 
 def _attempt(document: Document) -> AttemptId:

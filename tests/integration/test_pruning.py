@@ -86,7 +86,7 @@ async def test_members_are_pruned_once_over_replicas_and_are_no_failures(databas
         entries = [each["cause"] for each in found[bad["_id"]]["journal"]]
         assert entries == ["submit", "cancel"]
         pruned = found[bad["_id"]]["cancelRequested"]["pruned"]
-        assert pruned == {"metric": "loss", "step": 3, "value": 8.0, "bound": 2.5, "members": 4}
+        assert pruned == {"metric": "loss", "step": 3, "value": 8.0, "bound": 2.0, "members": 3}
         await only.end("CANCELED", bad["_id"])
         await only.end("CANCELED", good["_id"], short["_id"], other["_id"])
         await only.advance()
@@ -105,11 +105,11 @@ async def test_members_are_pruned_once_over_replicas_and_are_no_failures(databas
             assert members[4]["infeasible"] == "radius <= 1 (it is 2)"
             assert [each["pruned"] for each in members[1:4]] == [None, None, None]
             run = (await client.get(f"/api/runs/{bad['_id']}")).json()
-            assert run["cancelRequested"]["pruned"]["bound"] == 2.5
+            assert run["cancelRequested"]["pruned"]["bound"] == 2.0
             why = (await client.get(f"/api/runs/{bad['_id']}/explain")).json()
             assert "pruned" in why["reasons"][0]["message"]
             page = (await client.get("/groups/g")).text
-            for words in ("1 of these were pruned", "infeasible: radius &lt;= 1", "never as good as 2.5"):
+            for words in ("1 of these were pruned", "infeasible: radius &lt;= 1", "never as good as 2"):
                 assert words in page, words
             best = page[page.index("Best so far") : page.index("Members")]
             assert (done["_id"] in best, three[0]["_id"] in best) == (False, True)
