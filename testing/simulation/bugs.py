@@ -272,8 +272,10 @@ class RepeatingAdvancer(Advancer):
     """Runs a pruned member again."""
 
     async def _decide(self, stored: Document, group: Group) -> Document | None:
-        found = self.groups.db.runs.find({"groupId": group.id, "slot": {"$gte": group.first}})
-        for run in newest(await found.to_list()).values():
+        async with answers():
+            found = self.groups.db.runs.find({"groupId": group.id, "slot": {"$gte": group.first}})
+            runs = newest(await found.to_list())
+        for run in runs.values():
             if run["status"] == Status.CANCELED and stop_of(run):
                 await self.submitter.retry(run["_id"], by="advancer")
         return await super()._decide(stored, group)

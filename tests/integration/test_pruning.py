@@ -30,6 +30,11 @@ def database_url(emptied_url: str) -> str:
     return emptied_url
 
 
+def place(number: int) -> str:
+    """Return a position in a log: a text, whose order is that of the arrival."""
+    return f"{number:026}"
+
+
 async def measure(replica: Replica, run: dict[str, Any], *values: Any, attempt: int = 1) -> None:
     """Let an attempt have said these values of `loss`, among other things."""
     last = await replica.db.events.count_documents({"runId": run["_id"]})
@@ -39,7 +44,7 @@ async def measure(replica: Replica, run: dict[str, Any], *values: Any, attempt: 
             "runId": run["_id"],
             "attempt": attempt,
             "type": type_of(StageMetric),
-            "position": last + number,
+            "position": place(last + number),
             "sequence": last + number,
             "data": {"stage": "s", "name": name, "value": value, "step": number // 2},
         }
@@ -124,15 +129,15 @@ async def test_what_pods_say_of_a_metric_is_read_once_and_in_bounded_parts(
     async with replicas(database_url, 1) as (only,):
         reads, run = PruneReads(only.db), {"_id": "R"}
         attempt_id = AttemptId("R", 1)
-        assert await reads.said(attempt_id, "loss", 0) == (0, [])
+        assert await reads.said(attempt_id, "loss", "") == ("", [])
         await measure(only, run, 3.0, "text", None, [1])
-        assert await reads.said(attempt_id, "loss", 0) == (4, [(1, 3.0), (2, "text")])
-        assert await reads.said(attempt_id, "loss", 4) == (8, [(3, None), (4, [1])])
-        assert await reads.said(attempt_id, "loss", 8) == (8, [])
-        assert await reads.said(attempt_id, "$data.name", 0) == (4, [])
+        assert await reads.said(attempt_id, "loss", "") == (place(4), [(1, 3.0), (2, "text")])
+        assert await reads.said(attempt_id, "loss", place(4)) == (place(8), [(3, None), (4, [1])])
+        assert await reads.said(attempt_id, "loss", place(8)) == (place(8), [])
+        assert await reads.said(attempt_id, "$data.name", "") == (place(4), [])
         told = await only.db.command(
-            {"explain": {"find": "events", "filter": {"runId": "R", "type": type_of(StageMetric),
-                                                      "position": {"$gt": 4}}, "sort": {"position": 1}},
+            {"explain": {"find": "events", "sort": {"position": 1}, "filter": {
+                "runId": "R", "type": type_of(StageMetric), "position": {"$gt": place(4)}}},
              "verbosity": "executionStats"}
         )  # fmt: skip
         assert told["executionStats"]["totalKeysExamined"] <= 5

@@ -63,7 +63,7 @@ class PruneReads:
         return await found.to_list()
 
     @answers()
-    async def said(self, attempt_id: AttemptId, metric: str, after: int) -> tuple[int, list[tuple[Any, Any]]]:
+    async def said(self, attempt_id: AttemptId, metric: str, after: str) -> tuple[str, list[tuple[Any, Any]]]:
         """Return the steps and values that an attempt said of a metric after a position of the log.
 
         The first value is the position up to which was read.
