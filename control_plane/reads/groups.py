@@ -59,7 +59,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The newest run of a slot, and its headline number: None unless it succeeded, and holds the constraints."""
+    """The newest run of a slot, and its headline number: None unless it counts for the goal."""
 
     slot: int
     run_id: str

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from control_plane.log.ingest import Candidate, Capacity, Ingestor, Refused, Request
 from control_plane.log.projector import Projector, Stretch, Turn
-from control_plane.model.groups.members import Members, counted
+from control_plane.model.groups.members import Members, counted, newest
 from control_plane.model.groups.plan import Group, Submit, next_slots
+from control_plane.model.groups.pruning import stop_of
 from control_plane.model.groups.status import Action
 from control_plane.model.projection import RESULTS, Write, fold
 from control_plane.model.run import Run
@@ -299,6 +300,31 @@ class ImpatientQueue(MongoQueue):
         return replace(orders, start_at=orders.start_at or orders.now) if claim.barrier else orders
 
 
+class HarshGroups(Groups):
+    """Counts a pruned member as one that failed."""
+
+    @answers()
+    async def members(self, group_id: str, first: int) -> Members:
+        found = await super().members(group_id, first)
+        runs = await self.db.runs.find({"groupId": group_id, "slot": {"$gte": first}}).to_list()
+        slots = newest(runs).values()
+        pruned = sum(run["status"] == Status.CANCELED and stop_of(run) is not None for run in slots)
+        return replace(found, failed=found.failed + pruned, canceled=found.canceled - pruned)
+
+
+class RepeatingAdvancer(Advancer):
+    """Runs a pruned member again."""
+
+    async def _decide(self, stored: Document, group: Group) -> Document | None:
+        async with answers():
+            found = self.groups.db.runs.find({"groupId": group.id, "slot": {"$gte": group.first}})
+            runs = newest(await found.to_list())
+        for run in runs.values():
+            if run["status"] == Status.CANCELED and stop_of(run):
+                await self.submitter.retry(run["_id"], by="advancer")
+        return await super()._decide(stored, group)
+
+
 class ForgettingOutbox(WitnessedOutbox):
     """Lets go of what it hands to the sender, before there is a verdict."""
 
@@ -376,6 +402,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "orders-die-with-the-worker": Bug(Product(queue=ForgivingQueue), ("user: cordon",)),
     "slots-without-compare": Bug(Product(groups=CarelessGroups), _GROUPS),
     "retries-count-twice": Bug(Product(groups=DoublyCountingGroups), _GROUPS),
+    "pruned-is-failed": Bug(Product(groups=HarshGroups), _GROUPS),
+    "pruned-runs-again": Bug(Product(advancer=RepeatingAdvancer), _GROUPS),
     "submits-before-it-decides": Bug(Product(advancer=HastyAdvancer), _GROUPS),
     "start-without-compare": Bug(Product(groups=ForgetfulRaces), (*_GROUPS, "replica: sluggish")),
     "starts-before-the-others": Bug(Product(queue=ImpatientQueue), _GROUPS),

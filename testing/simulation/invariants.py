@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from control_plane.log.unclaimed_lines import LETTER_PREFIX, UNCLAIMED
 from control_plane.model.byte_limits import OVER_BUDGET
+from control_plane.model.groups.pruning import stop_of
 from control_plane.model.groups.status import CLOSED, GroupStatus
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Verifier
 from events.catalog import EventRefused, ResultRecorded, type_of
 from events.codec import moment
-from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Fault, Status
+from events.lifecycle import FINAL, HELD, LIVE, TRANSITIONS, Cause, Fault, Status
 from events.queue.labels import missing, words_of
 from events.queue.requirements import class_key, read_class, read_requirements
 from events.queue.rules import pod_name
@@ -67,6 +68,9 @@ class InvariantChecker:
             group = self.servers.collection("groups").records.get(after["groupId"])
             for message in wrong_member(after, None if group is None else group.fresh()):
                 self.ledger.blame(f"run {after['_id']}: {message}")
+            parent = self.servers.collection("runs").records.get(after["parentRunId"])
+            if parent is not None and stop_of(parent.fresh()) and not by_a_person(after):
+                self.ledger.blame(f"run {after['_id']}: its member was pruned, and nobody asked for it again")
         if before is not None and after.get("groupId") is not None:
             group = self.servers.collection("groups").records.get(after["groupId"])
             for message in wrong_moment(before, after, None if group is None else group.fresh()):
@@ -80,6 +84,7 @@ class InvariantChecker:
             *self._rescues(fresh, after),
             *_claims(old, after["classKey"], fresh),
             *self._options(fresh, after),
+            *_pruned(fresh),
         ]:
             self.ledger.blame(f"run {after['_id']}: {message}")
 
@@ -372,6 +377,18 @@ def _moves(old: Document, after: Document, fresh: list[Document]) -> Iterator[st
 
 def _keys(rows: Iterable[tuple[int, str, Any]]) -> str:
     return ", ".join(f"{key} (position {sequence})" for sequence, key, _ in sorted(rows))
+
+
+def by_a_person(run: Document) -> bool:
+    """Say whether a person has submitted a run, and no part of the control plane."""
+    return bool(run["journal"][0]["by"].startswith("user"))
+
+
+def _pruned(fresh: list[Document]) -> Iterator[str]:
+    """Yield what a pruned member may not be: anything but one that was worked on."""
+    for entry in fresh:
+        if stop_of(entry["set"]) and entry["from"] not in LIVE:
+            yield f"it was {entry['from']}, and is pruned"
 
 
 def _attempt(document: Document) -> AttemptId:

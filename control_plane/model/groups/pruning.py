@@ -98,7 +98,7 @@ class Curve:
     curve every second point is kept.
     """
 
-    position: int = 0
+    position: str = ""
     is_whole: bool = False
     count: int = 0
     values: dict[float, float] = field(default_factory=dict)

@@ -48,7 +48,7 @@ class Pruner:
             return 0
         rule, first = plan.pruning, stored["first"]
         working = await self.reads.working(stored["_id"], first)
-        others = await self.reads.succeeded(stored["_id"], first) if working else []
+        others = await self.reads.succeeded(stored["_id"], first, plan.constraints) if working else []
         if len(others) < rule.min_members:
             return 0
         means = [(await self._curve(each, rule)).means for each in others]

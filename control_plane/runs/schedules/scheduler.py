@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from control_plane.concurrency.loops import serve_all
-from control_plane.model.groups.ticks import Tick
-from control_plane.runs.groups.service import GroupService
+from control_plane.model.groups.ticks import Begun, Tick
 from control_plane.runs.schedules.schedule import Outcome, plan, read_timetable, run_id
 from control_plane.runs.submission import Submission, Submitter
 from control_plane.store.database import Document
@@ -32,13 +31,21 @@ LABEL: Final = "schedule"
 SLOT_LABEL: Final = "slot"
 
 
+class Rounds(Protocol):
+    """Begins rounds of groups."""
+
+    async def again(self, group_id: str, *, revision: int | None, by: str, tick: Tick | None = None) -> Begun:
+        """Begin a new round of a closed group, one for each tick. Raises `Conflict`, `NotFound`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Scheduler:
     """Fires due schedules, by the store's clock alone."""
 
     schedules: Schedules
     submitter: Submitter
-    groups: GroupService
+    groups: Rounds
 
     async def run_once(self) -> int:
         """Serve every schedule that is due; return how many runs and rounds are new."""

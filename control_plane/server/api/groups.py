@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from control_plane.reads.groups import GroupReading
 from control_plane.runs.groups.service import WantedGroup
 from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GroupEdit, GroupPause, NewGroup, posted
@@ -41,18 +42,9 @@ def router(deps: Deps) -> APIRouter:
         response.headers["Location"] = f"/api/groups/{body.id}"
         return await told(body.id, response)
 
-    @routes.get("")
-    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[GroupRow]:
-        return await reading.groups_page(wanted.limit, wanted.after)
-
     @routes.get("/{group_id}")
     async def one(group_id: str, _: MayRead, response: Response) -> Group:
         return await told(group_id, response)
-
-    @routes.get("/{group_id}/members")
-    async def members(group_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Listing[GroupMember]:
-        group = await reading.group(group_id)
-        return await reading.members(group, wanted.limit, wanted.after)
 
     @routes.patch("/{group_id}", responses={409: {}, 412: {}})
     async def edit(
@@ -90,4 +82,16 @@ def router(deps: Deps) -> APIRouter:
         await service.again(group_id, revision=revision, by=principal.name)
         return await told(group_id, response)
 
+    _add_lists(routes, reading)
     return routes
+
+
+def _add_lists(routes: APIRouter, reading: GroupReading) -> None:
+    @routes.get("")
+    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[GroupRow]:
+        return await reading.groups_page(wanted.limit, wanted.after)
+
+    @routes.get("/{group_id}/members")
+    async def members(group_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Listing[GroupMember]:
+        group = await reading.group(group_id)
+        return await reading.members(group, wanted.limit, wanted.after)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from control_plane.model.groups.constraints import Constraint
 from control_plane.model.groups.members import COUNTED_AS
 from control_plane.model.groups.pruning import PEERS_MAX
 from control_plane.model.groups.status import GroupStatus
@@ -40,22 +41,29 @@ class PruneReads:
 
     async def working(self, group_id: str, first: int) -> list[Document]:
         """Return the attempts that work on members of the round, those of its first slots."""
-        return await self._members(group_id, first, _WORKING, 1, RUNNING_MAX)
+        wanted = {"groupId": group_id, "slot": {"$gte": first}, "status": {"$in": _WORKING}}
+        return await self._members(wanted, 1, RUNNING_MAX)
 
-    async def succeeded(self, group_id: str, first: int) -> list[Document]:
-        """Return the last attempts of members of the round that have succeeded, those of its last slots."""
-        return await self._members(group_id, first, _SUCCEEDED, -1, PEERS_MAX)
+    async def succeeded(self, group_id: str, first: int, constraints: Sequence[Constraint]) -> list[Document]:
+        """Return the last attempts of members of the round that have succeeded, those of its last slots.
+
+        One that is infeasible is no mark for others.
+        """
+        wanted: Document = {"groupId": group_id, "slot": {"$gte": first}, "status": {"$in": _SUCCEEDED}}
+        if constraints:
+            wanted["$and"] = [
+                {f"summary.{each.name}": {"$type": "number", "$lte" if each.is_upper else "$gte": each.bound}}
+                for each in constraints
+            ]
+        return await self._members(wanted, -1, PEERS_MAX)
 
     @answers()
-    async def _members(
-        self, group_id: str, first: int, statuses: Sequence[str], direction: int, limit: int
-    ) -> list[Document]:
-        wanted = {"groupId": group_id, "slot": {"$gte": first}, "status": {"$in": list(statuses)}}
+    async def _members(self, wanted: Document, direction: int, limit: int) -> list[Document]:
         found = self.db[MEMBERS].find(wanted, _ATTEMPT).hint("by_group").sort("_id", direction).limit(limit)
         return await found.to_list()
 
     @answers()
-    async def said(self, attempt_id: AttemptId, metric: str, after: int) -> tuple[int, list[tuple[Any, Any]]]:
+    async def said(self, attempt_id: AttemptId, metric: str, after: str) -> tuple[str, list[tuple[Any, Any]]]:
         """Return the steps and values that an attempt said of a metric after a position of the log.
 
         The first value is the position up to which was read.

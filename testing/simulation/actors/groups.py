@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from control_plane.model.groups.pruning import Stop
 from control_plane.model.groups.status import CLOSED
 from control_plane.runs.groups.service import WantedGroup
-from events.lifecycle import FINAL
+from events.lifecycle import FINAL, LIVE
 from events.queue.rules import pod_name
 from events.runtime.errors import Conflict, Transient
+from events.text.attempt_id import AttemptId
 from testing.simulation.actors.people import BY, PATIENCE_S
 from testing.simulation.actors.replicas import Balancer, Parts
 from testing.simulation.kernel import Kernel, Node
@@ -28,6 +30,7 @@ RACE: Final[Mapping[str, Any]] = {
     "ready_s": 20.0,
     "limit_s": 300.0,
 }
+STOP: Final = Stop(metric="value", step=1, value=2.0, bound=1.0, members=5)
 
 
 @dataclass(slots=True)
@@ -51,7 +54,8 @@ class GroupUser:
         made = sorted(self.ledger.groups)
         if made and self.kernel.chance.random() < 0.6:
             name = self.kernel.chance.choice(made)
-            step = self.kernel.chance.choice([self.pause_for_a_while, self.cancel, self.again, self.retry])
+            steps = [self.pause_for_a_while, self.cancel, self.again, self.retry, self.prune]
+            step = self.kernel.chance.choice(steps)
             self.kernel.spawn("group", self.node, lambda: step(name))
         else:
             name = f"group-{self.wanted}"
@@ -83,6 +87,9 @@ class GroupUser:
         if follow < 0.3:
             self.kernel.wait(None, 20.0 * chance.random())
             self.cancel(name)
+        if follow > 0.4:
+            self.kernel.wait(None, 10.0 * chance.random())
+            self.prune(name)
         if 0.2 < follow < 0.8:
             self.kernel.wait(None, 40.0 * chance.random())
             self.retry(name)
@@ -112,6 +119,16 @@ class GroupUser:
             run_id = self.kernel.chance.choice(ended)
             if self._insist(lambda parts: parts.submitter.retry(run_id, by=BY)):
                 self.ledger.counts["members retried"] += 1
+
+    def prune(self, name: str) -> None:
+        """Do as a replica's pruner: end a member that an attempt works on, for its metrics."""
+        working = [run for run in self._members(name) if run["status"] in LIVE]
+        if working:
+            run = self.kernel.chance.choice(working)
+            attempt_id = AttemptId(run["_id"], run["attempt"])
+            by = f"group:{name}"
+            if self._insist(lambda parts: parts.decider.prune(attempt_id, STOP, by=by)):
+                self.ledger.counts["members looked at by the pruner"] += 1
 
     def is_done(self) -> bool:
         """Say whether every group is closed."""

@@ -93,7 +93,6 @@ def test_a_secret_has_the_name_of_a_variable(name: str) -> None:
         "CONTROL_PLANE_KEY", "Ld_Preload", "no_proxy", "FTP_PROXY", "Ssl_Key", "Git_Askpass",
         "PATH\n", "PATH\u200b", "P\u0410TH",
         "\uff30ATH", "\u017fSL_KEY", "HOM\u0117", "\u212aEY", "\ud800", "PATH\0", "LD\uff3fPRELOAD",
-        "CUDA_VISIBLE_DEVICES", "SSLKEYLOGFILE", "TMPDIR", "HF_ENDPOINT",
         "NUMBA_CACHE_DIR", "TRITON_CACHE_DIR", "CC", "LIBRARY_PATH", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH",
         "XLA_FLAGS", "OLLAMA_HOST", "MPLBACKEND", "SHELLOPTS", "NETRC", "TEXMFCNF", "NODE_OPTIONS",
         "JAVA_TOOL_OPTIONS", "PYTORCH_JIT", "MAVEN_OPTS",
