@@ -206,13 +206,13 @@ def _constraints(plan: Plan) -> Sequence[Constraint]:
 
 def _measured(found: Mapping[str, Any], constraints: Sequence[Constraint]) -> Measured:
     value, status = found.get("value"), found["status"]
-    counts = status in SUCCEEDED and is_measured(value) and not broken(constraints, found.get("summary", {}))
+    counts = status in SUCCEEDED and broken(constraints, found.get("summary", {})) is None
     return Measured(
         slot=found["slot"],
         run_id=found["run"],
         status=status,
         has_begun=bool(found.get("attempt")),
-        value=float(value) if counts else None,
+        value=float(value) if counts and is_measured(value) else None,
     )
 
 

@@ -10,7 +10,6 @@ from msgspec import UNSET
 from podfleet import parameters
 from podfleet.commands.groups.sweep import group_name
 from podfleet.commands.kind_help import KindHelp
-from podfleet.commands.submit import SecretNames
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_json, say
@@ -21,6 +20,7 @@ from podfleet.parameters import (
     Priority,
     QueueLimit,
     Requires,
+    SecretNames,
     SpecFile,
     Unreadable,
 )
@@ -67,10 +67,14 @@ def race(
         kind,
         parameters.spec(file, parameter),
         plan={"kind": "race", "lanes": lanes, "ready_s": ready, "limit_s": limit},
-        secrets=secret,
         idempotency_key=key,
         **parameters.options(
-            priority=priority, label=label, requires=requires, attempts=attempts, queue_limit=queue_limit
+            priority=priority,
+            label=label,
+            requires=requires,
+            attempts=attempts,
+            queue_limit=queue_limit,
+            secret=secret,
         ),
     )
     if as_json:
