@@ -110,7 +110,7 @@ def _play(
     if SICKNESS in themes:
         own = Random(f"{kernel.seed}/sickness")
         sickness = Sickness(kernel, Node("sickness"), own, world.servers, world.pods, world.user, ledger)
-        kernel.spawn("sickness", sickness.node, partial(sickness.work, nature))
+        kernel.spawn("sickness", sickness.node, partial(sickness.work, lambda: nature.is_calm))
 
     def is_done() -> bool:
         if sickness is not None and not sickness.is_over:

@@ -6,7 +6,7 @@ looked at where nothing else changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -14,7 +14,6 @@ from typing import Final
 
 from testing.simulation.actors.people import User
 from testing.simulation.actors.pods import Pod
-from testing.simulation.faults import Nature
 from testing.simulation.kernel import Kernel, Node
 from testing.simulation.ledger import Ledger
 from testing.simulation.quarantines import held
@@ -41,10 +40,10 @@ class Sickness:
     ledger: Ledger
     is_over: bool = False
 
-    def work(self, nature: Nature) -> None:
+    def work(self, is_calm: Callable[[], bool]) -> None:
         """Let it come twice."""
         self._come("early")
-        while not nature.is_calm:
+        while not is_calm():
             self.kernel.wait(None, EVERY_S)
         self.kernel.wait(None, CALM_S)
         self.ledger.is_calm = True
