@@ -19,7 +19,7 @@ from stages.experiment.statistics.estimate import LEVEL
 
 UNITS: Final = 10  # at the first look; at each further one there are twice as many
 # Windows that roll along time learn from each other's rows, and what drifts moves all of them: at the level of random
-# splits five or ten of them would support 5 to 6 % of null claims.
+# splits five or ten of them would support 4 to 6 % of null claims.
 LEVEL_BY_TIME: Final = 0.007
 # By the number of looks: of each side, at each look.
 LEVELS: Final[Mapping[int, tuple[float, ...]]] = {1: (LEVEL,), 2: (0.01, 0.0125), 3: (0.008, 0.008, 0.01)}
