@@ -34,9 +34,6 @@ RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
         *("GLIBC_TUNABLES", "MALLOC_*", "BASH_*", "ENV", "IFS", "SHELL", "PROMPT_COMMAND", "PS4", "CDPATH"),
         *("BASHOPTS", "SHELLOPTS", "PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "LESSOPEN"),
         *("GIT_*", "PIP_*", "UV_*", "OPENSSL_*", "SSH_ASKPASS", "SUDO_ASKPASS"),
-        # a folder or an option decides what is compiled or loaded, and is no secret
-        *("CC", "CXX", "CPATH", "MPLBACKEND", "TEXMFCNF", "TEXINPUTS"),
-        *("*_PATH", "*_DIR", "*_OPTIONS", "*_OPTS", "*_FLAGS"),
     ),
     "where a process reads and writes": (
         *("HOME", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "XDG_*", "HF_HOME", "MPLCONFIGDIR", "_"),
@@ -54,6 +51,10 @@ RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
         *("USER", "LOGNAME", "HOSTNAME", "TERM", "TZ", "LANG", "LANGUAGE", "LC_*", "LOCPATH", "NLSPATH"),
         *("CUDA_*", "NVIDIA_*", "NCCL_*", "OMP_*", "MKL_*", "TORCH_*", "RUNPOD_*"),
         *("PYTORCH_*", "TRITON_*", "NUMBA_*", "TF_*", "XLA_*", "SKLEARN_*"),
+    ),
+    "what is compiled, and from which folder or by which option something is loaded": (
+        *("CC", "CXX", "CPATH", "MPLBACKEND", "TEXMFCNF", "TEXINPUTS"),
+        *("*_PATH", "*_DIR", "*_OPTIONS", "*_OPTS", "*_FLAGS"),
     ),
 }
 _RESERVED: Final = tuple(

@@ -145,7 +145,7 @@ def made() -> dict[str, Call[Any]]:
 
 OPTIONS = {
     "priority": 5, "labels": {"a": "b"}, "requires": {"region": "eu"}, "max_attempts": 5, "queue_limit_s": 5,
-    "not_before": EPOCH,
+    "not_before": EPOCH, "secrets": ["KEY"],
 }  # fmt: skip
 SOMETHING = {
     "int": 5, "float": 5.0, "bool": True, "Json": {"a": 1}, "Plan": {"kind": "matrix"}, "datetime": EPOCH,

@@ -117,10 +117,10 @@ async def test_a_dry_run_and_what_nobody_may_write_are_told() -> None:
 
 
 async def test_nothing_is_written_of_what_was_read_while_the_run_moved() -> None:
-    scene = Scene(Reads([GONE, SOUND], positions=[1, 2, 3]))
+    scene = Scene(Reads([GONE, SOUND], moves=[1, 2, 3]))
     assert await scene.rebuild() == ([], [])
     assert scene.store.written == []
-    moving = Scene(Reads([GONE], positions=iter(range(1000))))
+    moving = Scene(Reads([GONE], moves=iter(range(1000))))
     done, (left,) = await moving.rebuild()
     assert (done, moving.store.written, moving.reads.looked) == ([], [], TRIES_MAX)
     assert left.startswith("it moves too fast, run it again: stages ")

@@ -82,6 +82,15 @@ class Reads:
         self.looked += 1
         return {} if found is None else dict.fromkeys(run_ids, found)
 
+    async def position(self, collection: str, run_id: str) -> object:
+        return (await self.positions(collection, [run_id])).get(run_id)
+
+    async def evidence(self, collection: str, run_id: str) -> Evidence | None:
+        found = (await self.evidences(collection, [run_id])).get(run_id)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
     async def artifacts(self, run_id: str) -> AsyncIterator[Mapping[str, Any]]:
         for each in self.files:
             yield each

@@ -81,7 +81,10 @@ SHOWN = {
     "pods": Pod,
     "schedules": Schedule,
 }
-HIDDEN = {"events": {"ceId", "hash", "expiresAt", "orphan"}, "runs": INTERNAL}
+HIDDEN = {
+    "events": {"ceId", "hash", "expiresAt", "orphan"},
+    "runs": INTERNAL | {"startAt"},  # the group of a race tells it
+}
 
 
 @pytest.mark.parametrize("collection", SHOWN)

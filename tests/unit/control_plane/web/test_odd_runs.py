@@ -221,6 +221,8 @@ LEAST: Final[dict[str, Any]] = {
     "metric": "m", "direction": "d", "unit": "u", "units": 1, "rows": 2, "test_rows": 1, "estimator": "e",
     "test": "t", "level": 0.5, "stopping": "s", "data": "d", "part": "test", "measurement": "m", "says": "s",
     "conclusion": "supported", "number": 1, "outcome": "taken", "set": "s", "values": {"v": 0.5},
+    "offset_s": -0.5, "bound_s": 0.1, "hears_s": 0.5, "agreed": "2026-01-01T00:00:00Z", "late_s": 0.0,
+    "ready_late_s": 0.0,
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from events.kinds.experiment import ClaimRegistered, DataWarned
 from stages.experiment import pipeline
 from stages.experiment.data.columns import Table
 from stages.experiment.data.loading import Data, divided
+from stages.experiment.statistics import looks
 from stages.experiment.steps import experiment_run
 from stages.experiment.trials import units
 from stages.pipeline import run_pipeline
@@ -30,7 +31,8 @@ UNITS = 6
 
 @pytest.fixture(autouse=True)
 def few_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = replace(experiment_run.PRESETS["quick"], units=UNITS, repeats=1, epochs=1)
+    monkeypatch.setattr(looks, "UNITS", UNITS)
+    quick = replace(experiment_run.PRESETS["quick"], repeats=1, epochs=1)
     monkeypatch.setitem(experiment_run.PRESETS, "quick", quick)
 
 
