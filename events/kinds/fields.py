@@ -24,6 +24,7 @@ Shape = Literal["integer", "number", "text", "choice", "either", "json", "group"
 NOTHING: Final = msgspec.UNSET
 SHOWN_CHARS_MAX: Final = 200
 PATTERN_CHARS_MAX: Final = 50  # of one that is told: what is longer is no help to a person
+NOT_OF_PATTERN: Final = "It has a character that is not taken here, or too many"  # where it is not told
 REFERENCES_MAX: Final = 8  # one that leads to another
 # Limits of JSON Schema, in the order in which they are told.
 LIMITS: Final[Mapping[str, str]] = {

@@ -22,7 +22,7 @@ from control_plane.server.api.ingest import UnsupportedMedia
 from control_plane.server.http.answer_headers import HEADERS
 from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding
 from events.codec import TooLarge
-from events.kinds.fields import PATTERN_CHARS_MAX
+from events.kinds.fields import NOT_OF_PATTERN, PATTERN_CHARS_MAX
 from events.runtime.errors import (
     Conflict,
     NotFound,
@@ -178,4 +178,4 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
 def _said(error: Mapping[str, Any]) -> str:
     """Return what is wrong with a field; a pattern that no person reads is not told."""
     is_long = error["type"] == "string_pattern_mismatch" and len(error["ctx"]["pattern"]) > PATTERN_CHARS_MAX
-    return "It has a character that is not taken here, or too many" if is_long else str(error["msg"])
+    return NOT_OF_PATTERN if is_long else str(error["msg"])
