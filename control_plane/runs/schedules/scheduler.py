@@ -14,12 +14,13 @@ from typing import Any, Final, Protocol
 
 from control_plane.concurrency.loops import serve_all
 from control_plane.model.groups.ticks import Begun, Tick
+from control_plane.model.views.readable import UnreadableDocument
 from control_plane.runs.schedules.schedule import Outcome, plan, read_timetable, run_id
 from control_plane.runs.submission import Submission, Submitter
 from control_plane.store.database import Document
 from control_plane.store.schedules import Schedules
 from events.runtime.clock import timestamp
-from events.runtime.errors import Conflict, Rejected
+from events.runtime.errors import Conflict, OutOfDate, Rejected, Transient
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,10 @@ class Scheduler:
         name, by = schedule["group"], f"schedule:{schedule['_id']}"
         try:
             begun = await self.groups.again(name, revision=None, by=by, tick=Tick(schedule["_id"], slot))
+        except UnreadableDocument:
+            raise
+        except OutOfDate as error:  # somebody changed it at this moment: the slot is asked for again
+            raise Transient(error.code, error.message) from error
         except Conflict:
             return {**_last(slot, "overlapping"), "groupId": name}, False
         if begun.is_new:
