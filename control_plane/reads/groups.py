@@ -172,7 +172,9 @@ def _row(document: Mapping[str, Any]) -> GroupRow:
 
 def _told(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a group of which pages can tell kind and plan. Raises `Rejected`."""
-    for part, names in (("run", ("kind",)), ("plan", ("kind", "parallel"))):
+    # the lanes of a race run at once: its plan has no such limit
+    of_plan = ("kind",) if document["plan"]["kind"] == "race" else ("kind", "parallel")
+    for part, names in (("run", ("kind",)), ("plan", of_plan)):
         if missing := [name for name in names if not isinstance(document[part][name], str | int)]:
             raise Rejected("bad_group", f"{part}.{missing[0]} is {document[part][missing[0]]!r}")
     return document

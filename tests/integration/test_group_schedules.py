@@ -12,7 +12,7 @@ from control_plane.runs.groups.service import GroupService, WantedGroup
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.store.queue.groups import Groups
 from control_plane.store.schedules import Schedules
-from events.runtime.errors import Conflict, Rejected
+from events.runtime.errors import Conflict, Rejected, Transient
 from tests.integration import test_groups
 from tests.integration.dying import Died, DiesAt
 from tests.integration.test_groups import PLAN, RUN, asking
@@ -109,11 +109,37 @@ async def test_a_slot_is_left_out_while_a_round_goes_on_and_refused_without_its_
         await only.make_due("nightly")
         assert await only.scheduler.run_once() == 0
         assert (await only.schedule("nightly"))["last"]["outcome"] == "overlapping"
+        await only.db.groups.update_one({"_id": "sweep"}, {"$set": {"status": "COMPLETED", "revision": "x"}})
+        await refused(only, "unreadable_document")
         await only.db.groups.delete_many({})
-        await only.make_due("nightly")
-        assert await only.scheduler.run_once() == 0
-        schedule = await only.schedule("nightly")
-        assert (schedule["last"]["outcome"], schedule["error"]["code"]) == ("refused", "unknown_group")
+        await refused(only, "unknown_group")
+
+
+async def refused(replica: Replica, code: str) -> None:
+    await replica.make_due("nightly")
+    assert await replica.scheduler.run_once() == 0
+    schedule = await replica.schedule("nightly")
+    assert (schedule["last"]["outcome"], schedule["error"]["code"]) == ("refused", code)
+
+
+async def test_a_slot_waits_for_a_group_that_somebody_changes_in_the_same_moment(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await closed_group(only)
+        slot = await only.make_due("nightly")
+        service = GroupService(Overtaken(only.db), only.deps.submitter, only.deps.clock)
+        with pytest.raises(Transient, match="concurrently"):
+            await Scheduler(Schedules(only.db), only.deps.submitter, service).run_once()
+        assert await only.scheduler.run_once() == 1
+        last = (await only.schedule("nightly"))["last"]
+        assert (last["slot"], last["outcome"], last["round"]) == (slot, "fired", 2)
+
+
+class Overtaken(Groups):
+    """Groups of which each has changed before a decision about it is written."""
+
+    async def decide(self, group: dict[str, Any], *rest: Any, **named: Any) -> dict[str, Any] | None:
+        await self.db.groups.update_one({"_id": group["_id"]}, {"$inc": {"revision": 1}})
+        return await super().decide(group, *rest, **named)
 
 
 async def test_a_schedule_of_a_group_over_http_and_on_its_pages(database_url: str) -> None:

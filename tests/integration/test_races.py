@@ -17,7 +17,7 @@ from control_plane.store.queue.groups import Entry, Groups
 from events.answers.races import RaceStanding
 from events.runtime.errors import Conflict, Rejected
 from tests.integration.dying import Died, DiesAt
-from tests.integration.test_groups import Replica, replicas
+from tests.integration.test_groups import Replica, asking, replicas
 
 PODS = ("a", "b", "c")
 RACE: dict[str, Any] = {
@@ -235,3 +235,15 @@ async def test_what_makes_no_sense_for_a_race_is_refused_with_words(database_url
         await only.advance()
         await only.advance()
         assert (await only.group())["status"] == "CANCELED"
+
+
+async def test_a_race_stands_in_lists_and_on_its_pages(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        await Track(only).begin()
+        listed = (await client.get("/api/groups")).json()
+        assert ([each["id"] for each in listed["items"]], "unreadable" in listed) == (["g"], False)
+        page = await client.get("/groups")
+        assert (page.status_code, "<td>race</td>" in page.text) == (200, True)
+        for part in ("", "/curves"):
+            shown = await client.get(f"/groups/g{part}")
+            assert (shown.status_code, "race" in shown.text) == (200, True)

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from control_plane.concurrency.loops import serve_all
 from control_plane.model.groups.ticks import Begun, Tick
+from control_plane.model.views.readable import UnreadableDocument
 from control_plane.runs.schedules.schedule import Outcome, plan, read_timetable, run_id
 from control_plane.runs.submission import Submission, Submitter
 from control_plane.store.database import Document
@@ -94,6 +95,8 @@ class Scheduler:
         name, by = schedule["group"], f"schedule:{schedule['_id']}"
         try:
             begun = await self.groups.again(name, revision=None, by=by, tick=Tick(schedule["_id"], slot))
+        except UnreadableDocument:  # which says nothing of a round
+            raise
         except Conflict:
             return {**_last(slot, "overlapping"), "groupId": name}, False
         if begun.is_new:
