@@ -172,11 +172,12 @@ def _row(document: Mapping[str, Any]) -> GroupRow:
 
 def _told(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a group of which pages can tell kind and plan. Raises `Rejected`."""
-    # the lanes of a race run at once: its plan has no such limit
-    of_plan = ("kind",) if document["plan"]["kind"] == "race" else ("kind", "parallel")
-    for part, names in (("run", ("kind",)), ("plan", of_plan)):
-        if missing := [name for name in names if not isinstance(document[part][name], str | int)]:
-            raise Rejected("bad_group", f"{part}.{missing[0]} is {document[part][missing[0]]!r}")
+    run, plan = document["run"], document["plan"]
+    told = {"run.kind": run["kind"], "plan.kind": plan["kind"]}
+    if plan["kind"] != "race":  # its lanes are all submitted at once
+        told["plan.parallel"] = plan["parallel"]
+    if wrong := [name for name, value in told.items() if not isinstance(value, str | int)]:
+        raise Rejected("bad_group", f"{wrong[0]} is {told[wrong[0]]!r}")
     return document
 
 

@@ -17,7 +17,7 @@ from control_plane.model.result_replication import ELSEWHERE, believed, borne_ou
 from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.notes import answered
 from control_plane.model.views.pods import pod
-from control_plane.model.views.readable import UnreadableDocument, readable, reading_of
+from control_plane.model.views.readable import UnreadableDocument, readable
 from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
@@ -510,12 +510,12 @@ class Reading:
     ) -> Listing[Schedule]:
         """Return a page of schedules, newest first."""
         found = await self.schedule_reads.page(moment_key("schedules", after), paging.limited(limit))
-        return listing("schedules", found, _schedule)
+        return listing("schedules", found, partial(readable, Schedule, "schedule"))
 
     async def schedule(self, schedule_id: str) -> Schedule:
         """Return one schedule. Raises `NotFound`."""
         found = required(await self.schedule_reads.find(schedule_id), "schedule", schedule_id)
-        return _schedule(found)
+        return readable(Schedule, "schedule", found)
 
     async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Listing[Key]:
         """Return a page of keys, the newest first, as they may be seen."""
@@ -559,15 +559,6 @@ def _waiting(found: Waiting, now: datetime) -> QueuedClass:
         oldest_queued_at=plain(found.oldest),
         oldest_wait_s=None if found.oldest is None else _seconds(found.oldest, now),
     )
-
-
-def _schedule(document: Mapping[str, Any]) -> Schedule:
-    """Return a schedule, which fires a run or a group. Raises `UnreadableDocument`."""
-    found = readable(Schedule, "schedule", document)
-    with reading_of("schedule", found.id):
-        if found.run is None and not found.group:
-            raise Rejected("bad_schedule", "it has neither a run nor a group")
-    return found
 
 
 def listing(name: str, found: Slice, view: Callable[[Mapping[str, Any]], Item]) -> Listing[Item]:

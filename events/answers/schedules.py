@@ -69,6 +69,11 @@ class Schedule(Answer, frozen=True, kw_only=True):
     paused_at: Moment | UnsetType | None = UNSET
     pause_note: str | UnsetType | None = UNSET
 
+    def __post_init__(self) -> None:
+        """Require a run or a group. Raises `ValueError`."""
+        if self.run is None and not self.group:
+            raise ValueError("it has neither a run nor a group")
+
 
 class Slot(Answer, frozen=True, kw_only=True):
     """A moment at which a schedule fires: in UTC, and on the clocks of its zone with their offset."""

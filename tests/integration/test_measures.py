@@ -148,7 +148,7 @@ async def test_the_form_of_another_run_shows_what_will_be_measured_too(
     first = await sent(asking, path, preset="quick")
     confirmed = confirmation(first)
     assert "to measure this" in first.text
-    again = await sent(asking, path, confirmed="something else")
+    again = await sent(asking, path, preset="quick", confirmed="something else")
     assert confirmation(again) == confirmed
     assert (await stored(deps))["runs"] == 1, "that of the hypothesis itself"
     last = await sent(asking, path, preset="quick", confirmed=confirmed)

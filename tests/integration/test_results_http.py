@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from math import hypot
 from typing import Any
 
 import pyarrow.parquet
@@ -23,11 +24,12 @@ def test_a_run_records_rows_that_are_read_sorted_filtered_exported_and_compared(
     fleet.start_quick_worker(name="w1")
     spec = {"seconds": 0.1, "events": 1, "results": ROWS, "x": 1.0, "y": -2.0}
     one, other = fleet.submit(spec=spec), fleet.submit(spec={**spec, "y": 0.0})
-    assert fleet.wait_for(one, "COMPLETED")["summary"] == {"value": 0.0}
-    assert fleet.wait_for(other, "COMPLETED")["summary"] == {"value": 4.0}
-    assert {each["id"]: each["summary"] for each in fleet.client.get("/api/runs").json()["items"]} == {
-        one: {"value": 0.0}, other: {"value": 4.0}
-    }  # fmt: skip
+    summaries = {one: {"value": 0.0, "radius": hypot(1, 2)}, other: {"value": 4.0, "radius": 1.0}}
+    for run_id, summary in summaries.items():
+        assert fleet.wait_for(run_id, "COMPLETED")["summary"] == summary
+    assert {
+        each["id"]: each["summary"] for each in fleet.client.get("/api/runs").json()["items"]
+    } == summaries
 
     address = f"/api/runs/{one}/results"
     first = fleet.client.get(address).json()

@@ -40,6 +40,8 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "exponential": lambda chance, size: 1 - chance.exponential(size=size),
     "tied": _tied,
 }
+NEIGHBOURS: Final = 5
+Learner = Callable[[Floats, Floats, Floats], Floats]  # features, targets, asked: what is foretold of these
 SETS: Final[Mapping[str, Callable[..., Any]]] = {
     "breast_cancer": load_breast_cancer,
     "digits": load_digits,
@@ -78,13 +80,26 @@ def _splits_judged_by_reserve(
 
 def ridge(features: Floats, targets: Floats, asked: Floats) -> Floats:
     """Return the values of ridge regressions without chance, one for each place of the first axis."""
-    mean, scale = features.mean(axis=1, keepdims=True), features.std(axis=1, keepdims=True) + 1e-9
-    known, wanted = (features - mean) / scale, (asked - mean) / scale
+    known, wanted = _standard(features, asked)
     level = targets.mean(axis=1, keepdims=True)
     turned = known.transpose(0, 2, 1)
     weights = np.linalg.solve(turned @ known + np.eye(known.shape[2]), turned @ (targets - level))
     values: Floats = wanted @ weights + level
     return values
+
+
+def neighbours(features: Floats, targets: Floats, asked: Floats) -> Floats:
+    """Return the means of the `NEIGHBOURS` nearest rows, for each place of the first axis."""
+    known, wanted = _standard(features, asked)
+    apart = (known**2).sum(2)[:, None, :] - 2 * wanted @ known.transpose(0, 2, 1)
+    nearest = np.argpartition(apart, NEIGHBOURS, axis=2)[..., :NEIGHBOURS]
+    values: Floats = targets[np.arange(len(targets))[:, None, None], nearest].mean(axis=2)
+    return values
+
+
+def _standard(features: Floats, asked: Floats) -> tuple[Floats, Floats]:
+    mean, scale = features.mean(axis=1, keepdims=True), features.std(axis=1, keepdims=True) + 1e-9
+    return (features - mean) / scale, (asked - mean) / scale
 
 
 def twins(
@@ -225,8 +240,10 @@ def _difference(features: Floats, targets: Floats, learnt: Any, judging: Any) ->
     return difference
 
 
-def with_noise(name: str, columns: int, draws: int, units: int, *, seed: int) -> Floats:
-    """Return what columns of pure noise add to the accuracy of ridge classifiers on a set that ships."""
+def with_noise(
+    name: str, columns: int, draws: int, units: int, *, seed: int, learner: Learner = ridge
+) -> Floats:
+    """Return what columns of pure noise add to the accuracy of a learner on a set that ships."""
     chance = np.random.default_rng(seed)
     rows, labels = SETS[name](return_X_y=True)
     hot = np.eye(labels.max() + 1)[labels]
@@ -237,9 +254,9 @@ def with_noise(name: str, columns: int, draws: int, units: int, *, seed: int) ->
         wider = np.concatenate([np.broadcast_to(rows, (units, *rows.shape)), noise], axis=2)
         place = np.arange(units)[:, None]
         plain, more = (
-            (ridge(each[place, learnt], hot[learnt], each[place, judging]).argmax(2) == labels[judging]).mean(
-                1
-            )
+            (
+                learner(each[place, learnt], hot[learnt], each[place, judging]).argmax(2) == labels[judging]
+            ).mean(1)
             for each in (wider[..., : rows.shape[1]], wider)
         )
         found.append(more - plain)

@@ -28,8 +28,11 @@ from tests.statistics.populations import (
     SETS,
     SHAPES,
     SHARED,
+    Learner,
     drawn,
     grouped_twins,
+    neighbours,
+    ridge,
     twins,
     windowed_twins,
     with_noise,
@@ -137,19 +140,21 @@ def test_windows_that_are_taken_for_independent_support_more() -> None:
     assert max(wrong(estimate(differences, 0.0))) > WRONG_MAX
 
 
+@pytest.mark.parametrize("learner", [ridge, neighbours])
 @pytest.mark.parametrize("name", ["iris", "wine"])
-def test_columns_of_noise_improve_nothing(name: str) -> None:
-    found = estimate(with_noise(name, 3, 300, 10, seed=3), SHARED)
+def test_columns_of_noise_improve_nothing(name: str, learner: Learner) -> None:
+    found = estimate(with_noise(name, 3, 300, 10, seed=3, learner=learner), SHARED)
     assert wrong(found)[0] <= WRONG_MAX
 
 
+@pytest.mark.parametrize("learner", [ridge, neighbours])
 @pytest.mark.parametrize("columns", [1, 3])
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.long("`make test` has the two small sets")
 @pytest.mark.timeout(900)
-def test_columns_of_noise_improve_nothing_on_any_set(name: str, columns: int) -> None:
+def test_columns_of_noise_improve_nothing_on_any_set(name: str, columns: int, learner: Learner) -> None:
     draws = 100 if name == "digits" else 2_000
-    found = estimate(with_noise(name, columns, draws, 10, seed=4), SHARED)
+    found = estimate(with_noise(name, columns, draws, 10, seed=4, learner=learner), SHARED)
     assert wrong(found)[0] <= WRONG_MAX
 
 
