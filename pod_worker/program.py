@@ -59,9 +59,7 @@ from pod_worker.worker import Pauses, Pod, WarmProcess, Worker
 log = logging.getLogger(__name__)
 
 FLUSH_S: Final = 1.0  # after a signal
-DELIVER_S: Final = (
-    600.0  # where nothing hurries the worker: the control plane gives a short log up after that
-)
+DELIVER_S: Final = 600.0  # where nothing hurries it: after that the control plane gives a short log up
 RETRY_S: Final = 2.0
 LEAVE_S: Final = 4.7  # one provider kills a pod five seconds after its signal
 

@@ -137,17 +137,17 @@ class Verifier:
     async def examine(self, collection: str, run_id: str, *, rebuilds: bool = True) -> list[Finding]:
         """Return the findings of one run, read while it did not change."""
         return [
-            each async for each in self._looked_again([(collection, run_id)], rebuilds=rebuilds, waited=0)
+            each async for each in self._looked_again([(collection, run_id)], rebuilds=rebuilds, waited_s=0.0)
         ]
 
     async def _looked_again(
-        self, runs: Sequence[tuple[str, str]], *, rebuilds: bool, waited: float | None = None
+        self, runs: Sequence[tuple[str, str]], *, rebuilds: bool, waited_s: float | None = None
     ) -> AsyncIterator[Finding]:
         """Yield the findings of runs that remain; all of them are waited for at once.
 
-        `waited` None: they were looked at before.
+        Without `waited_s` they were looked at before, and are waited for first.
         """
-        left, waited_s = list(runs), waited
+        left = list(runs)
         for tries in range(TRIES_MAX, 0, -1):
             if not left:
                 return

@@ -33,7 +33,7 @@ RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
         ),
         *("GLIBC_TUNABLES", "MALLOC_*", "BASH_*", "ENV", "IFS", "SHELL", "PROMPT_COMMAND", "PS4", "CDPATH"),
         *("BASHOPTS", "SHELLOPTS", "PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "LESSOPEN"),
-        *("GIT_*", "PIP_*", "UV_*", "OPENSSL_*", "SSH_ASKPASS", "SUDO_ASKPASS"),
+        *("GIT_*", "OPENSSL_*", "SSH_ASKPASS", "SUDO_ASKPASS"),
     ),
     "where a process reads and writes": (
         *("HOME", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "XDG_*", "HF_HOME", "MPLCONFIGDIR", "_"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 
 from control_plane.runs.groups.service import GroupService, WantedGroup
 from control_plane.runs.schedules.scheduler import Scheduler
-from control_plane.store.database import Document
-from control_plane.store.queue.groups import Entry, Groups
+from control_plane.store.queue.groups import Groups
 from control_plane.store.schedules import Schedules
 from events.runtime.errors import Conflict, Rejected, Transient
 from tests.integration import test_groups
@@ -112,37 +110,36 @@ async def test_a_slot_is_left_out_while_a_round_goes_on_and_refused_without_its_
         assert await only.scheduler.run_once() == 0
         assert (await only.schedule("nightly"))["last"]["outcome"] == "overlapping"
         await only.db.groups.update_one({"_id": "sweep"}, {"$set": {"plan": "damaged"}})
-        await only.make_due("nightly")
-        assert await only.scheduler.run_once() == 0
-        schedule = await only.schedule("nightly")
-        assert (schedule["last"]["outcome"], schedule["error"]["code"]) == ("refused", "unreadable_document")
+        await refused(only, "unreadable_document")
         await only.db.groups.delete_many({})
-        await only.make_due("nightly")
-        assert await only.scheduler.run_once() == 0
-        schedule = await only.schedule("nightly")
-        assert (schedule["last"]["outcome"], schedule["error"]["code"]) == ("refused", "unknown_group")
+        await refused(only, "unknown_group")
 
 
-async def test_a_slot_is_not_lost_to_a_change_of_its_group_at_the_same_moment(database_url: str) -> None:
+async def refused(replica: Replica, code: str) -> None:
+    await replica.make_due("nightly")
+    assert await replica.scheduler.run_once() == 0
+    schedule = await replica.schedule("nightly")
+    assert (schedule["last"]["outcome"], schedule["error"]["code"]) == ("refused", code)
+
+
+async def test_a_slot_waits_for_a_group_that_somebody_changes_in_the_same_moment(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,):
         await closed_group(only)
         slot = await only.make_due("nightly")
-        service = GroupService(ChangedBefore(only.db), only.deps.submitter, only.deps.clock)
-        with pytest.raises(Transient, match="is at revision"):
+        service = GroupService(Overtaken(only.db), only.deps.submitter, only.deps.clock)
+        with pytest.raises(Transient, match="concurrently"):
             await Scheduler(Schedules(only.db), only.deps.submitter, service).run_once()
-        assert (await only.schedule("nightly"))["nextAt"] == slot
         assert await only.scheduler.run_once() == 1
-        assert (await group(only))["tick"] == {"schedule": "nightly", "slot": slot}
+        last = (await only.schedule("nightly"))["last"]
+        assert (last["slot"], last["outcome"], last["round"]) == (slot, "fired", 2)
 
 
-class ChangedBefore(Groups):
-    """Groups that somebody else changes just before each decision."""
+class Overtaken(Groups):
+    """Groups of which each has changed before a decision about it is written."""
 
-    async def decide(
-        self, group: Document, entry: Entry, sets: Mapping[str, Any], guard: Mapping[str, Any] | None = None
-    ) -> Document | None:
+    async def decide(self, group: dict[str, Any], *rest: Any, **named: Any) -> dict[str, Any] | None:
         await self.db.groups.update_one({"_id": group["_id"]}, {"$inc": {"revision": 1}})
-        return await super().decide(group, entry, sets, guard)
+        return await super().decide(group, *rest, **named)
 
 
 async def test_a_schedule_of_a_group_over_http_and_on_its_pages(database_url: str) -> None:

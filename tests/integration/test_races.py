@@ -238,15 +238,16 @@ async def test_what_makes_no_sense_for_a_race_is_refused_with_words(database_url
         assert (await only.group())["status"] == "CANCELED"
 
 
-async def test_a_race_stands_in_the_lists_of_groups(database_url: str) -> None:
+async def test_a_race_stands_in_lists_and_on_its_pages(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,), asking(only) as client:
         await Track(only).begin()
-        found = (await client.get("/api/groups")).json()
-        assert [each["id"] for each in found["items"]] == ["g"]
-        assert "unreadable" not in found
-        assert ">race<" in (await client.get("/groups", headers={"accept": "text/html"})).text
-        alone = await client.get("/api/groups/g")
-        assert [each["pod"] for each in alone.json()["race"]["lanes"]] == [*PODS]
+        listed = (await client.get("/api/groups")).json()
+        assert ([each["id"] for each in listed["items"]], "unreadable" in listed) == (["g"], False)
+        page = await client.get("/groups")
+        assert (page.status_code, "<td>race</td>" in page.text) == (200, True)
+        for part in ("", "/curves"):
+            shown = await client.get(f"/groups/g{part}")
+            assert (shown.status_code, "race" in shown.text) == (200, True)
 
 
 async def test_a_race_whose_documents_are_damaged_is_refused_in_words(database_url: str) -> None:

@@ -184,9 +184,10 @@ class GroupService:
         }
         if await self.groups.decide(group, Entry(Action.AGAIN, status, by), sets) is None:
             found = await self._find(group_id)
-            if tick is not None and (known := round_of(found, tick)) is not None:
+            if tick is None:
+                _require(found, group["revision"])
+            elif (known := round_of(found, tick)) is not None:
                 return Begun(known, is_new=False)
-            _require(found, group["revision"])
             raise _contended(group_id)
         return Begun(group["round"] + 1, is_new=True)
 

@@ -20,7 +20,7 @@ from control_plane.runs.submission import Submission, Submitter
 from control_plane.store.database import Document
 from control_plane.store.schedules import Schedules
 from events.runtime.clock import timestamp
-from events.runtime.errors import Conflict, OutOfDate, Rejected, Transient
+from events.runtime.errors import Conflict, Rejected
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +95,8 @@ class Scheduler:
         name, by = schedule["group"], f"schedule:{schedule['_id']}"
         try:
             begun = await self.groups.again(name, revision=None, by=by, tick=Tick(schedule["_id"], slot))
-        except UnreadableDocument:
+        except UnreadableDocument:  # which says nothing of a round
             raise
-        except OutOfDate as error:  # somebody changed it at this moment: the slot is asked for again
-            raise Transient(error.code, error.message) from error
         except Conflict:
             return {**_last(slot, "overlapping"), "groupId": name}, False
         if begun.is_new:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.model.groups.constraints import Constraint
-from control_plane.model.groups.members import COUNTED_AS
 from control_plane.model.groups.pruning import PEERS_MAX
 from control_plane.model.groups.status import GroupStatus
 from control_plane.store.database import Database, Document, answers
-from control_plane.store.queue.groups import MEMBERS
+from control_plane.store.queue.groups import MEMBERS, SUCCEEDED
 from events.catalog import StageMetric, type_of
-from events.lifecycle import LIVE, Status
+from events.lifecycle import LIVE
 from events.text.attempt_id import AttemptId
 
 STUDIES_MAX: Final = 200  # of one look; the next one goes on behind them
@@ -22,7 +21,6 @@ SAID_MAX: Final = 2_000  # numbers of an attempt that one read takes in; the nex
 
 _GOING_ON: Final = [GroupStatus.OPEN.value, GroupStatus.PAUSED.value, GroupStatus.CLOSING.value]
 _WORKING: Final = sorted(status.value for status in LIVE)
-_SUCCEEDED: Final = sorted(status.value for status in Status if COUNTED_AS[status] == "succeeded")
 _ATTEMPT: Final = {"attempt": 1, "logOpen": 1, "status": 1}
 
 
@@ -49,7 +47,7 @@ class PruneReads:
 
         One that is infeasible is no mark for others.
         """
-        wanted: Document = {"groupId": group_id, "slot": {"$gte": first}, "status": {"$in": _SUCCEEDED}}
+        wanted: Document = {"groupId": group_id, "slot": {"$gte": first}, "status": {"$in": SUCCEEDED}}
         if constraints:
             wanted["$and"] = [
                 {f"summary.{each.name}": {"$type": "number", "$lte" if each.is_upper else "$gte": each.bound}}

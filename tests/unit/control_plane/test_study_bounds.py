@@ -17,7 +17,7 @@ from control_plane.model.groups.trials import trial_of
 from control_plane.runs.groups.proposer import request
 from control_plane.runs.groups.tpe import propose
 from events.kinds import KINDS
-from events.kinds.results import Column
+from events.kinds.results import WHOLE_MAX, Column
 from events.runtime.errors import Rejected
 
 STOP = Stop(metric="loss", step=3, value=0.75, bound=0.5, members=5)
@@ -168,6 +168,12 @@ def test_whatever_a_pod_says_is_a_curve_of_numbers_in_the_order_of_steps(said: A
     assert all(abs(value) <= 1e300 for _, value in [*made.points, *made.means])
     stop = rule(after_step=0, min_members=1).stop(made.points, [made.means])
     assert stop is None or stop_of({"cancelRequested": {"pruned": stop.stored()}}) == stop
+
+
+def test_what_is_no_number_is_no_point_and_a_step_is_a_whole_number_of_the_store() -> None:
+    made = Curve()
+    made.add([(1, float("nan")), (2, float("inf")), (3, None), (10 * WHOLE_MAX, 4.0), (-10 * WHOLE_MAX, 5.0)])
+    assert made.points == [(-float(WHOLE_MAX), 5.0), (float(WHOLE_MAX), 4.0)]
 
 
 def test_a_long_curve_keeps_its_ends_and_stays_bounded() -> None:

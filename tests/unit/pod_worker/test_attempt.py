@@ -17,7 +17,7 @@ from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
 from events.files.checkpoints import MANIFEST, emptied
 from events.kinds.fact import Fact
-from events.pipe import Checkpoint, FactFrame, Go, Kept, Made, Note, Start
+from events.pipe import Checkpoint, FactFrame, Go, Kept, Made, Note, Start, Waiting
 from events.queue.claims import Claim, Orders
 from events.queue.settlement import End
 from events.runtime.clock import instant
@@ -82,6 +82,10 @@ class ScriptedChild:
         assert self._listener is not None
         for fact in facts:
             self._listener(fact_frame(fact))
+
+    def frame(self, frame: Waiting) -> None:
+        assert self._listener is not None
+        self._listener(frame)
 
     def end(self, end: Exited | Signalled, final: str | None = None) -> None:
         if self._exit is None:
@@ -584,6 +588,19 @@ def test_a_pause_stops_the_child_and_not_its_files_and_counts_against_no_limit(s
     assert scene.code() == "TIMEOUT"
     assert scene.files.said == ["forget"], "what was made before may be uploaded"
     assert scene.shown == [True, False]
+
+
+def test_the_wait_for_the_start_of_a_race_counts_against_no_limit(scene: Scene) -> None:
+    def tell() -> None:
+        scene.store.answer = Orders(start_at=scene.clock.now() + timedelta(seconds=25))
+
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(11, lambda: scene.child.frame(Waiting()))
+    scene.clock.at(995, tell)
+    scene.attempt({"time_limit_s": 100}, barrier=True).run()
+    assert scene.child.gone == [pytest.approx(1020, abs=0.5)]
+    assert scene.child.second_of("kill") == pytest.approx(1020 + 89, abs=1)  # 11 s before, 89 s after
+    assert scene.code() == "TIMEOUT"
 
 
 def test_a_run_that_is_paused_when_it_is_claimed_does_not_begin(scene: Scene) -> None:

@@ -221,3 +221,19 @@ def test_the_childs_side_of_a_run_alone_neither_waits_nor_speaks() -> None:
 def test_frames_of_the_child_are_read_as_they_were_sent(frame: FromChild) -> None:
     assert decode_child(encode(frame)) == frame
     assert decode_parent(encode(Go(2.5))) == Go(2.5)
+
+
+def test_a_child_that_repeats_itself_or_began_in_the_future_moves_no_moment() -> None:
+    scene = Scene()
+    scene.barrier.hear(Waiting())
+    first_s = scene.clock.second
+    scene.clock.second += 1
+    scene.barrier.hear(Waiting())
+    assert scene.barrier.ready_s == first_s
+    scene.store.start_at = scene.store.moment()
+    scene.barrier.turn()
+    assert scene.is_hurried()
+    scene.barrier.turn()
+    (go,) = scene.gone
+    scene.clock.second += 1
+    assert scene.started(1e9).late_s == pytest.approx(scene.clock.second - go.at_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from events.catalog import (
     StageStarted,
     type_of,
 )
+from events.kinds import KINDS
 from events.kinds.fact import Fact
 from events.kinds.probe import ProbeSpec
 from events.runtime.errors import Canceled, GivenBack, PipelineError
@@ -147,3 +148,29 @@ def test_a_program_that_the_pod_lacks_is_no_missing_file(tmp_path: Path) -> None
 def test_a_pipeline_that_gives_its_run_back_is_no_failure_and_says_why() -> None:
     *_, end = facts_of(raiser(GivenBack("another pod shall measure")))
     assert end == RunPreempted(reason="another pod shall measure")
+
+
+@dataclass
+class Waits:
+    """A barrier that keeps what had happened by then."""
+
+    done: list[str]
+
+    def wait(self) -> None:
+        self.done.append("waited")
+
+
+@pytest.mark.parametrize(("prepares", "order"), [(False, ["waited", "ran"]), (True, ["ran"])])
+def test_a_pipeline_that_prepares_nothing_waits_with_the_others_before_it_runs(
+    prepares: bool, order: list[str]
+) -> None:
+    done: list[str] = []
+
+    def pipeline(_: Context) -> str:
+        done.append("ran")
+        return ""
+
+    context = make_context(ProbeSpec(), Path(), reporter=Listener())
+    kind = replace(KINDS["probe"], prepares=prepares)
+    run_pipeline(pipeline, replace(context, kind=kind, barrier=Waits(done)))
+    assert done == order
