@@ -35,6 +35,19 @@ PDF_END_MAX: Final = 1_024  # bytes
 PLACE: Final = "stages.experiment.paper"  # where the templates lie
 HEAPS: Final = ("+RTS", "-M512m", "-RTS")
 TYPST_BYTES_MAX: Final = 1 << 30  # a paper of forty pages full of tables needs as much
+# Limits itself before it is the program: one that is limited from outside may be done before.
+LIMITED: Final = """
+import os, resource, signal, sys
+file, data, *command = sys.argv[1:]
+for each in (signal.SIGXFSZ, signal.SIGPIPE):  # which Python ignores, and so would the program
+    signal.signal(each, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(file), int(file)))
+resource.setrlimit(resource.RLIMIT_DATA, (int(data), int(data)))
+try:
+    os.execvp(command[0], command)
+except OSError as error:
+    sys.exit(f"{command[0]} cannot be started: {error.strerror}")
+"""
 # In a process of its own: a figure of another pod may be one on which it ends, or for which it needs all memory.
 TYPESET: Final = """
 import sys, typst
@@ -260,19 +273,14 @@ class _End:
 def _run(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], bytes_max: int | None = None
 ) -> _End:
-    """Run a program in a group of its own, which is gone when this returns. Raises `RenderingFailed`."""
+    """Run a program in a group of its own, which is gone when this returns."""
     log = folder / "renderer.log"
     with log.open("wb") as out:
-        try:
-            process = subprocess.Popen(
-                command, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise RenderingFailed(f"{command[0]} cannot be started: {error.strerror}") from error
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_MAX, FILE_MAX))
-        if bytes_max is not None:
-            resource.prlimit(process.pid, resource.RLIMIT_DATA, (bytes_max, bytes_max))
+        limits = str(FILE_MAX), str(resource.RLIM_INFINITY if bytes_max is None else bytes_max)
+        process = subprocess.Popen(
+            (sys.executable, "-I", "-S", "-c", LIMITED, *limits, *command), cwd=folder, env=dict(environment),
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+        )  # fmt: skip
         status: int | None
         try:
             status = process.wait(TIME_LIMIT_S)
