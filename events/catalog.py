@@ -7,7 +7,7 @@ carry more fields than are named here: they are stored and shown, and change not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -128,6 +128,13 @@ class LaneStarted(Fact, frozen=True):
     ready_late_s: Seconds
     offset_s: Seconds
     bound_s: Seconds
+
+    def __post_init__(self) -> None:
+        """Refuse what msgspec cannot: a moment that has no year in UTC, which no store can hold."""
+        try:
+            self.agreed.astimezone(UTC)
+        except OverflowError:
+            raise ValueError("agreed is beyond the years that a date has") from None
 
 
 class RunCompleted(Fact, frozen=True):

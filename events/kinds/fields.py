@@ -23,6 +23,8 @@ Shape = Literal["integer", "number", "text", "choice", "either", "json", "group"
 
 NOTHING: Final = msgspec.UNSET
 SHOWN_CHARS_MAX: Final = 200
+PATTERN_CHARS_MAX: Final = 50  # of one that is told: what is longer is no help to a person
+NOT_OF_PATTERN: Final = "It has a character that is not taken here, or too many"  # where it is not told
 REFERENCES_MAX: Final = 8  # one that leads to another
 # Limits of JSON Schema, in the order in which they are told.
 LIMITS: Final[Mapping[str, str]] = {
@@ -202,7 +204,7 @@ def _type_words(node: Json, definitions: Json) -> str:
 
 def _limits(node: Json) -> Iterator[str]:
     for name, words in LIMITS.items():
-        if name in node:
+        if name in node and not (name == "pattern" and len(str(node[name])) > PATTERN_CHARS_MAX):
             yield re.sub(r"\b1 (character|entr)(?:s|ies)\Z", _one, words.format(_bare(shown(node[name]))))
 
 

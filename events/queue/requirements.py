@@ -46,7 +46,10 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     gpu_gib: Annotated[float, msgspec.Meta(ge=0, le=80)] = 0
     region: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")] = ANY_REGION
     labels: Annotated[Mapping[LabelName, LabelAsked], msgspec.Meta(max_length=LABELS_MAX)] = {}
-    pod: Annotated[str, msgspec.Meta(pattern=rf"\A{POD_NAME}\Z")] | None = None
+    pod: Annotated[
+        Annotated[str, msgspec.Meta(pattern=rf"\A{POD_NAME}\Z")] | None,
+        msgspec.Meta(description="Name of a pod, without what stands behind its slash in lists."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

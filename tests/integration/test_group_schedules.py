@@ -109,7 +109,7 @@ async def test_a_slot_is_left_out_while_a_round_goes_on_and_refused_without_its_
         await only.make_due("nightly")
         assert await only.scheduler.run_once() == 0
         assert (await only.schedule("nightly"))["last"]["outcome"] == "overlapping"
-        await only.db.groups.update_one({"_id": "sweep"}, {"$set": {"status": "COMPLETED", "revision": "x"}})
+        await only.db.groups.update_one({"_id": "sweep"}, {"$set": {"plan": "damaged"}})
         await refused(only, "unreadable_document")
         await only.db.groups.delete_many({})
         await refused(only, "unknown_group")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from control_plane.model.views.readable import UnreadableDocument
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.standing import with_race
@@ -247,3 +248,22 @@ async def test_a_race_stands_in_lists_and_on_its_pages(database_url: str) -> Non
         for part in ("", "/curves"):
             shown = await client.get(f"/groups/g{part}")
             assert (shown.status_code, "race" in shown.text) == (200, True)
+
+
+async def test_a_race_whose_documents_are_damaged_is_refused_in_words(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        track = Track(only)
+        await track.hold(*await track.begin())
+        lies: list[tuple[str, str, Any]] = [
+            ("groups", "start", {}), ("groups", "start", {"round": 1, "at": 5}),
+            ("groups", "run.requires", 7), ("lanes", "readyAt", "soon"), ("lanes", "offsetS", []),
+            ("runs", "status", "NOPE"),
+        ]  # fmt: skip
+        for collection, path, lie in lies:
+            sound = await track.db[collection].find_one({})
+            assert sound is not None
+            await track.db[collection].update_one({"_id": sound["_id"]}, {"$set": {path: lie}})
+            with pytest.raises(UnreadableDocument, match="group g cannot be read"):
+                await track.standing()
+            await track.db[collection].replace_one({"_id": sound["_id"]}, sound)
+        assert [each.state for each in (await track.standing()).lanes] == ["ready"] * len(PODS)

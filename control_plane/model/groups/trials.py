@@ -13,7 +13,7 @@ from typing import Any
 from control_plane.model.groups.constraints import Constraint
 from control_plane.model.groups.members import COUNTED_AS, Trial
 from control_plane.model.groups.parameters import Values
-from control_plane.model.groups.pruning import Stop, stop_of
+from control_plane.model.groups.pruning import VALUE_MAX, Stop, stop_of
 from events.kinds.results import is_measured
 from events.lifecycle import FINAL, Status
 
@@ -50,10 +50,15 @@ def trial_of(run: Mapping[str, Any], values: Values, metric: str, constraints: S
 
 
 def objective(run: Mapping[str, Any], metric: str) -> float | None:
-    """Return the headline number of a run that has succeeded, None where it has none."""
+    """Return the headline number of a run that has succeeded, None where it has none.
+
+    Beyond `VALUE_MAX` it is told as that: the mean of repeats is a number, too.
+    """
     value: Any = (run.get("summary") or {}).get(metric)
     has_succeeded = COUNTED_AS[Status(run["status"])] == "succeeded"
-    return float(value) if has_succeeded and is_measured(value) else None
+    if not (has_succeeded and is_measured(value)):
+        return None
+    return max(-VALUE_MAX, min(VALUE_MAX, float(value)))
 
 
 def outcome_of(slots: Sequence[Trial], repeats: int) -> Outcome:

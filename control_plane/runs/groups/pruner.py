@@ -18,7 +18,7 @@ from control_plane.model.groups.pruning import Curve, Pruning, Stop
 from control_plane.model.groups.study import Study
 from control_plane.runs.decisions import Decider
 from control_plane.store.database import Document
-from control_plane.store.queue.pruning import PruneReads
+from control_plane.store.queue.pruning import STUDIES_MAX, PruneReads
 from events.lifecycle import LIVE, Status
 from events.runtime.errors import Conflict, NotFound
 from events.text.attempt_id import AttemptId
@@ -30,17 +30,20 @@ AT_ONCE: Final = 5
 CURVES_MAX: Final = 500  # that are kept between two looks: of an attempt only what is new is read
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Pruner:
-    """Looks at the metrics of the members of each study that prunes."""
+    """Looks at the metrics of the members of each study that prunes, those behind `after` next."""
 
     reads: PruneReads
     decider: Decider
     curves: OrderedDict[tuple[AttemptId, str], Curve] = field(default_factory=OrderedDict)
+    after: str = ""
 
     async def run_once(self) -> int:
-        """Look at every study; return how many members are stopped, or raise the first failure."""
-        return sum(await serve_all(await self.reads.studies(), self._look, at_once=AT_ONCE))
+        """Look at the next studies; return how many members are stopped, or raise the first failure."""
+        studies = await self.reads.studies(self.after)
+        self.after = studies[-1]["_id"] if len(studies) == STUDIES_MAX else ""
+        return sum(await serve_all(studies, self._look, at_once=AT_ONCE))
 
     async def _look(self, stored: Document) -> int:
         plan = plan_of(stored["plan"])

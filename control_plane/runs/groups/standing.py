@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from control_plane.model.groups.race import Entrant, LaneState, Race, race_of, skew_s, state_of
+from control_plane.model.views.readable import reading_of, typed
 from control_plane.reads.reading import Reading, required
 from control_plane.runs.explainer import live_pods
 from control_plane.runs.groups.starter import started_at
@@ -22,11 +23,15 @@ from events.runtime.clock import timestamp
 
 
 async def with_race(reading: Reading, groups: Groups, group: Group) -> Group:
-    """Return a group with the standing of its race; one of another plan as it is."""
+    """Return a group with the standing of its race; one of another plan as it is.
+
+    Raises `NotFound`, `UnreadableDocument`.
+    """
     if group.plan.get("kind") != "race":
         return group
     stored = required(await groups.find(group.id), "group", group.id)
-    return msgspec.structs.replace(group, race=await _standing(reading, groups, stored))
+    with reading_of("group", group.id):
+        return typed(msgspec.structs.replace(group, race=await _standing(reading, groups, stored)))
 
 
 async def _standing(reading: Reading, groups: Groups, stored: Mapping[str, Any]) -> RaceStanding:

@@ -15,7 +15,7 @@ from events.catalog import StageMetric, type_of
 from events.lifecycle import LIVE
 from events.text.attempt_id import AttemptId
 
-STUDIES_MAX: Final = 200
+STUDIES_MAX: Final = 200  # of one look; the next one goes on behind them
 RUNNING_MAX: Final = 100  # of a group: those that were submitted first; when they have ended, others are
 SAID_MAX: Final = 2_000  # numbers of an attempt that one read takes in; the next one goes on there
 
@@ -31,9 +31,9 @@ class PruneReads:
     db: Database
 
     @answers()
-    async def studies(self) -> list[Document]:
-        """Return the groups whose plan prunes, as long as they are neither closed nor canceled."""
-        wanted = {"status": {"$in": _GOING_ON}, "plan.prune": {"$exists": True}}
+    async def studies(self, after: str) -> list[Document]:
+        """Return the next groups after a name whose plan prunes, and that are neither closed nor canceled."""
+        wanted = {"status": {"$in": _GOING_ON}, "plan.prune": {"$exists": True}, "_id": {"$gt": after}}
         found = self.db.groups.find(wanted, {"plan": 1, "first": 1}).sort("_id", 1).limit(STUDIES_MAX)
         return await found.to_list()
 

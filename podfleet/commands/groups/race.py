@@ -89,6 +89,8 @@ def race(
 def lanes_of(pods: str, pairs: list[str] | tuple[str, ...]) -> list[dict[str, Any]]:
     """Return the lanes of a race, in the order of the pods. Raises `Unreadable`."""
     lanes: dict[str, dict[str, Any]] = {name.strip(): {} for name in pods.split(",") if name.strip()}
+    if starts := [name for name in lanes if "/" in name]:
+        raise Unreadable(f"{starts[0]!r} is a worker: its pod is {starts[0].partition('/')[0]!r}")
     for pair in pairs:
         pod, colon, field = pair.partition(":")
         name, equals, text = field.partition("=")

@@ -14,6 +14,7 @@ from control_plane.kinds.ideation.api import NewHypothesisBody
 from control_plane.server.api.bulk import BulkBody
 from control_plane.server.api.contract import problems
 from control_plane.server.api.contract.bodies import NewRun, PodId
+from control_plane.server.api.contract.group_bodies import LaneBody
 
 
 def read(**fields: Any) -> NewRun:
@@ -99,6 +100,9 @@ def test_an_answer_names_some_problems_and_counts_the_others() -> None:
     @app.post("/")
     async def bulk(_: BulkBody) -> None: ...
 
+    @app.post("/lane")
+    async def lane(_: LaneBody) -> None: ...
+
     with TestClient(app) as client:
         answer = client.post("/", json={"action": "cancel", "ids": [""] * 1_000})
         told = answer.json()
@@ -108,3 +112,5 @@ def test_an_answer_names_some_problems_and_counts_the_others() -> None:
         long = client.post("/", json={"action": "cancel", "ids": ["x"], "y" * 100_000: 1})
         assert long.json()["fields"][0]["field"] == "y" * 300 + "…"
         assert len(long.content) < 2_000
+        worker = client.post("/lane", json={"pod": "local-1/zSOx4G"}).json()
+        assert worker["detail"] == "pod: It has a character that is not taken here, or too many"

@@ -227,3 +227,5 @@ def test_the_command_line_reads_lanes() -> None:
     for wrong in ("c:seconds=3", "a:seconds", "seconds=3"):
         with pytest.raises(Unreadable, match="POD:KEY=VALUE"):
             lanes_of("a,b", [wrong])
+    with pytest.raises(Unreadable, match="'b/zSOx4G' is a worker: its pod is 'b'"):
+        lanes_of("a,b/zSOx4G", [])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.model.groups.constraints import LACKING, broken, read_constraint
 from control_plane.model.groups.members import Members, Trial
-from control_plane.model.groups.pruning import Curve, Pruning, Stop, stop_of
+from control_plane.model.groups.pruning import VALUE_MAX, Curve, Pruning, Stop, stop_of
 from control_plane.model.groups.study import Study, require_measured, study_of
 from control_plane.model.groups.trials import trial_of
 from control_plane.runs.groups.proposer import request
@@ -179,3 +180,12 @@ def test_a_long_curve_keeps_its_ends_and_stays_bounded() -> None:
     made = curve(*range(5_000))
     assert 250 <= len(made.points) <= 1_000
     assert made.points[0] == (0, 0)
+
+
+def test_the_mean_of_the_largest_numbers_is_a_number_that_is_proposed_from() -> None:
+    study = make_study(repeats=2)
+    run = {"slot": 0, "status": "COMPLETED", "summary": {"value": 1.7e308}}
+    slots = [trial_of({**run, "slot": slot}, {"x": slot // 2 / 10}, "value", []) for slot in range(24)]
+    asked = msgspec.json.decode(msgspec.json.encode(request(study, slots, [], 1)))
+    assert {each["value"] for each in asked["trials"]} == {VALUE_MAX}
+    assert len(propose(asked)) == 1

@@ -254,6 +254,16 @@ def test_a_refusal_of_a_long_text_still_says_why() -> None:
     assert outcome.message == f"{'x' * 60 + '…'!r} does not begin with ai."
 
 
+@pytest.mark.parametrize("agreed", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:00:00-14:00"])
+def test_an_agreed_moment_that_has_no_year_in_utc_is_refused(agreed: str) -> None:
+    data = {"agreed": agreed, "late_s": 0, "ready_late_s": 0, "offset_s": 0, "bound_s": 0}
+    changes = {"type": "ai.lane.started", "data": data}
+    outcome = decode_structured(json.dumps({**json.loads(make_line()), **changes}).encode())
+    assert isinstance(outcome, Refusal)
+    assert outcome.code == "invalid_data"
+    assert "beyond the years" in outcome.message
+
+
 def test_a_content_type_that_is_none_is_refused_without_data_too() -> None:
     event = {name: value for name, value in json.loads(make_line()).items() if name != "data"}
     outcome = decode_structured(json.dumps({**event, "datacontenttype": "json"}).encode())

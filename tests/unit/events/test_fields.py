@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from events.kinds import KINDS
 from events.kinds.fields import Field, fields_of, flat, schema_of, shown
+from events.queue.requirements import Requirements
 from tests.unit.events.all_fields import ALL, WORDS
 
 FIELDS = {each.name: each for each in fields_of(schema_of(ALL.spec))}
@@ -66,6 +67,13 @@ def test_what_is_said_of_a_field_is_told_in_one_line() -> None:
     assert {name for name, each in FIELDS.items() if each.is_long} == {
         "who", "long_text", "names", "rates", "anything", "deep",
     }  # fmt: skip
+
+
+def test_a_pattern_that_no_person_reads_is_not_told_and_the_field_says_what_it_takes() -> None:
+    asked = {each.name: each for each in fields_of(schema_of(Requirements))}
+    assert asked["region"].words == "text, matching [A-Za-z0-9._-]{1,64}"
+    assert (asked["pod"].words, asked["pod"].is_nullable) == ("text", True)
+    assert "Name of a pod" in asked["pod"].says
 
 
 def test_a_value_that_may_be_null_is_a_choice_where_that_is_not_its_default() -> None:

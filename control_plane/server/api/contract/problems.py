@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
@@ -21,6 +22,7 @@ from control_plane.server.api.ingest import UnsupportedMedia
 from control_plane.server.http.answer_headers import HEADERS
 from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding
 from events.codec import TooLarge
+from events.kinds.fields import NOT_OF_PATTERN, PATTERN_CHARS_MAX
 from events.runtime.errors import (
     Conflict,
     NotFound,
@@ -148,7 +150,7 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
         fields = [
             {
                 "field": _cut(".".join(str(part) for part in each["loc"][1:])),
-                "message": _cut(each["msg"]),
+                "message": _cut(_said(each)),
             }
             for each in found[:PROBLEMS_MAX]
         ]
@@ -171,3 +173,9 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
         response = answer(request, problem(500, "internal", detail), detail)
         response.headers.update(HEADERS)  # it is made further out than where others get theirs
         return response
+
+
+def _said(error: Mapping[str, Any]) -> str:
+    """Return what is wrong with a field; a pattern that no person reads is not told."""
+    is_long = error["type"] == "string_pattern_mismatch" and len(error["ctx"]["pattern"]) > PATTERN_CHARS_MAX
+    return NOT_OF_PATTERN if is_long else str(error["msg"])

@@ -9,10 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
+from events.kinds.fields import NOT_OF_PATTERN, PATTERN_CHARS_MAX
+
 Path = tuple[str, ...]
 
 # ` - at `$.nodes.Stage_1``, and ` - at `key` in `$.rates`` for the name of an entry
 _PLACE: Final = re.compile(r" - at (`key` in )?`\$((?:\.[^`.\[]+)*)([^`]*)`\Z")
+_LONG_PATTERN: Final = re.compile(rf"Expected `str` matching regex .{{{PATTERN_CHARS_MAX},}}\Z")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]*)`")
 
 
@@ -58,7 +61,7 @@ def placed(message: str) -> tuple[Path, str]:
     words = message[: place.start()] if place is not None and is_whole else message
     if missing := _MISSING.match(message):
         path = (*path, missing[1])
-    return path, words
+    return path, NOT_OF_PATTERN if _LONG_PATTERN.match(words) else words
 
 
 def _drop(raw: Any, path: Path) -> bool:

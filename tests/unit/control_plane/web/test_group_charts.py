@@ -83,7 +83,8 @@ def test_parallel_coordinates_tell_the_best_apart_and_escape_every_name() -> Non
     assert found is not None
     root = drawn(str(found.picture))
     assert [(each.look, len(each.rows)) for each in found.layers] == [("none", 1), ("rest", 18), ("best", 1)]
-    assert "Axes: x, mode, loss. Lines: 1 no loss, 18 others, 1 the lowest loss." in root[1].text  # type: ignore[operator] # a description has text
+    lines = "1 without a loss that counts, 18 others, 1 the lowest loss"
+    assert f"Axes: x, mode, loss. Lines: {lines}." in root[1].text  # type: ignore[operator] # a description has text
     assert [each.slot for each, _ in found.best] == list(range(19))
     one = {each.attrib["class"]: each.attrib["d"] for each in root.iter("path")}["row best"]
     assert one.count("M") == 1

@@ -22,7 +22,8 @@ from control_plane.server.web.forms.validation_errors import complaints, placed
 from control_plane.server.web.page_renderer import Pages
 from events.kinds import KINDS
 from events.kinds.experiment import LOOKS_MAX
-from events.kinds.fields import Field, fields_of, flat, schema_of, shown
+from events.kinds.fields import NOT_OF_PATTERN, Field, fields_of, flat, schema_of, shown
+from events.queue.requirements import Requirements
 from tests.unit.events.all_fields import ALL
 
 NEEDED = {"spec.text": "a text", "spec.who": "me", "spec.count": "5", "spec.choice": "a"}
@@ -282,6 +283,7 @@ def test_a_place_in_a_message_is_a_field_or_what_holds_it() -> None:
     missing = "Object missing required field `c`"
     assert placed(f"{missing} - at `$.a`") == (("a", "c"), missing)
     assert placed("not so") == ((), "not so")
+    assert complaints(Requirements, {"pod": "pod-7/3f2a"}) == {("pod",): NOT_OF_PATTERN}
 
 
 def test_no_field_hides_the_next_and_a_missing_one_is_told_once() -> None:

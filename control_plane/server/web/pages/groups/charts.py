@@ -145,7 +145,7 @@ def _layers(rows: Sequence[Measured], goal: Goal | None, ordered: Sequence[Measu
         look = "none" if each.value is None else "best" if each.slot in best else "rest"
         parts[look].append(number)
     names = {
-        "none": f"no {goal.name}",
+        "none": f"without a {goal.name} that counts",
         "rest": "others",
         "best": f"the {'lowest' if goal.is_lower_better else 'highest'} {goal.name}",
     }
