@@ -24,6 +24,7 @@ from control_plane.runs.decisions import (
     resume_decision,
     review_decision,
     revise_decision,
+    start_decision,
 )
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
@@ -109,6 +110,15 @@ def test_what_nobody_paused_cannot_be_resumed(status: Status) -> None:
 @pytest.mark.parametrize("status", sorted(AT_REST))
 def test_a_run_at_rest_is_not_resumed_whether_it_was_paused_or_not(status: Status) -> None:
     assert resume_decision(make_run(status), by=BY) == Illegal(status, Cause.RESUME)
+
+
+@pytest.mark.parametrize("status", sorted(Status))
+def test_a_lane_is_told_its_start_once_and_never_where_work_has_ended(status: Status) -> None:
+    later = EPOCH + timedelta(seconds=5)
+    told = Decision(Cause.START, None, BY, sets={"startAt": later})
+    wanted = Illegal(status, Cause.START) if status in AT_REST else told
+    assert start_decision(make_run(status), later, by=BY) == wanted
+    assert start_decision(make_run(status, start_at=EPOCH), later, by=BY) is None, "the first moment stands"
 
 
 def test_people_may_say_this_much() -> None:
