@@ -16,7 +16,7 @@ from podfleet.client import endpoints
 from podfleet.client.call import Call, Lines, Malformed, decoded, is_paged, named_as, refused
 from podfleet.client.following import LOG, POLL_S, is_over
 from podfleet.client.synchronous import PAGES_MAX
-from podfleet.client.transport import Connected
+from podfleet.client.transport import Connected, warn_of_damage
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -37,6 +37,7 @@ def _lists(call: Callable[P, Call[Listing[A]]]) -> Callable[Concatenate[AsyncCli
     async def method(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[A]:
         for _ in range(PAGES_MAX):
             page = await self.ask(call(*arguments, **named))
+            warn_of_damage(page)
             for item in page.items:
                 yield item
             if page.next is None:

@@ -14,7 +14,7 @@ from events.answers.runs import Run
 from podfleet.client import endpoints
 from podfleet.client.call import Call, Lines, Malformed, decoded, is_paged, named_as, refused
 from podfleet.client.following import LOG, Follower, Happened, is_over
-from podfleet.client.transport import Connected
+from podfleet.client.transport import Connected, warn_of_damage
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -37,6 +37,7 @@ def _lists(call: Callable[P, Call[Listing[A]]]) -> Callable[Concatenate[Client, 
     def method(self: Client, /, *arguments: P.args, **named: P.kwargs) -> Iterator[A]:
         for _ in range(PAGES_MAX):
             page = self.ask(call(*arguments, **named))
+            warn_of_damage(page)
             yield from page.items
             if page.next is None:
                 return

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from events.answers.answer import Listing
 from events.runtime.access import URL_DEFAULT
 from events.text.mask import masked_address
 from podfleet.client.problems import BadAddress, Unreachable
@@ -76,6 +77,14 @@ class Target:
             f"what answers at {self.shown} is no control plane, or one of another version ({why}); "
             "CONTROL_PLANE_URL says where to look"
         )
+
+
+def warn_of_damage(page: Listing[Any]) -> None:
+    """Log which documents of a page the control plane could not read."""
+    import logging
+
+    for each in page.unreadable or ():
+        logging.getLogger(__name__).warning("left out, since it is damaged: %r: %r", each.id, each.problem)
 
 
 class Connected:

@@ -91,6 +91,12 @@ def test_a_list_that_has_no_pages_ends_in_words_where_there_are_some() -> None:
         list(answered(200, {"items": [], "next": "2"}).kinds())
 
 
+def test_what_a_list_cannot_show_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    damaged = [{"id": "bad\x1b", "problem": "it has no plan"}]
+    assert list(answered(200, {"items": [], "next": None, "unreadable": damaged}).groups()) == []
+    assert caplog.messages == [r"left out, since it is damaged: 'bad\x1b': 'it has no plan'"]
+
+
 def test_lines_and_refusals_are_read_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "LINE_BYTES_MAX", 100)
     with pytest.raises(Unreachable, match="more than 100 bytes"):
