@@ -21,6 +21,9 @@ CATEGORIES_MAX: Final = 12  # of an axis, each with its name; the others share a
 OTHERS: Final = "others"
 LABEL_CHARS_MAX: Final = 14
 DISTANCE: Final = 110.0  # between two axes
+ACROSS: Final = (
+    520.0  # from the first axis to the last; fewer axes stand further apart, with letters as small
+)
 LEFT, TOP, BASE, HEIGHT = 60.0, 34.0, 214.0, 226.0
 LOG_FROM: Final = 1_000.0  # positive values that reach over more have a logarithmic scale
 BESIDE: Final = 5.0
@@ -94,8 +97,10 @@ def _brief(value: Any) -> str:
 
 def parallel_picture(title: str, described: str, tracks: Sequence[Track], layers: Sequence[Layer]) -> Markup:
     """Return the picture, with its title and its description for who cannot see it."""
-    width = 2 * LEFT + DISTANCE * max(1, len(tracks) - 1)
-    at = [LEFT + DISTANCE * number for number in range(len(tracks))]
+    gaps = max(1, len(tracks) - 1)
+    apart = max(DISTANCE, ACROSS / gaps)
+    width = 2 * LEFT + apart * gaps
+    at = [LEFT + apart * number for number in range(len(tracks))]
     parts = [element("title", title, id="parallel-t"), element("desc", described, id="parallel-d")]
     for layer in layers:
         if drawn := " ".join(_line(tracks, at, row) for row in layer.rows).strip():
