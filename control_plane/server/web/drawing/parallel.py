@@ -21,9 +21,7 @@ CATEGORIES_MAX: Final = 12  # of an axis, each with its name; the others share a
 OTHERS: Final = "others"
 LABEL_CHARS_MAX: Final = 14
 DISTANCE: Final = 110.0  # between two axes
-ACROSS: Final = (
-    520.0  # from the first axis to the last; fewer axes stand further apart, with letters as small
-)
+ACROSS: Final = 520.0  # from the first axis to the last, at least: letters keep their size
 LEFT, TOP, BASE, HEIGHT = 60.0, 34.0, 214.0, 226.0
 LOG_FROM: Final = 1_000.0  # positive values that reach over more have a logarithmic scale
 BESIDE: Final = 5.0
