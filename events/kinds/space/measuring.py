@@ -43,25 +43,36 @@ def measured(idea: Idea, dataset: str | None, looks: int = 1) -> str:
             refusals.append(error)
     if not told:
         raise refusals[0]
-    return " Or, where values are predicted: ".join(dict.fromkeys(told))
+    return f"{' Or, where values are predicted: '.join(dict.fromkeys(told))}{_power_in_deviations(looks)}"
 
 
 def _power(claim: Claim, looks: int) -> str:
-    """Return which effect would be shown, as far as a linear model foretells it; empty where none does."""
+    """Return which effect would be shown, in points where a linear model foretells the accuracy."""
     linear = LINEAR.get(claim.data.name)
     is_foretold = any(each.metric.counts_rows for each in claim.effects) and claim.train_examples is None
     if linear is None or claim.data.location or not is_foretold:
-        return ""
-    units, reach = SEEN[looks]
+        return _power_in_deviations(looks)
+    reach = SEEN[looks][1]
     spread = math.sqrt(2 * linear * (1 - linear) / round(claim.data.open_rows * SHARES["test"]))
-    most = "up to " if looks > 1 else ""
-    points = f"{100 * reach * spread:.1f} points"
     return (
-        f" With {most}{units} units, 80 % of such runs would show an effect on the accuracy that lies "
-        f"{points} from where the claim begins to hold, if the baseline is right as often as a linear model "
+        f"{_shown_by(looks)} an effect on the accuracy that lies {100 * reach * spread:.1f} points from "
+        "where the claim begins to hold, if the baseline is right as often as a linear model "
         f"({linear:.2f}) and both arms err on rows of their own; where they err on the same ones, smaller "
         "effects are seen."
     )
+
+
+def _power_in_deviations(looks: int) -> str:
+    return (
+        f"{_shown_by(looks)} an effect that lies {SEEN[looks][1]:.1f} standard deviations of the difference "
+        "in one unit from where the claim begins to hold, if rows are split at random; how large that is on "
+        "these data is said with the verdict."
+    )
+
+
+def _shown_by(looks: int) -> str:
+    most = "up to " if looks > 1 else ""
+    return f" With {most}{SEEN[looks][0]} units, 80 % of such runs would show"
 
 
 def names_file(idea: Idea, dataset: str | None) -> bool:
