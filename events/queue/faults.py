@@ -23,19 +23,21 @@ class Blame:
     """Whose fault a code is, and which check of the pod shows whether it is over.
 
     What happens more than `times_max` times at one place of a run is the run's own fault. As long as one pod
-    alone has seen it, it may be that pod's, up to `TIMES_MAX`. `is_left`: the pod leaves the run to others.
+    alone has seen it, it may be that pod's, up to `TIMES_MAX`. The pod leaves the run to others. What a
+    program may do itself (`is_doubtful`) is its own after `TIMES_MAX` times at any places, and the pod leaves
+    the run from the second time on, for a minute.
     """
 
     fault: Fault
     check: Check | None = None
     times_max: int = TIMES_MAX
-    is_left: bool = True
+    is_doubtful: bool = False
 
 
 OWN: Final = Blame(Fault.RUN)
 FAULTS: Final[Mapping[str, Blame]] = {
     "POD_LOST": Blame(Fault.POD),
-    "KILLED": Blame(Fault.POD, "memory", 3, is_left=False),  # a program may also end itself so
+    "KILLED": Blame(Fault.POD, "memory", 3, is_doubtful=True),  # a program may also end itself so
     "START_FAILED": Blame(Fault.POD, "sandbox"),
     "START_TIMEOUT": Blame(Fault.POD, "sandbox"),
     "NO_ISOLATION": Blame(Fault.POD, "sandbox"),
@@ -71,7 +73,7 @@ def blame_of(code: str | None) -> Blame:
 
 
 def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFault]) -> Judgement:
-    """Judge a failure by its code, and by the earlier ones at the same place of the run.
+    """Judge a failure by its code, and by the earlier ones of the run.
 
     What follows the run from pod to pod, or never ends, is the run's own, whatever its code says.
     """
@@ -83,12 +85,14 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
     pods = {pod_name(each.pod) for each in alike} | {pod_name(pod)}
     follows = blame.fault is Fault.POD and len(pods) > PODS_MAX
     times_max = blame.times_max if len(pods) > 1 else max(blame.times_max, TIMES_MAX)
-    if follows or times > times_max:
+    is_endless = blame.is_doubtful and sum(each.code == code for each in past) >= TIMES_MAX
+    if follows or is_endless or times > times_max:
         return Judgement(Fault.RUN, times)
-    if blame.fault is Fault.OUTSIDE or blame.check is None or not blame.is_left:
-        return Judgement(blame.fault, times)
     here = sum(each.pod == pod and each.fault is Fault.POD for each in past) + 1
-    return Judgement(blame.fault, times, back_off_s(here, first_s=LEFT_FIRST_S, max_s=LEFT_MAX_S))
+    if blame.fault is Fault.OUTSIDE or blame.check is None or (blame.is_doubtful and here == 1):
+        return Judgement(blame.fault, times)
+    doubled = 1 if blame.is_doubtful else here
+    return Judgement(blame.fault, times, back_off_s(doubled, first_s=LEFT_FIRST_S, max_s=LEFT_MAX_S))
 
 
 def boot_of(claimed_by: str) -> str:

@@ -52,6 +52,16 @@ def test_a_pod_that_no_check_would_clear_may_take_the_run_again(code: str) -> No
     assert judge(code, "a/1", HERE, []) == Judgement(Fault.POD, 1, None)
 
 
+def test_a_run_whose_program_ends_itself_anywhere_holds_up_no_pod_and_ends() -> None:
+    killed = [PastFault("a/1", "KILLED", Fault.POD, f"probe {n}/10", None) for n in range(8)]
+    assert judge("KILLED", "a/1", "probe 9/10", killed[:5]).left_s == 60.0, "others of its class come first"
+    assert judge("KILLED", "b/1", "probe 9/10", killed[:1]).left_s is None
+    assert judge("KILLED", "b/1", "probe 9/10", killed[:7]).fault is Fault.POD
+    assert judge("KILLED", "b/1", "probe 9/10", killed).fault is Fault.RUN
+    lost = [PastFault("a/1", "POD_LOST", Fault.POD, f"probe {n}/10", None) for n in range(9)]
+    assert judge("POD_LOST", "a/1", "probe 9/10", lost) == Judgement(Fault.POD, 1, None), "it gets further"
+
+
 def test_what_is_away_for_all_keeps_no_pod_from_the_run() -> None:
     before = past("a/1", "b/1", code="MODEL_UNREACHABLE", fault=Fault.OUTSIDE)
     assert judge("MODEL_TIMED_OUT", "a/1", HERE, before) == Judgement(Fault.OUTSIDE, 3, None)
@@ -71,7 +81,7 @@ def test_what_never_ends_at_one_place_is_the_runs_own(code: str, fault: Fault, m
     def again(times: int) -> Judgement:
         return judge(code, "a/1", HERE, past(*["a/1"] * (times - 1), code=code, fault=fault))
 
-    assert again(most) == Judgement(fault, most)
+    assert (again(most).fault, again(most).times) == (fault, most)
     assert again(most + 1) == Judgement(Fault.RUN, most + 1)
 
 
