@@ -434,7 +434,7 @@ def test_a_pod_that_failed_a_run_by_its_own_fault_leaves_it_to_others_for_longer
 
 
 def test_no_more_than_the_last_faults_are_kept() -> None:
-    before = tuple(past(POD, "KILLED", place=f"{n}") for n in range(KEPT_MAX + 3))
+    before = tuple(past("other/x", "POD_LOST", place=f"{n}") for n in range(KEPT_MAX + 3))
     found = decided(make_standing(past=before), End("failed", "KILLED", "killed"))
     assert isinstance(found, Decision)
     earlier = [{**asdict(each), "fault": "pod"} for each in before[4:]]
