@@ -94,9 +94,7 @@ def create_app(deps: Deps) -> FastAPI:
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
-            await deps.groups.advancer.close()
-            await deps.reading.kind_loops.close()
-            await deps.dependencies.close()
+            await deps.close()
 
     app = FastAPI(
         title="podfleet",

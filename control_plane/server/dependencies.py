@@ -97,7 +97,10 @@ class Dependencies:
             self._indexes = INCOMPLETE
 
     async def close(self) -> None:
-        """Close the connection."""
+        """End the checks that run, and close the connection."""
+        for running in self._running.values():
+            running.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
         if self._db is not None:
             await self._db.client.close()
 

@@ -174,6 +174,12 @@ class Deps:
         """Return the same on another connection, for a loop that is not ours."""
         return wire(self.settings, db, self.clock, self.ids)
 
+    async def close(self) -> None:
+        """End what it has opened besides its connection: processes, and connections of loops and checks."""
+        await self.groups.advancer.close()
+        await self.reading.kind_loops.close()
+        await self.dependencies.close()
+
     def feed_of(self, wanted: Collection[str]) -> ChangeFeed:
         """Return the feed of these topics."""
         return self.log_feed if any(topic.startswith(LOG) for topic in wanted) else self.feed

@@ -52,7 +52,7 @@ class Settings:
     experiments: int = 3
     longest_run_s: float = 4.0
     group_pause_s: float = 10.0
-    peace_s: float = 300.0
+    peace_s: float = 600.0  # a run that kills its pod's program is left for a minute each time
     overtime_s: float = 60.0
     bug: str = NO_BUG
 

@@ -114,12 +114,13 @@ class User:
         self._thread.start()
 
     def end(self) -> None:
-        """Submit nothing new, wait until every request under way is over, and let any pod take what waits."""
+        """Submit nothing new, wait until every request under way is over, and let pods take what waits."""
         self.stop.set()
         if self._thread is not None:
             self._thread.join()
         self._pool.shutdown(wait=True)
         self._unbind()
+        self._release()
 
     def storm(self, draw: float) -> int:
         """Cancel some of the latest runs, all at once; return how many."""
@@ -211,3 +212,8 @@ class User:
             waiting = [each["_id"] for each in mongo.get_default_database().runs.find(bound, {"_id": 1})]
         for run_id in waiting:
             self.door.insist("PATCH", f"/api/runs/{run_id}", {"requires": {}})
+
+    def _release(self) -> None:
+        """Let the pods go that the faults have put in quarantine, as a person does who knows the reason."""
+        for number in range(self.pods):
+            self.door.insist("POST", f"/api/pods/pod-{number}/release")

@@ -49,7 +49,7 @@ from testing.simulation.faults import STRIKES
 from testing.simulation.ledger import WitnessedOutbox
 from testing.simulation.product import Product
 from testing.simulation.store.replica_set import Call, ReplicaSet
-from testing.simulation.themes import ROWS, SICKNESS
+from testing.simulation.themes import KILLED, ROWS, SICKNESS
 
 
 @contextmanager
@@ -130,6 +130,14 @@ class BlamingQueue(MongoQueue):
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         own = replace(how, code="BROKEN", retryable=True) if how.outcome == "failed" else how
         super().settle(claim, own, last, jitter=jitter, root=root)
+
+
+class ForgivingBlame(MongoQueue):
+    """Takes every program that was killed for a pod that was lost."""
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
+        forgiven = replace(how, code="POD_LOST") if how.code == "KILLED" else how
+        super().settle(claim, forgiven, last, jitter=jitter, root=root)
 
 
 class RunwideOutbox(WitnessedOutbox):
@@ -399,6 +407,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "pins-are-for-all": Bug(Product(queue=PinBlindQueue)),
     "labels-are-for-all": Bug(Product(queue=LabelBlindQueue)),
     "blames-the-run": Bug(Product(queue=BlamingQueue)),
+    "forgives-the-killed": Bug(Product(queue=ForgivingBlame), _NOTHING, (KILLED,)),
     "orders-die-with-the-worker": Bug(Product(queue=ForgivingQueue), ("user: cordon",)),
     "slots-without-compare": Bug(Product(groups=CarelessGroups), _GROUPS),
     "retries-count-twice": Bug(Product(groups=DoublyCountingGroups), _GROUPS),

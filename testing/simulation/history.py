@@ -29,7 +29,7 @@ from testing.simulation.ledger import Ledger
 from testing.simulation.network import Odds, UnreliableNetwork
 from testing.simulation.product import Product
 from testing.simulation.store.replica_set import ReliableNetwork
-from testing.simulation.themes import ROWS, SICKNESS, own_themes
+from testing.simulation.themes import SICKNESS, own_themes
 
 TROUBLE_MAX_S: Final = 60.0
 MEMORY_DISK: Final = Path("/dev/shm")  # noqa: S108 - a disk that costs no time, where there is one
@@ -168,7 +168,7 @@ def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product, themes:
             ledger,
             product,
             home,
-            ROWS in themes,
+            themes,
         )
         for number in range(1, 1 + chance.randint(2, 4))
     ]

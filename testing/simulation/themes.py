@@ -7,7 +7,8 @@ from typing import Final
 
 ROWS: Final = "rows"
 SICKNESS: Final = "sickness"
-THEMES: Final = (ROWS, SICKNESS)
+KILLED: Final = "killed by themselves"  # runs whose programs do it, at another place each time
+THEMES: Final = (ROWS, SICKNESS, KILLED)
 PART: Final = 0.15  # of the histories have each theme by themselves
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from pymongo import MongoClient
+from pymongo import AsyncMongoClient, MongoClient
 from pymongo.database import Database
 
 from events.delivery.control_plane_client import bearer
@@ -39,6 +39,14 @@ SECRETS_KEY = b64encode(b"the key for secrets of the tests").decode()
 START_S = 300.0
 QUICK_WORKER = str(Path(__file__).parent / "programs" / "quick_worker.py")
 NDJSON = {"content-type": "application/x-ndjson"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    """Find connections that a module's tests leave: what collects them fails another test by chance."""
+    yield
+    known = AsyncMongoClient._clients.values()  # nothing public tells which there are
+    assert not [each for each in known if each._topology._opened and not each._closed]
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,9 @@ async def deps(database_url: str) -> AsyncIterator[Deps]:
     values = {"MONGODB_URL": database_url, **dict.fromkeys(names, "127.0.0.1:1")}
     client = store.connect(database_url)
     settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
-    yield wire(settings, store.database(client, database_url), SystemClock(), SystemIds())
+    wired = wire(settings, store.database(client, database_url), SystemClock(), SystemIds())
+    yield wired
+    await wired.close()
     await client.close()
 
 

@@ -260,7 +260,9 @@ async def fleet(url: str) -> AsyncIterator[Scene]:
     values = {"MONGODB_URL": url, **dict.fromkeys(STORAGE, "127.0.0.1:1")}
     settings = read_settings(values, host="127.0.0.1", port=8700)
     try:
-        yield Scene(wire(settings, db, SystemClock(), SystemIds()), MongoQueue(worker))
+        deps = wire(settings, db, SystemClock(), SystemIds())
+        yield Scene(deps, MongoQueue(worker))
+        await deps.close()
     finally:
         worker.client.close()
         await client.close()

@@ -93,6 +93,7 @@ async def replicas(url: str, count: int) -> AsyncIterator[list[Replica]]:
         yield every
     finally:
         for each in every:
+            await each.deps.close()
             await each.client.close()
 
 

@@ -67,13 +67,15 @@ async def test_it_is_verified_and_shown_and_stays_as_it_is(
         assert [each async for each in Verifier(VerifyReads(db)).audit(rebuilds=True)] == []
         values = {"MONGODB_URL": emptied_url, **s3.environment}
         settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
-        app = create_app(wire(settings, db, SystemClock(), SystemIds()))
+        deps = wire(settings, db, SystemClock(), SystemIds())
+        app = create_app(deps)
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8700"
         ) as reader:
             for path in await addresses(db):
                 answer = await reader.get(path)
                 assert answer.status_code == httpx.codes.OK, (path, answer.text)
+        await deps.close()
     finally:
         await client.close()
     after = contents(emptied_url)

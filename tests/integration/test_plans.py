@@ -87,7 +87,9 @@ async def app(filled: tuple[str, Any], s3: Any) -> AsyncIterator[FastAPI]:
     client = store.connect(url)
     db = store.database(client, url)
     settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
-    yield create_app(wire(settings, db, ManualClock(SystemClock().now().replace(hour=12)), SystemIds()))
+    deps = wire(settings, db, ManualClock(SystemClock().now().replace(hour=12)), SystemIds())
+    yield create_app(deps)
+    await deps.close()
     await client.close()
 
 

@@ -85,6 +85,7 @@ async def replicas(url: str, count: int, clock: Any = None) -> AsyncIterator[lis
         yield every
     finally:
         for each in every:
+            await each.deps.close()
             await each.client.close()
 
 

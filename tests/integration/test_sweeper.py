@@ -43,6 +43,7 @@ async def control_plane(url: str) -> AsyncIterator[Deps]:
     try:
         yield deps
     finally:
+        await deps.close()
         await client.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -33,12 +33,15 @@ from pod_worker.child.exit_status import Exited, NeverStarted, Signalled
 from pod_worker.child.process import Exit, Listener
 from testing.simulation.kernel import Kernel, Node, NodeClock
 from testing.simulation.ledger import Ledger
+from testing.simulation.themes import KILLED
+from testing.simulation.themes import ROWS as WITH_ROWS
 
 NEVER_S: Final = 1e9
 BARRIER_TURN_S: Final = 0.05
 ROWS_MAX: Final = 4
+PART_KILLED: Final = 0.4  # of the runs, where some kill themselves
 
-Finish = Literal["completed", "failed", "retryable", "killed", "mute", "deaf", "sick", "away"]
+Finish = Literal["completed", "failed", "retryable", "killed", "mute", "deaf", "sick", "away", "kills itself"]
 FINISHES: Final[tuple[Finish, ...]] = (
     "completed", "completed", "completed", "completed", "failed", "retryable", "retryable", "killed", "mute",
     "deaf", "sick", "away",
@@ -66,7 +69,7 @@ class SimulatedChild:
     begins: Callable[[SimulatedChild], None]
     starts: Callable[[SimulatedChild], None]  # past the barrier of its race
     is_sick: Callable[[], bool] = lambda: False
-    says_rows: bool = False
+    themes: Collection[str] = ()
     run_id: str = ""
     attempt: int = 0
     notes: int = 0
@@ -202,7 +205,9 @@ class SimulatedChild:
         finish = chance.choice(FINISHES)
         if self.is_sick():
             finish = "sick"
-        rows = self._rows(order) if self.says_rows else []
+        elif KILLED in self.themes and self._own(order.run_id, KILLED).random() < PART_KILLED:
+            finish = "kills itself"
+        rows = self._rows(order) if WITH_ROWS in self.themes else []
         self._obeys = finish != "deaf" and chance.random() < 0.8
         yield RunStarted()
         if order.barrier:
@@ -231,12 +236,16 @@ class SimulatedChild:
 
     def _rows(self, order: Start) -> list[Fact]:
         """Return rows of results of which some are said again with other values, and headline numbers."""
-        chance = Random(f"{self.kernel.seed}/{order.run_id}/{order.attempt}")
+        chance = self._own(order.run_id, order.attempt)
         rows: list[Fact] = [
             ResultRecorded(set=ROWS.name, key=f"row-{chance.randrange(ROWS_MAX)}", values={"number": number})
             for number in range(chance.randint(1, 2 * ROWS_MAX))
         ]
         return [*rows, RunSummarized(values={VALUE.name: chance.random()})]
+
+    def _own(self, *names: object) -> Random:
+        """Return chance of its own, so that other histories stay what they are."""
+        return Random("/".join(map(str, (self.kernel.seed, *names))))
 
     def _finish(self, finish: Finish, order: Start) -> Iterator[Fact]:
         match finish:
@@ -250,6 +259,12 @@ class SimulatedChild:
                 self._pass(self._pace())
                 self._note_failure(order)
                 raise _Gone(Signalled(signal.SIGSEGV))
+            case "kills itself":
+                progress = self._own(order.run_id, KILLED, order.attempt).random()
+                yield StageProgress(stage="stage-1", progress=progress, activity="to the end")
+                self._pass(self._pace())
+                self._note_failure(order)
+                raise _Gone(Signalled(signal.SIGKILL))
             case "sick" | "away":
                 self._pass(self._pace())
                 yield RunFailed(code=NOT_ITS_OWN[finish], message="it could not go on", retryable=False)

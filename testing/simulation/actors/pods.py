@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -188,7 +188,7 @@ class Pod:
     ledger: Ledger
     product: Product
     home: Path
-    says_rows: bool = False
+    themes: Collection[str] = ()
     is_sick: bool = False
     faults: tuple[str, ...] = ()  # of its hardware
     now: Incarnation | None = None
@@ -343,6 +343,6 @@ class Pod:
             lambda begun: self.ledger.own(Owning(self.node.name, begun, incarnation)),
             lambda begun: self.ledger.start(AttemptId(begun.run_id, begun.attempt), self._truth()),
             lambda: self.is_sick,
-            self.says_rows,
+            self.themes,
         )
         return child.spawn()

@@ -69,7 +69,7 @@ async def made(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Made]:
 
     yield make
     for each in wired:
-        await each.reading.kind_loops.close()
+        await each.close()
     await client.close()
 
 

@@ -43,7 +43,9 @@ def settings() -> Settings:
 async def app(settings: Settings) -> AsyncIterator[FastAPI]:
     """The application as it is served, on a database that is never asked."""
     client = database.connect(settings.mongodb_url)
-    yield create_app(wire(settings, database.database(client, URL), SystemClock(), SystemIds()))
+    deps = wire(settings, database.database(client, URL), SystemClock(), SystemIds())
+    yield create_app(deps)
+    await deps.close()
     await client.close()
 
 
