@@ -133,10 +133,10 @@ class BlamingQueue(MongoQueue):
 
 
 class ForgivingBlame(MongoQueue):
-    """Takes every program that was killed for a pod that was lost."""
+    """Takes every program that was killed for one that never started."""
 
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
-        forgiven = replace(how, code="POD_LOST") if how.code == "KILLED" else how
+        forgiven = replace(how, code="START_FAILED") if how.code == "KILLED" else how
         super().settle(claim, forgiven, last, jitter=jitter, root=root)
 
 

@@ -95,10 +95,14 @@ class ClassRecord:
     ) -> Suspicion | None:
         """Return why the pod fails by itself where others do not, by its attempts since then.
 
-        One that is `needed` alone is believed without a comparison: the pod is on trial.
+        One that is `needed` alone is believed without a comparison: the pod is on trial. What a program may
+        do itself, and did here before, tells nothing new.
         """
-        ends = [each for each in self.by_pod.get(pod, ()) if since is None or each.claimed_at >= since]
-        own = self.own(pod, ends)
+        every = self.by_pod.get(pod, ())
+        ends = [each for each in every if since is None or each.claimed_at >= since]
+        doubtful = [each for each in every if blame_of(each.code).is_doubtful]
+        again = {each.run_id for each in doubtful if since is not None and each.claimed_at < since}
+        own = self.own(pod, ends) - {each for each in doubtful if each.run_id in again}
         usual = self._usual(pod)
         runs: dict[str, AttemptEnd] = {}
         for count, end in enumerate(ends, 1):

@@ -244,6 +244,22 @@ def test_a_trial_comes_after_a_time_that_doubles_up_to_an_hour() -> None:
     assert spells == [120, 240, 480, 960, 1920, LONGEST_S, LONGEST_S, LONGEST_S]
 
 
+def test_a_run_that_is_killed_on_trial_as_before_it_speaks_against_no_pod() -> None:
+    """Its program may do so: a pod to which it is pinned would leave quarantine for it alone."""
+    fleet = History(["bad", "good"])
+    for number in range(3):
+        fleet.end("bad", "KILLED", run=f"pinned {number}")
+    assert fleet.look() == ["bad"]
+    fleet.look(60)
+    fleet.end("bad", "KILLED", run="pinned 1")
+    assert fleet.look() == []
+    fleet.end("bad", "DISK_FULL", run="pinned 2")
+    assert fleet.look() == ["bad"], "what no program does counts each time"
+    fleet.look(120)
+    fleet.end("bad", "KILLED", run="another")
+    assert fleet.look() == ["bad"]
+
+
 def test_no_trial_comes_before_its_own_checks_pass_or_while_it_is_away() -> None:
     fleet = History(["bad", "good"])
     fleet.put()
