@@ -18,6 +18,47 @@ pytestmark = pytest.mark.common_fleet
 ROWS = 130
 
 
+def must_be_exported(fleet: Any, run_id: str) -> None:
+    address = f"/api/runs/{run_id}/results"
+    text = fleet.client.get(f"{address}/export", params={"sort": "-number", "filter": "number>100"}).text
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert [each["key"] for each in lines][:2] == ["row-000129", "row-000128"]
+    assert (len(lines), lines[0]["is_even"]) == (29, "false")
+    told = fleet.client.get(f"{address}/export", params={"format": "ndjson"}).text.splitlines()
+    assert [json.loads(each)["key"] for each in told] == [f"row-{number:06}" for number in range(ROWS)]
+    file = fleet.client.get(f"{address}/export", params={"format": "parquet"}).content
+    table = pyarrow.parquet.read_table(io.BytesIO(file))
+    assert (table.num_rows, table.column("number").to_pylist()[3]) == (ROWS, 3.0)
+
+
+def must_be_told_in_a_terminal(fleet: Any, one: str, other: str) -> None:
+    listed = podfleet(fleet.url, "results", "list", one, "--sort", "-number", "-f", "number<9", "--json")
+    assert [each["key"] for each in json.loads(listed.stdout)][:1] == ["row-000008"]
+    exported = podfleet(fleet.url, "results", "export", one, "--format", "ndjson", "-f", "number<2")
+    assert [json.loads(each)["key"] for each in exported.stdout.splitlines()] == ["row-000000", "row-000001"]
+    compared = podfleet(fleet.url, "results", "compare", one, other, "--limit", "1", "--json")
+    assert json.loads(compared.stdout)["rows"][0]["key"] == "row-000000"
+    refused = podfleet(fleet.url, "results", "list", one, "--set", "laps")
+    assert refused.returncode == 2
+    assert "it has rows" in refused.stderr
+
+
+def must_be_shown_as_text(fleet: Any, database: Any, run_id: str) -> None:
+    """Hold that a row of a damaged store is no formula of a table, and no tag of a page."""
+    address = f"/api/runs/{run_id}/results"
+    damaged = {
+        "_id": f"{run_id}/a1/rows/x", "runId": run_id, "attempt": 1, "set": "rows", "key": "=cmd()", "seq": 1,
+        "values": {"group": "@SUM(A1)"}, "status": "<b>", "detail": "a.txt", "at": EPOCH,
+    }  # fmt: skip
+    database.results.insert_one(damaged)
+    hostile = fleet.client.get(f"{address}/export", params={"filter": "status=<b>"}).text
+    assert hostile.splitlines()[1].startswith("'=cmd(),<b>,")
+    assert "'@SUM(A1)" in hostile
+    html = fleet.client.get(f"/runs/{run_id}/results?filter=status%3D%3Cb%3E").text
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+
+
 def test_a_run_records_rows_that_are_read_sorted_filtered_exported_and_compared(
     fleet: Any, database: Any
 ) -> None:
@@ -51,15 +92,7 @@ def test_a_run_records_rows_that_are_read_sorted_filtered_exported_and_compared(
     found = fleet.client.get(address, params={"q": "GROUP 3", "limit": 200}).json()["items"]
     assert [each["values"]["number"] % 7 for each in found] == [3] * len(found) != []
 
-    text = fleet.client.get(f"{address}/export", params={"sort": "-number", "filter": "number>100"}).text
-    lines = list(csv.DictReader(io.StringIO(text)))
-    assert [each["key"] for each in lines][:2] == ["row-000129", "row-000128"]
-    assert (len(lines), lines[0]["is_even"]) == (29, "false")
-    told = fleet.client.get(f"{address}/export", params={"format": "ndjson"}).text.splitlines()
-    assert [json.loads(each)["key"] for each in told] == [f"row-{number:06}" for number in range(ROWS)]
-    file = fleet.client.get(f"{address}/export", params={"format": "parquet"}).content
-    table = pyarrow.parquet.read_table(io.BytesIO(file))
-    assert (table.num_rows, table.column("number").to_pylist()[3]) == (ROWS, 3.0)
+    must_be_exported(fleet, one)
 
     beside = fleet.client.get("/api/results/compare", params={"run": [one, other], "limit": 3}).json()
     assert [each["key"] for each in beside["items"]] == [f"row-{number:06}" for number in range(3)]
@@ -70,27 +103,8 @@ def test_a_run_records_rows_that_are_read_sorted_filtered_exported_and_compared(
     assert "row-000050" not in html
     assert 'aria-sort="ascending"' in html
 
-    listed = podfleet(fleet.url, "results", "list", one, "--sort", "-number", "-f", "number<9", "--json")
-    assert [each["key"] for each in json.loads(listed.stdout)][:1] == ["row-000008"]
-    exported = podfleet(fleet.url, "results", "export", one, "--format", "ndjson", "-f", "number<2")
-    assert [json.loads(each)["key"] for each in exported.stdout.splitlines()] == ["row-000000", "row-000001"]
-    compared = podfleet(fleet.url, "results", "compare", one, other, "--limit", "1", "--json")
-    assert json.loads(compared.stdout)["rows"][0]["key"] == "row-000000"
-    refused = podfleet(fleet.url, "results", "list", one, "--set", "laps")
-    assert refused.returncode == 2
-    assert "it has rows" in refused.stderr
-
-    damaged = {
-        "_id": f"{one}/a1/rows/x", "runId": one, "attempt": 1, "set": "rows", "key": "=cmd()", "seq": 1,
-        "values": {"group": "@SUM(A1)"}, "status": "<b>", "detail": "a.txt", "at": EPOCH,
-    }  # fmt: skip
-    database.results.insert_one(damaged)
-    hostile = fleet.client.get(f"{address}/export", params={"filter": "status=<b>"}).text
-    assert hostile.splitlines()[1].startswith("'=cmd(),<b>,")
-    assert "'@SUM(A1)" in hostile
-    html = fleet.client.get(f"/runs/{one}/results?filter=status%3D%3Cb%3E").text
-    assert "&lt;b&gt;" in html
-    assert "<b>" not in html
+    must_be_told_in_a_terminal(fleet, one, other)
+    must_be_shown_as_text(fleet, database, one)
 
 
 @pytest.mark.parametrize(

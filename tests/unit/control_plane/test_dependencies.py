@@ -204,3 +204,28 @@ async def test_what_a_full_storage_says_is_known(code: str, status: int, message
     with pytest.raises(Transient) as refused:
         await replace(real, client=client).try_put()
     assert word(refused.value.code) == state
+
+
+async def test_a_check_that_runs_is_ended_before_its_connection_is_closed() -> None:
+    told: list[str] = []
+    begun = asyncio.Event()
+
+    async def silent() -> None:
+        begun.set()
+        try:
+            await never()
+        finally:
+            told.append("check ended")
+
+    async def closed() -> None:
+        told.append("connection closed")
+
+    store: Any = Store(silent)
+    store.client = SimpleNamespace(close=closed)
+    one = Dependencies(lambda: store, Objects(), SystemClock(), limit_s=60.0)
+    looking = asyncio.create_task(one.mongodb())
+    await begun.wait()
+    await one.close()
+    assert told == ["check ended", "connection closed"]
+    with pytest.raises(asyncio.CancelledError):
+        await looking
