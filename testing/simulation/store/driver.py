@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, cast
 
 import bson
@@ -138,9 +139,8 @@ class SyncCollection:
         """Return what a query finds."""
 
         def step(collection: state.Collection) -> list[Document]:
-            documents = self._matching(collection, wanted.query)
-            if not wanted.order and wanted.most:
-                documents = documents[: wanted.skipped + wanted.most]
+            most = wanted.skipped + wanted.most if wanted.most and not wanted.order else None
+            documents = islice(self._matching(collection, wanted.query), most)
             chosen = ordered([each.fresh() for each in documents], wanted.order)[wanted.skipped :]
             return [projected(each, wanted.projection) for each in chosen[: wanted.most or None]]
 
@@ -148,10 +148,11 @@ class SyncCollection:
 
     def count_documents(self, query: Filter, *, limit: int = 0, hint: str | None = None) -> int:
         """Count, up to `limit`."""
-        count = self.servers.read(
-            self._call("count", is_write=False), lambda collection: len(self._matching(collection, query))
-        )
-        return min(count, limit) if limit else count
+
+        def step(collection: state.Collection) -> int:
+            return sum(1 for _ in islice(self._matching(collection, query), limit or None))
+
+        return self.servers.read(self._call("count", is_write=False), step)
 
     def aggregate(
         self,
@@ -351,9 +352,9 @@ class SyncCollection:
         self.servers.store(collection, identity, raw)
         return Changed(record.raw, raw, matched=1, modified=1)
 
-    def _matching(self, collection: state.Collection, query: Filter) -> list[Record]:
+    def _matching(self, collection: state.Collection, query: Filter) -> Iterator[Record]:
         now = self.servers.now()
-        return [each for each in collection.majority(query) if matches(each.document, query, now)]
+        return (each for each in collection.majority(query) if matches(each.document, query, now))
 
     def _newest(self, collection: state.Collection, query: Filter) -> list[Record]:
         now = self.servers.now()

@@ -24,8 +24,11 @@ T = TypeVar("T")
 
 OPTIONS: Final[CodecOptions[Document]] = CodecOptions(tz_aware=True, tzinfo=UTC)
 NOT_PRIMARY: Final = 10107
-# Fields with an index that a query by equality may use, so that a log is not read for each question.
-BUCKETS: Final[Mapping[str, str]] = {"events": "runId"}
+# Fields with an index that a query by equality may use, the narrowest first, so that a log is not read for
+# each question.
+BUCKETS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    "events": (("runId", "attempt", "sequence"), ("runId", "attempt"), ("runId",))
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +125,13 @@ class Collection:
     records: dict[Any, Record] = field(default_factory=dict)
     # What a majority has of the documents that were written since; None where it has none.
     committed: dict[Any, Record | None] = field(default_factory=dict)
-    buckets: dict[Any, dict[Any, None]] = field(default_factory=dict)
+    buckets: dict[tuple[Any, ...], dict[Any, None]] = field(default_factory=dict)
 
     def newest(self, query: Mapping[str, Any]) -> Iterator[Record]:
         """Yield every candidate for `query`, as the primary has it now."""
+        records = self.records
         for identity in self._candidates(query):
-            record = self.records.get(identity)
+            record = records.get(identity)
             if record is not None:
                 yield record
 
@@ -150,9 +154,11 @@ class Collection:
                 return [identity]
             case {"$in": list(identities)}:
                 return [each for each in identities if isinstance(each, str)]
-        name = BUCKETS.get(self.name, "")
-        value = query.get(name)
-        return list(self.buckets.get(value, ())) if isinstance(value, str) else list(self.records)
+        for names in BUCKETS.get(self.name, ()):
+            values = tuple(query.get(name) for name in names)
+            if all(type(value) in (str, int) for value in values):
+                return list(self.buckets.get(values, ()))
+        return list(self.records)
 
     def put(self, identity: Any, record: Record | None, now: datetime) -> None:
         """Make this the document; None takes it away."""
@@ -164,9 +170,10 @@ class Collection:
         else:
             self.uniqueness.add(record.document, now)
             self.records[identity] = record
-        name = BUCKETS.get(self.name)
-        if name is not None and record is not None:
-            self.buckets.setdefault(record.document.get(name), {})[identity] = None
+        if record is not None:
+            for names in BUCKETS.get(self.name, ()):
+                values = tuple(record.document.get(name) for name in names)
+                self.buckets.setdefault(values, {})[identity] = None
 
 
 Recorder = Callable[[str, Document | None, Document | None], None]
