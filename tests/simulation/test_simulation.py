@@ -29,8 +29,19 @@ PLANTED: Final = [
     for number, name in enumerate(sorted(BUGS))
 ]
 FOUND_WITHIN: Final = 60  # seeds; each planted bug is found in one of them, most in one of the first ten
-# The seed that is looked at first; where it shows nothing any more, all are.
-FOUND_LATE: Final = {"slots-without-compare": 12, "start-without-compare": 39}
+# The seed that is looked at first, where the first ones take long; where it shows nothing any more, all are.
+FOUND_FIRST: Final = {
+    "apply-over-a-gap": 14,
+    "class-stays-behind": 6,
+    "forgives-the-killed": 4,
+    "numbers-from-anybody": 6,
+    "pruned-is-failed": 10,
+    "pruned-runs-again": 7,
+    "quarantines-everybody": 2,
+    "slots-without-compare": 46,
+    "start-without-compare": 39,
+    "starts-before-the-others": 9,
+}
 
 
 @pytest.mark.slow("20 histories")
@@ -46,7 +57,7 @@ def test_no_history_breaks_a_law(first: int) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
-    seeds = sorted(range(FOUND_WITHIN), key=lambda seed: seed != FOUND_LATE.get(name))
+    seeds = sorted(range(FOUND_WITHIN), key=lambda seed: seed != FOUND_FIRST.get(name))
     assert any(
         play(seed, bug.product, strikes=bug.strikes, themes=bug.themes, trace_max=0).violations
         for seed in seeds
@@ -54,7 +65,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 
 def test_the_same_seed_is_the_same_history_in_any_process() -> None:
-    command = [sys.executable, "-m", "testing.simulation", "--seed", "5", "--steps", "1000000"]
+    command = [sys.executable, "-m", "testing.simulation", "--seed", "2", "--steps", "1000000"]
     with ExitStack() as stack:
         processes = [
             stack.enter_context(
