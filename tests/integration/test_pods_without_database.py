@@ -216,6 +216,28 @@ def test_who_waits_with_a_key_that_is_revoked_meanwhile_gets_no_run(
     assert keyed.client.post("/api/claims", json=asked(), headers=bearer(key)).status_code == 401
 
 
+def test_what_a_revoked_key_had_claimed_ends_whatever_other_key_its_thief_has(
+    keyed: Fleet, until: Any
+) -> None:
+    key, key_id = new_key(keyed)
+    other, _ = new_key(keyed)
+    run_id = keyed.submit()
+    token = claimed(keyed, key)["runToken"]
+    headers = {**bearer(other), "Podfleet-Run-Token": token}
+
+    def codes(path: str, **sent: str) -> tuple[int, str | None]:
+        answer = keyed.client.post(f"/api/{path}", headers=sent)
+        return answer.status_code, answer.json().get("code")
+
+    renewing, fetching = f"claims/{run_id}/renew", f"runs/{run_id}/secrets"
+    assert codes(renewing, **headers) == (200, None)  # as a pod does whose key was rotated
+    assert codes(fetching, **bearer(token)) == (200, None)
+    keyed.client.post(f"/api/keys/{key_id}/revoke")
+    until(lambda: codes(renewing, **headers) == (409, "lease_lost"))
+    assert codes(fetching, **bearer(token)) == (409, "lease_lost")
+    assert send_event(keyed, token, run_id) == (202, [])  # what was said before still arrives
+
+
 def test_a_pod_is_known_by_the_key_that_it_reported_with(keyed: Fleet) -> None:
     victim, _ = new_key(keyed)
     thief, _ = new_key(keyed)
