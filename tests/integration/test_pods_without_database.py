@@ -229,12 +229,15 @@ def test_what_a_revoked_key_had_claimed_ends_whatever_other_key_its_thief_has(
         answer = keyed.client.post(f"/api/{path}", headers=sent)
         return answer.status_code, answer.json().get("code")
 
-    renewing, fetching = f"claims/{run_id}/renew", f"runs/{run_id}/secrets"
+    renewing, own = (
+        f"claims/{run_id}/renew",
+        (f"runs/{run_id}/secrets", f"runs/{run_id}/artifacts/checkpoints"),
+    )
     assert codes(renewing, **headers) == (200, None)  # as a pod does whose key was rotated
-    assert codes(fetching, **bearer(token)) == (200, None)
+    assert [codes(each, **bearer(token)) for each in own] == [(200, None)] * 2
     keyed.client.post(f"/api/keys/{key_id}/revoke")
     until(lambda: codes(renewing, **headers) == (409, "lease_lost"))
-    assert codes(fetching, **bearer(token)) == (409, "lease_lost")
+    assert [codes(each, **bearer(token)) for each in own] == [(409, "lease_lost")] * 2
     assert send_event(keyed, token, run_id) == (202, [])  # what was said before still arrives
 
 
