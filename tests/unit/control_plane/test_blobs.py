@@ -10,10 +10,12 @@ import threading
 from collections.abc import Coroutine, Iterator
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from minio.error import S3Error
 
 from control_plane.config import read_storage
 from control_plane.files import blobs as module
@@ -352,3 +354,40 @@ def test_a_version_is_settled_that_no_later_object_can_have(odd: Blobs) -> None:
     assert {key: each is not None and each.is_settled for key, each in looked.items()} == {
         "old": True, "new": False, "no-time": False,
     }  # fmt: skip
+
+
+class Parts:
+    """A storage with an upload of two parts, and perhaps an object at its key."""
+
+    def __init__(self, *, is_there: bool) -> None:
+        self.is_there, self.joined, self.dropped = is_there, 0, 0
+
+    def _list_multipart_uploads(self, *_: object, **__: object) -> Any:
+        upload = SimpleNamespace(object_name="k", upload_id="u", initiated_time=None)
+        return SimpleNamespace(uploads=[upload])
+
+    def _list_parts(self, *_: object, **__: object) -> Any:
+        return SimpleNamespace(parts=[SimpleNamespace(size=4), SimpleNamespace(size=3)])
+
+    def stat_object(self, bucket: str, key: str) -> None:
+        if not self.is_there:
+            response: Any = None
+            raise S3Error(response, "NoSuchKey", "none", key, None, None)
+
+    def _complete_multipart_upload(self, *_: object) -> Any:
+        self.joined += 1
+        return SimpleNamespace(etag="e")
+
+    def _abort_multipart_upload(self, *_: object) -> None:
+        self.dropped += 1
+
+
+@pytest.mark.parametrize(
+    ("is_there", "size", "joined", "dropped"), [(False, 7, 1, 0), (False, 8, 0, 0), (True, 7, 0, 1)]
+)
+def test_parts_become_an_object_of_the_size_that_was_said_and_never_in_the_place_of_another(
+    *, is_there: bool, size: int, joined: int, dropped: int
+) -> None:
+    storage, no_puts = Parts(is_there=is_there), cast("Any", None)
+    assert asyncio.run(Multipart(cast("Any", storage), "b", no_puts).join("k", size)) is bool(joined)
+    assert (storage.joined, storage.dropped) == (joined, dropped)
