@@ -199,6 +199,10 @@ def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any
     assert [each["key"].rpartition("/")[2] for each in both.json()["files"]] == ["a.txt", "b.txt"]
     many["files"][1] |= {"name": "../b.txt"}
     assert keyed.client.post(f"{path}/many", json=many, headers=bearer(theirs["runToken"])).status_code == 422
+    done = {"name": "a.txt", "size": 1, "sha256": "0" * 64, "key": one.json()["key"]}
+    path = f"/api/runs/{own}/artifacts/complete"
+    answer = keyed.client.post(path, json=done, headers=bearer(mine["runToken"]))
+    assert (answer.status_code, answer.json()["code"]) == (422, "foreign_key")
     assert database.runs.find_one({"_id": run_id})["lastEventSeq"] == 0
 
 
