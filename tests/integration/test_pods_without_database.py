@@ -76,9 +76,15 @@ def test_a_key_that_was_made_for_one_pod_serves_no_other(keyed: Fleet) -> None:
     for key in (first, rotated["key"]):
         keyed.submit()
         for pod in ("hand2/1", "hand2", "/hand/1"):
-            ways = {"/api/claims": asked(pod=pod), "/api/pods": {**line, "id": pod, "pod": pod}}
-            for path, body in ways.items():
-                answer = keyed.client.post(path, json=body, headers=bearer(key))
+            ways: list[tuple[str, str, dict[str, Any]]] = [
+                ("POST", "/api/claims", {"json": asked(pod=pod)}),
+                ("POST", "/api/pods", {"json": {**line, "id": pod, "pod": "hand"}}),
+                ("POST", "/api/pods", {"json": {**line, "id": "hand/1", "pod": pod}}),
+                ("POST", "/api/upload-tests", {"json": {"pod": pod, "size": 1, "sha256": "0" * 64}}),
+                ("GET", "/api/wakeups", {"params": {"class": "probe/cpu/any", "pod": pod, "wait_s": 0}}),
+            ]
+            for method, path, sent in ways:
+                answer = keyed.client.request(method, path, headers=bearer(key), **sent)
                 assert (answer.status_code, answer.json()["code"]) == (403, "foreign_pod"), answer.text
         assert claimed(keyed, key, pod="hand/1") is not None
 
