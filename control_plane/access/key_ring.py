@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from control_plane.access.keys import LIFE_MAX, Key, Kind, Scope, bound, granted, id_of
 from control_plane.concurrency.cache import Cache
+from control_plane.model.run import AttemptToken
 from control_plane.store.access.keys import Keys
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
@@ -147,6 +148,12 @@ class KeyRing:
         if key is None or not hmac.compare_digest(key.hash, key_hash):
             raise Unauthorized("bad_key", "this key is not valid here")
         return self._opened(key)
+
+    async def require_unrevoked(self, token: AttemptToken | None) -> None:
+        """Refuse an attempt whose key was revoked: what it claimed ends with it. Raises `Conflict`."""
+        key = None if token is None or token.key_id is None else await self._known(token.key_id)
+        if key is not None and key.revoked_at is not None:
+            raise Conflict("lease_lost", f"the key {key.id}, with which the attempt was claimed, is revoked")
 
     async def has_admin(self) -> bool:
         """Say whether a key that may do everything was ever made; believed as long as a key is.

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 from urllib.parse import quote
+from xml.etree.ElementTree import ParseError
 
 from minio.error import MinioException, S3Error, ServerError
-from urllib3 import PoolManager, Retry, Timeout
+from minio.time import from_http_header
+from urllib3 import BaseHTTPResponse, PoolManager, Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from control_plane.config import Storage
@@ -27,6 +30,13 @@ from events.runtime.measured_clock import ALARM_S, THE_STORAGES, MeasuredClock, 
 
 T = TypeVar("T")
 PIECE_BYTES: Final = 256 * 1024
+# For so long an object is read, and so much longer for each byte of it: who sends less holds a thread up.
+READ_S: Final = 60.0
+BYTES_A_SECOND_MIN: Final = 1024 * 1024
+# `Last-Modified` counts seconds: what was put into one second may be two objects.
+SETTLED: Final = timedelta(seconds=3)
+# What the SDK raises over an answer that no storage should give.
+UNREADABLE: Final = (ValueError, TypeError, AttributeError, OverflowError, ParseError)
 DOWNLOAD: Final = "application/octet-stream"
 MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
 REFUSED: Final = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
@@ -136,30 +146,27 @@ class Blobs:
             )
         )
 
-    async def digest(self, key: str) -> tuple[int, str] | None:
-        """Return size and SHA-256 of an object, read in pieces; None when there is none."""
-        looked = await self.read(key)
+    async def digest(self, key: str, most: int) -> tuple[int, str] | None:
+        """Return size and SHA-256 of an object, as `read` reads it; None when there is none."""
+        looked = await self.read(key, most)
         return None if looked is None else (looked.version.size, looked.sha256)
 
-    async def read(self, key: str) -> Looked | None:
-        """Read an object whole, in pieces; None when there is none."""
+    async def read(self, key: str, most: int) -> Looked | None:
+        """Read an object as it is stored, not much further than `most` bytes; None if there is none."""
         _require_key(key)
 
         def read() -> Looked | None:
             if self._stat(key) is None:
                 return None
+            begun = self.clock.now()
             response = self.client.get_object(self.bucket, key)
             size, digest = 0, hashlib.sha256()
-            try:
-                for piece in response.stream(PIECE_BYTES):
-                    size += len(piece)
-                    digest.update(piece)
-                # Of what was read, whatever was put in its place meanwhile.
-                version = _version(size, response.headers)
-            finally:
-                response.close()
-                response.release_conn()
-            return Looked(version, digest.hexdigest())
+            for piece in self._pieces(response, most):
+                size += len(piece)
+                digest.update(piece)
+            # Of what was read, whatever was put in its place meanwhile.
+            version = _version(size, response.headers)
+            return Looked(version, digest.hexdigest(), is_settled=_is_settled(version, begun))
 
         return await storage_call(read)
 
@@ -168,22 +175,35 @@ class Blobs:
         _require_key(key)
         return await storage_call(lambda: self._stat(key))
 
-    async def beginning(self, key: str, limit: int) -> bytes | None:
-        """Return at most the first `limit` bytes of an object, None when there is none."""
+    async def beginning(self, key: str, limit: int) -> tuple[Version, bytes] | None:
+        """Return the version of an object and at most its first `limit` bytes, None when there is none."""
         _require_key(key)
 
-        def read() -> bytes | None:
+        def read() -> tuple[Version, bytes] | None:
             version = self._stat(key)
             if version is None or not version.size:  # of an empty object no range can be asked for
-                return None if version is None else b""
+                return None if version is None else (version, b"")
             response = self.client.get_object(self.bucket, key, length=limit)
-            try:
-                return response.read()
-            finally:
-                response.close()
-                response.release_conn()
+            content = b"".join(self._pieces(response, limit))[:limit]
+            return _version(version.size, response.headers), content
 
         return await storage_call(read)
+
+    def _pieces(self, response: BaseHTTPResponse, most: int) -> Iterator[bytes]:
+        """Yield the body of an answer as it was sent, until more than `most` bytes came. Raises `Transient`.
+
+        Nothing is decoded: how an object is encoded says whoever put it there.
+        """
+        left, until_s = most, self.clock.monotonic_s() + READ_S + most / BYTES_A_SECOND_MIN
+        try:
+            while left >= 0 and (piece := response.read1(PIECE_BYTES, decode_content=False)):
+                left -= len(piece)
+                yield piece
+                if self.clock.monotonic_s() > until_s:
+                    raise Transient("storage_slow", "object storage takes too long to send an object")
+        finally:
+            response.close()
+            response.release_conn()
 
     def _refusal(self, code: str) -> str:
         """Say why the storage refuses us, and what of it our clock may have to do with."""
@@ -207,6 +227,14 @@ class Blobs:
 
 def _version(size: int, headers: Mapping[str, str]) -> Version:
     return Version(size, headers.get("etag", ""), headers.get("last-modified", ""))
+
+
+def _is_settled(version: Version, begun: datetime) -> bool:
+    """Say whether an object that is put after `begun` has another time than this one."""
+    try:
+        return from_http_header(version.modified) + SETTLED <= begun
+    except ValueError:
+        return False
 
 
 def is_key(key: str) -> bool:
@@ -273,7 +301,7 @@ async def storage_call(step: Callable[[], T], threads: Executor | None = None) -
         if status not in FOR_GOOD:
             raise _unreachable(error) from error
         raise Rejected("storage_refuses", f"object storage refuses it: {error}"[:SHOWN_CHARS_MAX]) from error
-    except (MinioException, HTTPError, OSError) as error:
+    except (MinioException, HTTPError, OSError, *UNREADABLE) as error:
         raise _unreachable(error) from error
 
 

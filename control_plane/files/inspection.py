@@ -2,7 +2,8 @@
 
 Law: no object is handed out that was not read whole and found equal to its registration. The result is
 stored with the version of the object, and the version is read again at each hand-out. So an object is read
-once, and a later object under the same key is not shown.
+once, and a later object under the same key is not shown. A version that a later object could have too is not
+stored: such an object is read again.
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ class Storage(Protocol):
         """Return the version of an object as the storage reports it, None if there is none."""
         ...
 
-    async def read(self, key: str) -> Looked | None:
-        """Read an object whole; None when there is none."""
+    async def read(self, key: str, most: int) -> Looked | None:
+        """Read an object, and not much further than `most` bytes; None when there is none."""
+        ...
+
+    async def beginning(self, key: str, limit: int) -> tuple[Version, bytes] | None:
+        """Return the version of an object and at most its first `limit` bytes, None when there is none."""
         ...
 
 
@@ -47,8 +52,18 @@ class Inspector:
     _joined: Singleflight[Version | Looked | None] = field(default_factory=Singleflight)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_MAX))
 
-    async def require(self, name: str, key: str, size: int, sha256: str) -> None:
-        """Return where the object of the file `name` is what was registered.
+    async def beginning(self, name: str, key: str, size: int, sha256: str, *, limit: int) -> bytes:
+        """Return at most the first `limit` bytes of a file, of what was read whole. Raises as `require`."""
+        version = await self.require(name, key, size, sha256)
+        match await self.storage.beginning(key, limit):
+            case None:
+                raise NotFound("unknown_artifact", f"the object of {name!r} is no longer in the storage")
+            case found, content if found == version:
+                return content
+        raise Conflict("object_unfit", f"{name!r} is not shown: it is being replaced")
+
+    async def require(self, name: str, key: str, size: int, sha256: str) -> Version:
+        """Return the version of the object of the file `name` if it is what was registered.
 
         Raises `NotFound`, `Conflict` (`object_unfit`), `Rejected` for a key that no storage holds, and
         `Transient` (`object_unread`) while the object is still being read.
@@ -66,8 +81,8 @@ class Inspector:
                 raise NotFound("unknown_artifact", f"the object of {name!r} is not in the storage")
             case Version(size=bytes_):
                 problem = f"the storage holds {bytes_} bytes, {size} were registered"
-            case Looked(sha256=found_sha256) if found_sha256 == sha256:
-                return
+            case Looked(version=version, sha256=found_sha256) if found_sha256 == sha256:
+                return version
             case _:
                 problem = "its bytes are not those of the SHA-256 that was registered"
         raise Conflict("object_unfit", f"{name!r} is not shown: {problem}")
@@ -110,7 +125,9 @@ class Inspector:
         if known is not None and known.version == version:
             return known
         async with self._turns:
-            looked = await self.storage.read(key)
-        if looked is not None:
+            looked = await self.storage.read(key, size)
+        if looked is not None and looked.version.size != size:
+            return looked.version
+        if looked is not None and looked.is_settled:
             await self.inspections.keep(key, looked)
         return looked

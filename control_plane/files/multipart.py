@@ -16,7 +16,7 @@ from minio import Minio
 from minio.datatypes import Part, Upload
 from minio.error import InvalidResponseError, S3Error
 
-from control_plane.files.blobs import storage_call
+from control_plane.files.blobs import MISSING, storage_call
 from control_plane.files.signing import Content, PutSigner
 
 PART_BYTES_MIN: Final = 5 << 20  # of S3; only the last may be smaller
@@ -82,13 +82,18 @@ class Multipart:
         return await storage_call(find_or_begin)
 
     async def join(self, key: str, size: int) -> bool:
-        """Make an object of the parts that are there, if they are `size` bytes together; say whether so."""
+        """Make an object of the parts that are there, if they are `size` bytes together; say whether so.
+
+        None is made in the place of another.
+        """
 
         def join() -> bool:
             upload_id = self._find(key)
             parts = self._held(key, upload_id) if upload_id else []
             etag = None
-            if upload_id and parts and sum(part.size or 0 for part in parts) == size:
+            if upload_id and self._is_there(key):
+                self._drop(key, upload_id)
+            elif upload_id and parts and sum(part.size or 0 for part in parts) == size:
                 with _gone_already():  # where another joined them meanwhile
                     etag = self.client._complete_multipart_upload(self.bucket, key, upload_id, parts).etag
             return etag is not None  # S3 may say 200 and an error in the body
@@ -105,6 +110,15 @@ class Multipart:
             return len(old)
 
         return await storage_call(drop)
+
+    def _is_there(self, key: str) -> bool:
+        try:
+            self.client.stat_object(self.bucket, key)
+        except S3Error as error:
+            if error.code in MISSING:
+                return False
+            raise
+        return True
 
     def _find(self, key: str) -> str | None:
         """Return the latest upload of this very object."""

@@ -34,7 +34,7 @@ CLAIMABLE: Final[Writers] = {
     **_by("decision", "revision", "journal", "failures", "faults", "error", "notBefore", "finishedAt"),
     **_by("claim", "attempt", "claimedBy", "claimedAt"),
     **_by("claim, renew", "lease"),
-    **_by("claim, decision", "tokens"),
+    **_by("claim, decision, settle", "tokens"),
     **_by("settle", "settled"),
     **_by("cancel", "cancelRequested"),
     **_by("review, revise", "humanVerdict"),

@@ -30,13 +30,15 @@ class Lease:
 class AttemptToken:
     """Who claimed an attempt: the token's hash, the id of the key it was claimed with, when it opens no more.
 
-    `key_id` is None for a pod that claims in the database itself, `ends_at` until the attempt has ended.
+    `key_id` is None for a pod that claims in the database itself, `ends_at` until the attempt has ended,
+    `last` is the last position of its log, None unless it has settled.
     """
 
     attempt: int
     hash: str
     key_id: str | None
     ends_at: datetime | None
+    last: int | None = None
 
     def is_open(self, now: datetime) -> bool:
         """Say whether events of the holder are still accepted at `now`."""
@@ -200,12 +202,13 @@ class Run:
         """Return why no new event is accepted at this position, or without one; None if it is."""
         if self.sealed is not None:
             return f"the record of run {self.id} was sealed by a person's verdict"
-        if self.settled is None or attempt != self.attempt or sequence is None:
+        token = self.token_of(attempt)
+        last = None if token is None else token.last
+        if self.settled is not None and attempt == self.attempt:
+            last = self.settled.last
+        if sequence is None or last is None or sequence <= last:
             return None
-        last = self.settled.last
-        if sequence > last:
-            return f"attempt {attempt} of run {self.id} was settled with {last} as its last event"
-        return None
+        return f"attempt {attempt} of run {self.id} was settled with {last} as its last event"
 
     def has_lost(self, attempt: int) -> bool:
         """Say whether `attempt` ran once and owns the run no more, without having settled."""

@@ -144,7 +144,7 @@ class Decider:
             found = await self._find(run_id)
             run = found.run
             if run.status is Status.AWAITING_HUMAN:
-                if unfit is None and not run.log_open:  # from now on no line registers another file
+                if unfit is None and _is_whole(run):  # from now on no line registers another file
                     unfit = await self._unfit(run_id, review)
                 last = run.last_event_seq
                 # From where the last try came to: whoever sends line after line keeps no verdict waiting.
@@ -274,8 +274,7 @@ def review_decision(
     if review.seen not in (None, run.last_event_seq):
         shown = f"you were shown events 1 to {review.seen} of attempt {run.attempt}"
         raise Conflict("record_changed", f"{shown}, by now there are {run.last_event_seq}: look again")
-    is_whole = not (run.log_open or run.log_incomplete)
-    is_whole = is_whole and run.settled is not None and run.settled.last == run.last_event_seq
+    is_whole = _is_whole(run)
     if not review.incomplete and not is_whole:
         raise Conflict("record_incomplete", _missing(run))
     if is_whole and not _are_as_said(run, roots):
@@ -299,6 +298,12 @@ def review_decision(
     if run.log_open and run.settled is not None:
         closed["logIncomplete"] = {"from": run.last_event_seq + 1, "to": run.settled.last}
     return Decision(Cause.REVIEW, JUDGED[review.verdict], _by(review), sets=sets, silent=closed)
+
+
+def _is_whole(run: Run) -> bool:
+    """Say whether every event that the attempt settled with was applied."""
+    is_closed = not (run.log_open or run.log_incomplete)
+    return is_closed and run.settled is not None and run.settled.last == run.last_event_seq
 
 
 def _are_as_said(run: Run, roots: Roots | None) -> bool:

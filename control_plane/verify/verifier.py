@@ -22,7 +22,7 @@ from control_plane.verify.invariants import INVARIANTS, Case, log_incomplete
 from control_plane.verify.refusals import wrongly_refused
 from control_plane.verify.replay import replay
 from control_plane.verify.result_rows import difference, row_repairs
-from events.runtime.errors import Rejected
+from events.runtime.errors import Rejected, Transient
 
 TRIES_MAX: Final = 20
 DOWNLOADS_MAX: Final = 4
@@ -63,8 +63,12 @@ class Finding:
 class Objects(Protocol):
     """Object storage, as an audit reads it."""
 
-    async def digest(self, key: str) -> tuple[int, str] | None:
-        """Return size and SHA-256 of an object; None if there is none."""
+    async def digest(self, key: str, most: int) -> tuple[int, str] | None:
+        """Return size and SHA-256 of an object, read not much further than `most`; None if there is none."""
+        ...
+
+    async def ping(self) -> None:
+        """Check that the storage answers. Raises `Transient`."""
         ...
 
 
@@ -234,13 +238,14 @@ class Verifier:
         return [finding for finding in found if finding is not None]
 
     async def _check_object(self, artifact: Any) -> Finding | None:
-        assert self.objects is not None
+        what = f"{artifact['name']} of attempt {artifact['attempt']} at {artifact['key']}"
         try:
-            found = await self.objects.digest(artifact["key"])
+            found = await self._digest(artifact)
         except Rejected as error:
             message = f"artifacts {artifact['_id']}: no object can have its key: {error.message}"
             return Finding(artifact["runId"], message, UNREADABLE)
-        what = f"{artifact['name']} of attempt {artifact['attempt']} at {artifact['key']}"
+        if isinstance(found, str):
+            return Finding(artifact["runId"], f"{what} cannot be read: {found}", "artifact-unread")
         if found is None:
             return Finding(artifact["runId"], f"{what} is not in the storage", "artifact-missing")
         size, sha256 = found
@@ -249,6 +254,18 @@ class Verifier:
         registered = f"{artifact['size']} bytes, SHA-256 {artifact['sha256'][:16]}… were registered"
         stored = f"{size} bytes, {sha256[:16]}… are stored"
         return Finding(artifact["runId"], f"{what}: {registered}, {stored}", "artifact-altered")
+
+    async def _digest(self, artifact: Any) -> tuple[int, str] | str | None:
+        """Return size and SHA-256 of an object, or why it cannot be read though the storage answers."""
+        assert self.objects is not None
+        try:
+            return await self.objects.digest(artifact["key"], artifact["size"])
+        except Transient:
+            await self.objects.ping()
+        try:
+            return await self.objects.digest(artifact["key"], artifact["size"])
+        except Transient as error:
+            return error.message
 
     async def _fleet(self) -> AsyncIterator[Finding]:
         for run, message in await self._twice_tokens():

@@ -170,12 +170,19 @@ def settled(how: End, last: int, root: str | None) -> dict[str, Any]:
     }
 
 
+def _tokens(last: int) -> Expression:
+    """Return the tokens of a run whose attempt has settled: its own says where its log ends, for good."""
+    closed = {"$mergeObjects": ["$$this", {"last": {"$max": [last, "$lastEventSeq"]}}]}
+    is_own = {"$eq": ["$$this.attempt", "$attempt"]}
+    return Expression({"$map": {"input": ENDING.body, "in": {"$cond": [is_own, closed, "$$this"]}}})
+
+
 def settle_decision(
     run: Standing, attempt: int, how: End, last: int, *, by: str, jitter: float, root: str | None = None
 ) -> Decision:
     """Return the decision of a worker's settle: the end itself, or a note after the end."""
     note = {"settled": settled(how, last, root)}
-    open_log = {"logOpen": Expression({"$lt": ["$lastEventSeq", last]})}
+    open_log = {"logOpen": Expression({"$lt": ["$lastEventSeq", last]}), "tokens": _tokens(last)}
     decision = end_decision(run, attempt, how, by=by, jitter=jitter)
     if isinstance(decision, Illegal):
         return Decision(Cause.SETTLED, run.status, by, sets=note, silent=open_log)

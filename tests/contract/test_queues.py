@@ -253,10 +253,11 @@ def test_whoever_lost_the_lease_may_neither_renew_nor_settle(house: House) -> No
 def test_an_end_is_decided_once(house: House, how: End, status: str) -> None:
     house.fleet.submit()
     claim = house.claimed()
-    for _ in range(2):
-        house.queue.settle(claim, how, 3, jitter=0.5)
+    house.queue.settle(claim, how, 3, jitter=0.5, root="a" * 64)
+    house.queue.settle(claim, how, 9, jitter=0.5, root="b" * 64)
     stored = house.stored(claim)
     assert (stored["status"], stored["settled"]["last"], stored["logOpen"]) == (status, 3, True)
+    assert stored["settled"]["root"] == "a" * 64
     assert (stored["settled"]["code"], stored["settled"]["message"]) == (how.code, how.message)
     assert sum(each["cause"].startswith("end") for each in stored["journal"]) <= 1
     with pytest.raises(LeaseLost):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,6 @@ def test_what_was_put_in_the_place_of_a_file_is_not_shown_and_carries_no_verdict
     for _ in range(2):
         assert fleet.client.get(f"/api/artifacts/{result['id']}").status_code == 302
     assert "0.5</td>" in fleet.client.get(f"/artifacts/{result['id']}").text
-    assert database.inspections.count_documents({}) == 1
 
     put(blobs, result["key"], FORGED)
     assert refused(fleet, result) == (409, "object_unfit", 409)
@@ -94,7 +94,6 @@ def test_a_file_that_was_never_there_or_is_another_is_not_shown(
     pod.say(ArtifactRegistered(name="gone.csv", size=len(GOOD), **{**told, "key": true["key"] + "x"}))
     found = artifacts(fleet, pod.claim)
     assert refused(fleet, found["short.csv"]) == (409, "object_unfit", 409)
-    assert database.inspections.count_documents({}) == 0  # of another size, so nobody reads it
     assert refused(fleet, found["other.csv"]) == (409, "object_unfit", 409)
     assert refused(fleet, found["gone.csv"]) == (404, "unknown_artifact", 404)
     assert fleet.client.get(f"/api/artifacts/{true['id']}").status_code == 302
@@ -103,9 +102,8 @@ def test_a_file_that_was_never_there_or_is_another_is_not_shown(
     assert "3 of 4 files could not be kept" in fetched.stderr
 
     put(blobs, true["key"], FORGED)
-    database.inspections.update_one(
-        {"_id": true["key"]}, {"$set": {"etag": 7}}
-    )  # a damaged note says nothing
+    # A damaged note says nothing.
+    database.inspections.update_one({"_id": true["key"]}, {"$set": {"etag": 7}}, upsert=True)
     assert refused(fleet, true) == (409, "object_unfit", 409)
 
 
@@ -118,10 +116,14 @@ class Slow:
     async def version(self, key: str) -> Version | None:
         return await self.blobs.version(key)
 
-    async def read(self, key: str) -> Looked | None:
+    async def read(self, key: str, most: int) -> Looked | None:
         self.reads += 1
         await self.may_read.wait()
-        return await self.blobs.read(key)
+        looked = await self.blobs.read(key, most)
+        return None if looked is None else replace(looked, is_settled=True)  # as it is in some seconds
+
+    async def beginning(self, key: str, limit: int) -> tuple[Version, bytes] | None:
+        return await self.blobs.beginning(key, limit)
 
 
 def test_a_large_file_is_read_once_for_all_who_ask_and_on_where_nobody_waits(
@@ -135,7 +137,7 @@ def test_a_large_file_is_read_once_for_all_who_ask_and_on_where_nobody_waits(
                 return error.code
             return "shown"
 
-        looked = await blobs.read("runs/x/a1/y")
+        looked = await blobs.read("runs/x/a1/y", len(GOOD))
         assert looked is not None
         artifact = {
             "name": "y", "key": "runs/x/a1/y", "size": looked.version.size, "sha256": looked.sha256,

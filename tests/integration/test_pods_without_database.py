@@ -76,9 +76,15 @@ def test_a_key_that_was_made_for_one_pod_serves_no_other(keyed: Fleet) -> None:
     for key in (first, rotated["key"]):
         keyed.submit()
         for pod in ("hand2/1", "hand2", "/hand/1"):
-            ways = {"/api/claims": asked(pod=pod), "/api/pods": {**line, "id": pod, "pod": pod}}
-            for path, body in ways.items():
-                answer = keyed.client.post(path, json=body, headers=bearer(key))
+            ways: list[tuple[str, str, dict[str, Any]]] = [
+                ("POST", "/api/claims", {"json": asked(pod=pod)}),
+                ("POST", "/api/pods", {"json": {**line, "id": pod, "pod": "hand"}}),
+                ("POST", "/api/pods", {"json": {**line, "id": "hand/1", "pod": pod}}),
+                ("POST", "/api/upload-tests", {"json": {"pod": pod, "size": 1, "sha256": "0" * 64}}),
+                ("GET", "/api/wakeups", {"params": {"class": "probe/cpu/any", "pod": pod, "wait_s": 0}}),
+            ]
+            for method, path, sent in ways:
+                answer = keyed.client.request(method, path, headers=bearer(key), **sent)
                 assert (answer.status_code, answer.json()["code"]) == (403, "foreign_pod"), answer.text
         assert claimed(keyed, key, pod="hand/1") is not None
 
@@ -199,6 +205,10 @@ def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any
     assert [each["key"].rpartition("/")[2] for each in both.json()["files"]] == ["a.txt", "b.txt"]
     many["files"][1] |= {"name": "../b.txt"}
     assert keyed.client.post(f"{path}/many", json=many, headers=bearer(theirs["runToken"])).status_code == 422
+    done = {"name": "a.txt", "size": 1, "sha256": "0" * 64, "key": one.json()["key"]}
+    path = f"/api/runs/{own}/artifacts/complete"
+    answer = keyed.client.post(path, json=done, headers=bearer(mine["runToken"]))
+    assert (answer.status_code, answer.json()["code"]) == (422, "foreign_key")
     assert database.runs.find_one({"_id": run_id})["lastEventSeq"] == 0
 
 
@@ -214,6 +224,31 @@ def test_who_waits_with_a_key_that_is_revoked_meanwhile_gets_no_run(
         assert waiting.result(60) is None
     assert keyed.run(untouched)["status"] == "QUEUED"
     assert keyed.client.post("/api/claims", json=asked(), headers=bearer(key)).status_code == 401
+
+
+def test_what_a_revoked_key_had_claimed_ends_whatever_other_key_its_thief_has(
+    keyed: Fleet, until: Any
+) -> None:
+    key, key_id = new_key(keyed)
+    other, _ = new_key(keyed)
+    run_id = keyed.submit()
+    token = claimed(keyed, key)["runToken"]
+    headers = {**bearer(other), "Podfleet-Run-Token": token}
+
+    def codes(path: str, **sent: str) -> tuple[int, str | None]:
+        answer = keyed.client.post(f"/api/{path}", headers=sent)
+        return answer.status_code, answer.json().get("code")
+
+    renewing, own = (
+        f"claims/{run_id}/renew",
+        (f"runs/{run_id}/secrets", f"runs/{run_id}/artifacts/checkpoints"),
+    )
+    assert codes(renewing, **headers) == (200, None)  # as a pod does whose key was rotated
+    assert [codes(each, **bearer(token)) for each in own] == [(200, None)] * 2
+    keyed.client.post(f"/api/keys/{key_id}/revoke")
+    until(lambda: codes(renewing, **headers) == (409, "lease_lost"))
+    assert [codes(each, **bearer(token)) for each in own] == [(409, "lease_lost")] * 2
+    assert send_event(keyed, token, run_id) == (202, [])  # what was said before still arrives
 
 
 def test_a_pod_is_known_by_the_key_that_it_reported_with(keyed: Fleet) -> None:

@@ -168,6 +168,24 @@ def test_a_pod_that_settles_early_can_neither_go_on_nor_say_other_lines_than_it_
     assert finding.split()[:2] == ["settle-broken", run_id]
 
 
+def test_an_attempt_that_settled_says_nothing_more_when_another_has_the_run(
+    fleet: Any, by_hand: Any, database: Any
+) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    first = by_hand("runs", "probe/cpu/any")
+    first.say(c.RunStarted(), c.RunLog(message="one"))
+    first.settle(End("preempted"), unsaid=1)
+    second = by_hand("runs", "probe/cpu/any")
+    second.say(c.RunStarted())
+    first.say(c.RunLog(message="what was on its way"))
+    for sequence, fact in ((4, paper(run_id, "b")), (9, c.ValidationAutoCompleted(verdict="pass"))):
+        assert refusals(fleet, first, sequence, fact) == ["sealed"]
+    second.settle(End("completed"))
+    assert seal(approve(fleet, run_id).json()) == (2, 1, True)
+    assert database.artifacts.count_documents({"runId": run_id}) == 0
+    must_agree_with_its_log(fleet)
+
+
 def test_lines_that_were_changed_after_a_verdict_no_longer_fit_its_root(
     fleet: Any, by_hand: Any, database: Any
 ) -> None:

@@ -75,13 +75,15 @@ def owner_of(deps: Deps) -> Callable[..., Awaitable[int]]:
     async def own(run_id: str, principal: MayIngest) -> int:
         """Return the attempt of a run token, as long as no later attempt has the run.
 
-        It holds the run, or has settled and its log is not complete yet. Raises `Forbidden`, `Conflict`.
+        It holds the run, or has settled and its log is not complete yet, and its key was not revoked. Raises
+        `Forbidden`, `Conflict`.
         """
         if principal.attempt is None or principal.attempt.run_id != run_id:
             raise Forbidden("foreign_run", f"send the run token that the claim of run {run_id} gave")
         attempt = principal.attempt.attempt
         found = await deps.runs.find(run_id)
         if found is not None and found.run.is_of(attempt):
+            await deps.key_ring.require_unrevoked(found.run.token_of(attempt))
             return attempt
         raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is over, or belongs to another pod")
 

@@ -96,7 +96,11 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("/api/claims/{run_id}/renew")
     async def renew(run_id: str, _: MayClaim, token: Token) -> RunOrders:
-        return ordered(await claimer.claims.renew(held(run_id, token)))
+        run_token = held(run_id, token)
+        found = await deps.runs.find(run_id)
+        claimed = None if found is None else found.run.token_of(run_token.attempt)
+        await deps.key_ring.require_unrevoked(claimed)
+        return ordered(await claimer.claims.renew(run_token))
 
     @routes.post("/api/claims/{run_id}/settle")
     async def settle(run_id: str, body: Settlement, _: MayClaim, token: Token) -> SettledAnswer:

@@ -237,12 +237,11 @@ class Site:
     async def file(self, artifact_id: str) -> Mapping[str, Any]:
         """Return a file and its view, for a template. Raises `NotFound`, and what refuses its content."""
         found = await self.deps.reading.artifact(artifact_id)
-        content: bytes | None = b""
+        content = b""
         if kind_of(found.name, found.content_type) in ("table", "text"):
-            await self.deps.inspector.require(found.name, found.key, found.size, found.sha256)
-            content = await self.deps.blobs.beginning(found.key, READ_BYTES_MAX)
-        if content is None:
-            raise NotFound("unknown_artifact", f"the object of {found.name!r} is no longer in the storage")
+            content = await self.deps.inspector.beginning(
+                found.name, found.key, found.size, found.sha256, limit=READ_BYTES_MAX
+            )
         # beside the event loop: what a pod wrote decides how long it takes
         shown = await asyncio.to_thread(view, found.name, found.content_type, content, found.size)
         return {"artifact": found, "view": shown}

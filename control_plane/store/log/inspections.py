@@ -20,10 +20,14 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A version of an object, and the SHA-256 of its bytes in hexadecimal."""
+    """A version of an object, and the SHA-256 of its bytes in hexadecimal.
+
+    It `is_settled` where no object that is put later can have the same version.
+    """
 
     version: Version
     sha256: str
+    is_settled: bool = True
 
 
 class _Stored(msgspec.Struct):

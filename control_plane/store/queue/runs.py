@@ -275,7 +275,7 @@ def decode(document: Mapping[str, Any]) -> Run:
         notes_count=len(document.get("notes") or ()),
         faults=past_faults(document.get("faults")),
         tokens=tuple(
-            AttemptToken(each["attempt"], each["hash"], each["keyId"], each["endsAt"])
+            AttemptToken(each["attempt"], each["hash"], each["keyId"], each["endsAt"], each.get("last"))
             for each in document.get("tokens") or ()
         ),
         sealed=_seal(document.get("sealed")),

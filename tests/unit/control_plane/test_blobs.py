@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
+import hashlib
 import threading
-from collections.abc import Coroutine
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from collections.abc import Coroutine, Iterator
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from minio.error import S3Error
 
 from control_plane.config import read_storage
 from control_plane.files import blobs as module
-from control_plane.files.blobs import DOWNLOAD, SHOWN_CHARS_MAX, open_blobs
-from control_plane.files.multipart import PART_BYTES_MIN
+from control_plane.files.blobs import DOWNLOAD, PIECE_BYTES, SHOWN_CHARS_MAX, Blobs, open_blobs
+from control_plane.files.multipart import PART_BYTES_MIN, Cutting, Multipart
 from control_plane.files.signing import URL_LIFE, Content, with_headers
 from control_plane.server.api.contract.bodies import SoughtArtifact
 from control_plane.server.api.uploads import artifact_key, cut, named
@@ -32,7 +37,8 @@ NOWHERE = {
 @pytest.mark.parametrize("key", ["runs/a/a1/../../b/a1/x", "runs/./x", "", "é" * 513, "runs/a\nb"])
 def test_a_key_that_no_object_can_have_is_refused_in_words(key: str) -> None:
     blobs = open_blobs(read_storage(NOWHERE))
-    for ask in (blobs.get_url(key, name="x"), blobs.digest(key), blobs.beginning(key, 9), blobs.version(key)):
+    asked = (blobs.get_url(key, name="x"), blobs.digest(key, 9), blobs.beginning(key, 9), blobs.version(key))
+    for ask in asked:
         with pytest.raises(Rejected) as refused:
             asyncio.run(ask)
         assert refused.value.code == "bad_key"
@@ -229,6 +235,7 @@ def test_of_a_large_object_the_beginning_alone_is_asked_for() -> None:
             ranges.append(self.headers["Range"])
             self.send_response(206)
             self.send_header("Content-Length", "9")
+            self.send_header("ETag", "e")
             self.end_headers()
             self.wfile.write(b"beginning")
 
@@ -238,6 +245,149 @@ def test_of_a_large_object_the_beginning_alone_is_asked_for() -> None:
     with HTTPServer(("127.0.0.1", 0), Answer) as storage:
         threading.Thread(target=storage.serve_forever, daemon=True).start()
         blobs = open_blobs(read_storage({**NOWHERE, "MINIO_ENDPOINT": f"127.0.0.1:{storage.server_port}"}))
-        assert asyncio.run(blobs.beginning("runs/x", 9)) == b"beginning"
+        found = asyncio.run(blobs.beginning("runs/x", 9))
+        assert found is not None
+        assert (found[0].size, found[1]) == (1_000_000, b"beginning")
         storage.shutdown()
     assert ranges == ["bytes=0-8"]
+
+
+LONG_AGO = "Thu, 01 Jan 2026 00:00:00 GMT"
+PACKED = gzip.compress(b"a" * 1_000_000)
+# Of an object: status, headers, and the body of a GET.
+ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
+    "no-length": (200, {"Content-Length": "many"}, b""),
+    "no-date": (200, {"Last-Modified": "yesterday", "Content-Length": "3"}, b"abc"),
+    "conflict": (409, {"Content-Length": "0"}, b""),
+    "no-text": (403, {"Content-Length": "2"}, b"\xff\xfe"),
+    "no-xml": (409, {"Content-Type": "application/xml", "Content-Length": "7"}, b"<Error>"),
+    "short": (200, {"Content-Length": "10"}, b"abc"),
+    "endless": (200, {}, b"x" * PIECE_BYTES),
+    "old": (200, {"Last-Modified": LONG_AGO, "Content-Length": "3"}, b"abc"),
+    "new": (200, {"Content-Length": "3"}, b"abc"),
+    "no-time": (200, {"X-Leaves": "Last-Modified", "Content-Length": "3"}, b"abc"),
+    "packed": (200, {"Content-Encoding": "gzip", "Content-Length": str(len(PACKED))}, PACKED),
+}
+
+
+class Odd(BaseHTTPRequestHandler):
+    """Answers as no storage should."""
+
+    sent = 0
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        key = parse_qs(parts.query).get("prefix", [parts.path.rpartition("/")[2]])[0]
+        status, headers, body = ANSWERS.get(key, (200, {"Content-Length": "0"}, b""))  # told its time only
+        self.send_response(status)
+        known = {"ETag": "e", "Last-Modified": formatdate(usegmt=True), "Connection": "close"}
+        for name, value in {**known, **headers}.items():
+            if name != headers.get("X-Leaves"):
+                self.send_header(name, value)
+        self.end_headers()
+        self.close_connection = True
+        is_endless = "endless" in self.path
+        try:
+            while self.command == "GET" and Odd.sent < 1_000 * PIECE_BYTES:
+                self.wfile.write(body)
+                Odd.sent += len(body)
+                if not is_endless:
+                    return
+        except ConnectionError:
+            return
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def odd() -> Iterator[Blobs]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Odd) as storage:
+        threading.Thread(target=storage.serve_forever, args=(0.01,), daemon=True).start()
+        yield open_blobs(read_storage({**NOWHERE, "MINIO_ENDPOINT": f"127.0.0.1:{storage.server_port}"}))
+        storage.shutdown()
+
+
+@pytest.mark.parametrize("key", ["no-length", "no-date", "conflict", "no-text", "no-xml", "short"])
+def test_an_answer_that_no_storage_gives_is_an_outage_and_no_fault_of_ours(odd: Blobs, key: str) -> None:
+    multipart = Multipart(odd.client, odd.bucket, odd.puts)
+    for ask in (odd.read(key, 9), odd.beginning(key, 9), multipart.open(key, Cutting(10, 2))):
+        with pytest.raises(Transient) as refused:
+            asyncio.run(ask)
+        assert refused.value.code == "storage_unreachable"
+
+
+def test_an_object_without_an_end_is_read_as_far_as_it_was_registered(odd: Blobs) -> None:
+    Odd.sent = 0
+    looked = asyncio.run(odd.read("endless", 5))
+    assert looked is not None
+    assert 5 < looked.version.size <= PIECE_BYTES
+    found = asyncio.run(odd.beginning("old", 2))  # it knows no ranges
+    assert found is not None
+    assert found[1] == b"ab"
+    assert Odd.sent < 500 * PIECE_BYTES
+
+
+def test_an_object_that_takes_too_long_is_given_up(odd: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "READ_S", -1.0)
+    for ask in (odd.read("old", 3), odd.beginning("old", 3)):
+        with pytest.raises(Transient) as refused:
+            asyncio.run(ask)
+        assert refused.value.code == "storage_slow"
+
+
+def test_no_object_is_unpacked_whatever_the_storage_says_of_it(odd: Blobs) -> None:
+    looked, found = (
+        asyncio.run(odd.read("packed", 10_000_000)),
+        asyncio.run(odd.beginning("packed", 10_000_000)),
+    )
+    assert looked is not None
+    assert found is not None
+    assert (looked.version.size, looked.sha256) == (len(PACKED), hashlib.sha256(PACKED).hexdigest())
+    assert found[1] == PACKED
+
+
+def test_a_version_is_settled_that_no_later_object_can_have(odd: Blobs) -> None:
+    looked = {key: asyncio.run(odd.read(key, 3)) for key in ("old", "new", "no-time")}
+    assert {key: each is not None and each.is_settled for key, each in looked.items()} == {
+        "old": True, "new": False, "no-time": False,
+    }  # fmt: skip
+
+
+class Parts:
+    """A storage with an upload of two parts, and perhaps an object at its key."""
+
+    def __init__(self, *, is_there: bool) -> None:
+        self.is_there, self.joined, self.dropped = is_there, 0, 0
+
+    def _list_multipart_uploads(self, *_: object, **__: object) -> Any:
+        upload = SimpleNamespace(object_name="k", upload_id="u", initiated_time=None)
+        return SimpleNamespace(uploads=[upload])
+
+    def _list_parts(self, *_: object, **__: object) -> Any:
+        return SimpleNamespace(parts=[SimpleNamespace(size=4), SimpleNamespace(size=3)])
+
+    def stat_object(self, bucket: str, key: str) -> None:
+        if not self.is_there:
+            response: Any = None
+            raise S3Error(response, "NoSuchKey", "none", key, None, None)
+
+    def _complete_multipart_upload(self, *_: object) -> Any:
+        self.joined += 1
+        return SimpleNamespace(etag="e")
+
+    def _abort_multipart_upload(self, *_: object) -> None:
+        self.dropped += 1
+
+
+@pytest.mark.parametrize(
+    ("is_there", "size", "joined", "dropped"), [(False, 7, 1, 0), (False, 8, 0, 0), (True, 7, 0, 1)]
+)
+def test_parts_become_an_object_of_the_size_that_was_said_and_never_in_the_place_of_another(
+    *, is_there: bool, size: int, joined: int, dropped: int
+) -> None:
+    storage, no_puts = Parts(is_there=is_there), cast("Any", None)
+    assert asyncio.run(Multipart(cast("Any", storage), "b", no_puts).join("k", size)) is bool(joined)
+    assert (storage.joined, storage.dropped) == (joined, dropped)

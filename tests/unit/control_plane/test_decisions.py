@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from control_plane.model.groups.pruning import Stop
-from control_plane.model.run import Run, Seal, Settled
+from control_plane.model.run import AttemptToken, Run, Seal, Settled
 from control_plane.runs.decisions import (
     NOTE_CHARS_MAX,
     NOTES_MAX,
@@ -259,7 +259,11 @@ def test_a_verdict_on_other_lines_than_the_attempt_settled_with_has_to_say_so(ro
         ({"settled": Settled("completed", 7)}, 1, 8, True),
         ({"settled": Settled("completed", 0)}, 1, 1, True),
         ({"settled": Settled("completed", 0)}, 1, None, False),
-        ({"settled": Settled("completed", 7), "attempt": 2}, 1, 8, False),
+        ({"settled": Settled("completed", 7), "attempt": 2}, 1, 8, False),  # its settle is forgotten
+        ({"tokens": (AttemptToken(1, "h", None, None, 7),), "attempt": 2}, 1, 7, False),
+        ({"tokens": (AttemptToken(1, "h", None, None, 7),), "attempt": 2}, 1, 8, True),
+        ({"tokens": (AttemptToken(1, "h", None, None, 0),), "attempt": 2}, 1, 1, True),
+        ({"tokens": (AttemptToken(1, "h", None, None, 7),), "attempt": 2}, 2, 8, False),
         ({"sealed": Seal(1, 7, whole=True)}, 1, 1, True),
         ({"sealed": Seal(2, 7, whole=True), "attempt": 2}, 1, 8, True),
     ],
@@ -556,6 +560,19 @@ async def test_the_files_of_a_run_are_looked_at_where_it_waits_for_a_verdict() -
     with pytest.raises(Conflict, match="HUMAN_VALIDATED"):
         await scene.decider.review(RUN_ID, PASS)
     assert scene.files.asked == 2
+
+
+async def test_a_file_that_completes_the_record_while_a_verdict_is_given_is_looked_at_too() -> None:
+    late = {"settled": {**SETTLED, "last": 1}, "logIncomplete": {"from": 1, "to": 1}}
+    scene = Scene(Status.AWAITING_HUMAN, **late)
+
+    def arrive() -> None:
+        scene.files.problems = ["'a' is another"]
+        scene.collection.update_one({"_id": RUN_ID}, {"$set": {"lastEventSeq": 1, "logIncomplete": None}})
+
+    run = await scene.rivaled(1, arrive).review(RUN_ID, replace(PASS, incomplete=True))
+    assert run.sealed is not None
+    assert (run.sealed.last, run.sealed.whole) == (1, False)
 
 
 Act = Callable[[Decider, str], Awaitable[Run]]

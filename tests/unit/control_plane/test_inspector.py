@@ -18,8 +18,11 @@ WHOLE = Version(3, "etag-1", "then")
 class Storage:
     """One object; `reads` counts how often it was read whole, `most` how many reads went on at once."""
 
-    def __init__(self, version: Version | None = WHOLE, sha256: str = SHA256) -> None:
-        self.now, self.sha256 = version, sha256
+    def __init__(
+        self, version: Version | None = WHOLE, sha256: str = SHA256, *, is_settled: bool = True
+    ) -> None:
+        self.now, self.sha256, self.is_settled = version, sha256, is_settled
+        self.replaced: Version | None = None
         self.reads = self.open = self.most = 0
         self.gate = asyncio.Event()
         self.gate.set()
@@ -27,13 +30,18 @@ class Storage:
     async def version(self, key: str) -> Version | None:
         return self.now
 
-    async def read(self, key: str) -> Looked | None:
+    async def beginning(self, key: str, limit: int) -> tuple[Version, bytes] | None:
+        version = self.replaced or self.now
+        return None if version is None else (version, b"abc"[:limit])
+
+    async def read(self, key: str, most: int) -> Looked | None:
+        assert most == WHOLE.size, "no object is read further than it was registered"
         self.reads += 1
         self.open += 1
         self.most = max(self.most, self.open)
         await self.gate.wait()
         self.open -= 1
-        return None if self.now is None else Looked(self.now, self.sha256)
+        return None if self.now is None else Looked(self.now, self.sha256, self.is_settled)
 
 
 class Kept:
@@ -100,3 +108,40 @@ async def test_few_files_are_read_at_once_and_nobody_waits_for_ever() -> None:
             await asyncio.sleep(0)
     await held.require("n", "k0", 3, SHA256)
     assert storage.reads == 3 * READS_MAX
+
+
+async def test_an_object_whose_version_a_later_one_may_have_is_read_at_each_hand_out() -> None:
+    storage = Storage(is_settled=False)
+    held = inspector(storage)
+    for reads in (1, 2):
+        await held.require("n", "k", 3, SHA256)
+        assert storage.reads == reads
+    storage.sha256 = "cd" * 32  # put within the same second, under the same ETag
+    with pytest.raises(Conflict):
+        await held.require("n", "k", 3, SHA256)
+
+
+async def test_a_longer_object_that_came_while_it_was_read_is_not_kept() -> None:
+    storage = Storage()
+    held = inspector(storage)
+    storage.gate.clear()
+    asked = asyncio.ensure_future(held.require("n", "k", 3, SHA256))
+    async with asyncio.timeout(60):
+        while not storage.open:
+            await asyncio.sleep(0)
+    storage.now = Version(5, "etag-1", "then")
+    storage.gate.set()
+    with pytest.raises(Conflict, match="holds 5 bytes, 3 were registered"):
+        await asked
+    storage.now = WHOLE
+    await held.require("n", "k", 3, SHA256)
+    assert storage.reads == 2
+
+
+async def test_the_beginning_that_a_page_shows_is_of_the_object_that_was_read_whole() -> None:
+    storage = Storage()
+    held = inspector(storage)
+    assert await held.beginning("n", "k", 3, SHA256, limit=2) == b"ab"
+    storage.replaced = Version(3, "etag-2", "then")
+    with pytest.raises(Conflict, match="it is being replaced"):
+        await held.beginning("n", "k", 3, SHA256, limit=2)

@@ -20,7 +20,7 @@ from control_plane.verify.verifier import (
     is_young,
     judge,
 )
-from events.runtime.errors import Rejected
+from events.runtime.errors import Rejected, Transient
 from events.testing import EPOCH, RUN_ID
 from tests.unit.control_plane.rows import Rows
 from tests.unit.control_plane.test_comparison import BY_HAND, DECISIONS, RUN, journaled, make_evidence
@@ -125,14 +125,24 @@ class Reads:
 
 @dataclass
 class Storage:
-    """Objects by key: size and digest."""
+    """Objects by key: size and digest; some are broken for so many reads."""
 
     found: Mapping[str, tuple[int, str]]
+    broken: dict[str, int] = field(default_factory=dict)
+    is_away: bool = False
 
-    async def digest(self, key: str) -> tuple[int, str] | None:
+    async def digest(self, key: str, most: int) -> tuple[int, str] | None:
+        assert most == 3, "an object is read as far as it was registered"
         if key == "":
             raise Rejected("bad_key", "it is empty")
+        if self.broken.get(key):
+            self.broken[key] -= 1
+            raise Transient("storage_unreachable", "it ends too early")
         return self.found.get(key)
+
+    async def ping(self) -> None:
+        if self.is_away:
+            raise Transient("storage_unreachable", "nobody answers")
 
 
 @pytest.fixture(autouse=True)
@@ -218,6 +228,17 @@ async def test_each_file_is_compared_with_its_object_and_none_is_left_out() -> N
     ]  # fmt: skip
     assert "3 bytes, SHA-256 d… were registered, 4 bytes, d… are stored" in told[2].message
     assert "no object can have its key: it is empty" in told[1].message
+
+
+async def test_an_object_that_cannot_be_read_ends_no_audit_and_a_storage_that_is_away_does() -> None:
+    files = [registered(1, "once"), registered(2, "always"), registered(3, "gone")]
+    objects = Storage({"once": (3, "d"), "always": (3, "d")}, broken={"once": 1, "always": 2})
+    told = [each async for each in verifier_of(Reads(files=files), objects=objects).audit(rebuilds=False)]
+    assert [each.invariant for each in told] == ["artifact-unread", "artifact-missing"]
+    assert told[0].message == "file 2 of attempt 1 at always cannot be read: it ends too early"
+    objects = Storage({}, broken={"once": 1}, is_away=True)
+    with pytest.raises(Transient, match="nobody answers"):
+        await audited(Reads(files=files), objects=objects)
 
 
 async def test_a_replay_is_compared_only_where_that_is_asked_for() -> None:

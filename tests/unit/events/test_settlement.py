@@ -94,6 +94,20 @@ TOKENS_ENDING: Final = Expression(
         }
     }
 )
+TOKENS_CLOSED: Final = Expression(
+    {
+        "$map": {
+            "input": TOKENS_ENDING.body,
+            "in": {
+                "$cond": [
+                    {"$eq": ["$$this.attempt", "$attempt"]},
+                    {"$mergeObjects": ["$$this", {"last": {"$max": [7, "$lastEventSeq"]}}]},
+                    "$$this",
+                ]
+            },
+        }
+    }
+)
 SILENT: Final = {"lease": LEASE_RELEASED, "tokens": TOKENS_ENDING}
 SILENT_AT_RESCUE: Final = {"lease": None, "logOpen": False, "tokens": TOKENS_ENDING}
 
@@ -487,7 +501,7 @@ def test_a_settle_of_a_held_run_is_its_end_with_a_note(status: Status, how: End)
         to=alone.to,
         by=BY,
         sets={**alone.sets, "settled": settled(how, 7, "r")},
-        silent={**SILENT, "logOpen": Expression({"$lt": ["$lastEventSeq", 7]})},
+        silent={**SILENT, "logOpen": Expression({"$lt": ["$lastEventSeq", 7]}), "tokens": TOKENS_CLOSED},
     )
 
 
@@ -501,7 +515,7 @@ def test_a_settle_that_comes_after_the_end_only_leaves_its_note(status: Status, 
         to=status,
         by=BY,
         sets={"settled": settled(how, 7, "r")},
-        silent={"logOpen": Expression({"$lt": ["$lastEventSeq", 7]})},
+        silent={"logOpen": Expression({"$lt": ["$lastEventSeq", 7]}), "tokens": TOKENS_CLOSED},
     )
 
 
@@ -562,6 +576,18 @@ def test_a_token_outlives_its_attempt_by_a_week_and_one_that_has_ended_stays_end
         {"attempt": 1, "hash": "hash-1", "keyId": None, "endsAt": EPOCH},
         {"attempt": 2, "hash": "hash-2", "keyId": "key", "endsAt": EPOCH + timedelta(days=7)},
     ]
+
+
+@pytest.mark.parametrize(("said", "last"), [(9, 9), (2, 6)])  # never below what was applied
+def test_the_token_of_a_settled_attempt_says_for_good_where_its_log_ends(
+    runs: Any, said: int, last: int
+) -> None:
+    for how in (COMPLETED, GIVEN_UP):  # the second one finds the end decided
+        status = Status(runs.find_one({"_id": "r"})["status"])
+        decision = settle_decision(make_standing(status), 2, how, said, by=BY, jitter=JITTER)
+        run = settle(runs, decision)
+        assert [each.get("last") for each in run["tokens"]] == [None, last]
+    assert [each["endsAt"] for each in run["tokens"]] == [EPOCH, EPOCH + timedelta(days=7)]
 
 
 def test_a_run_from_before_there_were_tokens_ends_with_none(runs: Any) -> None:

@@ -83,7 +83,7 @@ def router(deps: Deps) -> APIRouter:
     async def hand(run_id: str, principal: MayIngest) -> SecretValues:
         """Return the values that the run names to the attempt whose lease is not over, and to nobody else.
 
-        A run that is being canceled gets none.
+        A run that is being canceled gets none, nor an attempt whose key was revoked.
         """
         attempt = principal.attempt
         if attempt is None or attempt.run_id != run_id:
@@ -96,6 +96,7 @@ def router(deps: Deps) -> APIRouter:
             raise Transient("lease_over", "the lease is over: renew it, and ask again")
         if found.run.status is Status.CANCELING:  # no conflict: the attempt still says how it ended
             raise Transient("being_canceled", "the run is being canceled, and gets no secrets")
+        await deps.key_ring.require_unrevoked(found.run.token_of(attempt.attempt))
         handed = await vault.hand(found.run.secrets, found.run.kind)
         return SecretValues(values=dict(handed.values), missing=list(handed.missing))
 
