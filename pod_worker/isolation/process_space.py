@@ -1,6 +1,7 @@
 """The space of one process of a run: its folders, and a user if the worker can assign one.
 
-Law: after the end of the process none of its folders is left, and no process of a user of its own.
+Law: after the end of the process none of its folders is left, and no process, file or memory of a user of
+its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final
 
 from events.files.tree_removal import remove_tree
 from events.runtime.clock import SystemClock
+from pod_worker.isolation.leftovers import remove_leftovers
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ class ProcessSpace:
         """Remove its folders except that of its run; first end all processes of its own user."""
         if self.work is None:
             self._end_all()
+            remove_leftovers(self.number)
         for folder in (self.home, self.temporary):
             remove_tree(folder)
 

@@ -23,6 +23,7 @@ from pod_worker.child.process import Child, ChildOptions, Heard
 from pod_worker.isolation import confinement, mounts
 from pod_worker.isolation.confinement import Confinement
 from pod_worker.isolation.process_space import FIRST_USER, USERS, ProcessSpace
+from pod_worker.isolation.task_limit import NUMBERED, tasks_max
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can give away users")
 
@@ -32,7 +33,7 @@ LIMIT_S = 60.0
 ENVIRON = {"PATH": os.defpath, "PYTHONPATH": str(ROOT)}
 
 ATTACK = """
-import os, pwd, signal, subprocess, sys, tempfile, threading
+import ctypes, os, pwd, resource, signal, subprocess, sys, tempfile, threading
 from pathlib import Path
 from pod_worker.child import fork_server_main, main as child_main
 
@@ -42,6 +43,8 @@ def got(what, attempt):
     except (OSError, subprocess.CalledProcessError):
         return []
     return [what]
+
+SHARED = ("/tmp", "/var/tmp", "/dev/shm")
 
 def run(context):
     data, worker = context.workspace.parents[1], os.getppid()
@@ -78,6 +81,13 @@ def run(context):
     context.keep(context.workspace / "made")
     escaped = subprocess.Popen(["/bin/sleep", "600"], start_new_session=True)
     context.log(f"escaped: {escaped.pid}")
+    context.log(f"tasks: {resource.getrlimit(resource.RLIMIT_NPROC)}")
+    for folder in SHARED:
+        Path(folder, f"left-{os.getuid()}", "inner").mkdir(parents=True)
+        Path(folder, f"left-{os.getuid()}.txt").write_text("left")
+    libc = ctypes.CDLL(None)
+    made = [libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600)]
+    context.log(f"made: {min(made) >= 0}")
 
 if __name__ == "__main__":
     program = fork_server_main if any("--socket" in each for each in sys.argv) else child_main
@@ -133,6 +143,18 @@ def attacked(child: Child, home: Path) -> list[Heard]:
     return heard
 
 
+def left_of(user: int) -> list[str]:
+    """Return what a user has left where everybody may write."""
+    files = [
+        path for folder in ("/tmp", "/var/tmp", "/dev/shm") for path in Path(folder).glob(f"left-{user}*")
+    ]
+    lists = {kind: Path(f"/proc/sysvipc/{kind}").read_text().splitlines() for kind in ("shm", "msg", "sem")}
+    return [
+        *map(str, files),
+        *(kind for kind, rows in lists.items() for row in rows if str(user) in row.split()),
+    ]
+
+
 def spawned(way: str, options: ChildOptions) -> Any:
     """Return a fork server whose next child is started as a program, or forked."""
     fork_server = ForkServer(options, CLOCK, options.command)
@@ -160,6 +182,9 @@ def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch
     assert int(user) in range(FIRST_USER, FIRST_USER + USERS)
     assert told["no way back"] == "True"
     assert told["restored"] == "state", "checkpoints are the user's"
+    assert told["tasks"] == str((tasks_max(NUMBERED),) * 2), "fewer than would be all of the machine's"
+    assert told["made"] == "True"
+    assert left_of(int(user)) == []
     space = confined.space_of(int(user))
     assert told["home"].split() == [str(space.home), str(space.temporary)]
     made = next(one for one in heard if isinstance(one, Made))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pod_worker.isolation.confinement import OUTBOX_LOCK, SOURCE, SYSTEM, Confinement
+from pod_worker.isolation.task_limit import tasks_max
 
 
 def made(home: Path, environ: dict[str, str] | None = None) -> Confinement:
@@ -63,3 +64,13 @@ def test_a_second_worker_in_a_folder_takes_nothing_from_the_first(
     assert not left.home.exists(), "whoever had it has ended"
     assert left.work is not None
     assert not left.work.exists()
+
+
+@pytest.mark.parametrize(
+    ("texts", "most"),
+    [(["40000\n", "90000\n", "max\n"], 20_000), (["32768", "3000"], 1_500), (["512"], 1_024)],
+)
+def test_a_run_leaves_half_of_a_machines_tasks_to_others(tmp_path: Path, texts: list[str], most: int) -> None:
+    for number, text in enumerate(texts):
+        (tmp_path / str(number)).write_text(text)
+    assert tasks_max(str(tmp_path / str(number)) for number in range(5)) == most
