@@ -704,6 +704,25 @@ def test_a_file_that_arrives_right_after_the_deadline_is_asked_for_again(
     assert not uploader.has_waiting(CLAIM)
 
 
+def test_an_attempt_without_end_of_files_keeps_so_many_in_memory(
+    uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "FILES_MAX", 3)
+    uploader.suspend()
+    for _ in range(1_000):
+        uploader.add(CLAIM, made(tmp_path))
+    words: list[Kept] = []
+    uploader.add_checkpoint(CLAIM, checkpoint(tmp_path), words.append)
+    assert uploader.drain(CLAIM, deadline_s=0.0) == NotStored("3 files are not uploaded yet")
+    assert words[0].problem == "the attempt made more than 3 files"
+    uploader.resume()
+    problem = drained()
+    assert_own(problem, "more than 3 files")
+    assert problem is not None
+    assert len(problem.message) < 100, "which is said once"
+    assert len(registry.facts) == 3
+
+
 def test_an_attempt_without_files_has_nothing_to_wait_for(uploader: Uploader) -> None:
     assert not uploader.has_waiting(CLAIM)
     assert uploader.drain(CLAIM, deadline_s=0.0) is None
