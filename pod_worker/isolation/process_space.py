@@ -55,7 +55,8 @@ class ProcessSpace:
         """Make the process the only owner of a folder with everything in it."""
         if self.work is not None:
             return
-        for path, folders, files in os.walk(folder):
+        # from below: who owns a folder that is still walked through may put a link in it
+        for path, folders, files in os.walk(folder, topdown=False):
             for name in (*folders, *files):
                 os.chown(os.path.join(path, name), self.number, self.number, follow_symlinks=False)
         folder.chmod(0o700)

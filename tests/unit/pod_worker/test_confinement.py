@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pod_worker.isolation.confinement import OUTBOX_LOCK, SOURCE, SYSTEM, Confinement
+from pod_worker.isolation.process_space import ProcessSpace
 from pod_worker.isolation.task_limit import tasks_max
 
 
@@ -74,3 +75,13 @@ def test_a_run_leaves_half_of_a_machines_tasks_to_others(tmp_path: Path, texts: 
     for number, text in enumerate(texts):
         (tmp_path / str(number)).write_text(text)
     assert tasks_max(str(tmp_path / str(number)) for number in range(5)) == most
+
+
+def test_a_folder_is_given_away_after_what_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who owns a folder that root still walks through may put a link to anything in it."""
+    given: list[str] = []
+    monkeypatch.setattr(os, "chown", lambda path, *_, **__: given.append(os.path.relpath(path, tmp_path)))
+    (tmp_path / "restored" / "Stage_1").mkdir(parents=True)
+    (tmp_path / "restored" / "Stage_1" / "manifest.json").touch()
+    ProcessSpace(50_000, tmp_path / "home", tmp_path / "temporary").own(tmp_path)
+    assert given == ["restored/Stage_1/manifest.json", "restored/Stage_1", "restored", "."]
