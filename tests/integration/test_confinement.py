@@ -28,6 +28,8 @@ from pod_worker.isolation.task_limit import NUMBERED, tasks_max
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can give away users")
 
 ROOT = Path(__file__).parents[2]
+CAN_BOUND = bool(int(Path("/proc/self/status").read_text().split("CapEff:")[1].split()[0], 16) >> 8 & 1)
+A_GROUP = 4_321  # nobody's: a worker may be in groups whose files are no run's business
 CLOCK = SystemClock()
 LIMIT_S = 60.0
 ENVIRON = {"PATH": os.defpath, "PYTHONPATH": str(ROOT)}
@@ -73,6 +75,9 @@ def run(context):
     context.log(f"user: {os.getuid()} {os.getgid()} {os.getgroups()}")
     status = Path("/proc/self/status").read_text()
     context.log("no way back: " + str("NoNewPrivs:\\t1" in status and "CapPrm:\\t0000000000000000" in status))
+    context.log("bounds: " + next(each for each in status.splitlines() if each.startswith("CapBnd")))
+    open_files = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+    context.log(f"sockets: {[each for each in open_files if 'socket:' in each]}")
     context.log("restored: " + (context.workspace / "restored" / "old").read_text())
     Path(tempfile.gettempdir(), "mine").write_text("")
     context.log("home: " + os.environ["HOME"] + " " + tempfile.gettempdir())
@@ -166,6 +171,16 @@ def spawned(way: str, options: ChildOptions) -> Any:
     return fork_server
 
 
+@pytest.fixture
+def grouped() -> Iterator[None]:
+    """Put the worker into a group."""
+    before = os.getgroups()
+    os.setgroups([*before, A_GROUP])
+    yield
+    os.setgroups(before)
+
+
+@pytest.mark.usefixtures("grouped")
 @pytest.mark.parametrize("way", ["started", "forked"])
 def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     confined = a_pod(home)
@@ -181,6 +196,8 @@ def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch
     assert groups == "[]"
     assert int(user) in range(FIRST_USER, FIRST_USER + USERS)
     assert told["no way back"] == "True"
+    assert told["bounds"].endswith("0" * 16) or not CAN_BOUND
+    assert told["sockets"] == "[]", "not that on which others ask for a process, too"
     assert told["restored"] == "state", "checkpoints are the user's"
     assert told["tasks"] == str((tasks_max(NUMBERED),) * 2), "fewer than would be all of the machine's"
     assert told["made"] == "True"
