@@ -12,6 +12,8 @@ import os
 import pwd
 import secrets
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +32,19 @@ USERS: Final = 10_000
 TRIES_MAX: Final = 100
 CLEAR_S: Final = 20.0
 CLEAR_PAUSE_S: Final = 0.005
+AT_ONCE_AFTER: Final = (20, 200)  # rounds of ending one process after the other
+HELPER_S: Final = 10.0
+PIDS_SHOWN: Final = 20
+# Ends all processes of a user in one call, as somebody whom they may not end, and who may end nobody else.
+AT_ONCE: Final = """
+import os, sys
+user, helper = map(int, sys.argv[1:])
+os.setgroups([])
+os.setresgid(helper, helper, helper)
+os.setresuid(helper, user, helper)
+assert os.getresuid() == (helper, user, helper) and user and helper
+os.kill(-1, 9)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +94,30 @@ class ProcessSpace:
         """End all processes of the user, also those that left the process group."""
         clock, never = SystemClock(), threading.Event()
         until_s = clock.monotonic_s() + CLEAR_S  # a process in a broken driver goes when that lets it
+        rounds = 0
         while living := [pid for pid, user in processes() if user == self.number]:
+            rounds += 1
+            if rounds in AT_ONCE_AFTER:
+                self._end_at_once()
             for pid in living:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if clock.monotonic_s() > until_s:
-                log.error("child.remains", extra={"user": self.number, "pids": living})
+                log.error("child.remains", extra={"user": self.number, "pids": living[:PIDS_SHOWN]})
                 break
             clock.wait(never, CLEAR_PAUSE_S)
+
+    def _end_at_once(self) -> None:
+        """End them by one call of the kernel: whoever starts others without end is faster than any list."""
+        program = [sys.executable, "-I", "-S", "-c", AT_ONCE]
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                [*program, str(self.number), str(choose_user())],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=HELPER_S,
+                check=False,
+            )
 
 
 def choose_user() -> int:

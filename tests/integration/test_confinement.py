@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -248,6 +250,24 @@ def test_users_of_two_children_differ(home: Path) -> None:
     for space in spaces:
         space.clear()
     assert not [*confined.work.glob("home-*")]
+
+
+def test_processes_that_are_faster_than_their_list_are_ended_at_once(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who starts the next one before its own turn has come is not there when it comes."""
+    space = a_pod(home).make_space()
+    neighbour, own = (
+        subprocess.Popen(["/bin/sleep", "600"], user=user, group=user, extra_groups=[])
+        for user in (49_998, space.number)
+    )
+    kill = os.kill
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+    space.clear()
+    assert own.wait(LIMIT_S) == -signal.SIGKILL
+    assert neighbour.poll() is None, "nobody else"
+    kill(neighbour.pid, signal.SIGKILL)
+    neighbour.wait()
 
 
 def test_what_a_killed_worker_left_is_removed_at_the_next_start(home: Path) -> None:
