@@ -22,9 +22,9 @@ from events.runtime.clock import SystemClock
 from pod_worker.attempt.attempt import RESTORED
 from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, ForkServer
 from pod_worker.child.process import Child, ChildOptions, Heard
-from pod_worker.isolation import confinement, mounts
+from pod_worker.isolation import confinement, mounts, process_space
 from pod_worker.isolation.confinement import Confinement
-from pod_worker.isolation.process_space import FIRST_USER, USERS, ProcessSpace
+from pod_worker.isolation.process_space import FIRST_USER, USERS, ProcessSpace, processes
 from pod_worker.isolation.task_limit import NUMBERED, tasks_max
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can give away users")
@@ -268,6 +268,53 @@ def test_processes_that_are_faster_than_their_list_are_ended_at_once(
     assert neighbour.poll() is None, "nobody else"
     kill(neighbour.pid, signal.SIGKILL)
     neighbour.wait()
+
+
+@pytest.mark.parametrize("adopts", [True, False])
+def test_who_is_in_no_list_of_the_living_is_ended(
+    home: Path, adopts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+    space = a_pod(home).make_space()
+    fast = [
+        subprocess.Popen(["/bin/sleep", "600"], user=space.number, group=space.number, extra_groups=[])
+        for _ in range(2)
+    ]
+
+    def listed(*, zombies: bool = False) -> list[tuple[int, int]]:
+        return processes(zombies=True) if zombies else []
+
+    monkeypatch.setattr(process_space, "processes", listed)
+    space.clear()
+    assert [each.wait(LIMIT_S) for each in fast] == [-signal.SIGKILL] * 2
+
+
+HOPPER = """
+import os, resource, sys, time
+user = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NPROC, (2_000, 2_000))
+os.setgroups([])
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+if not os.fork():
+    os.setsid()
+    until_s = time.monotonic() + 10
+    while time.monotonic() < until_s:
+        if os.fork():
+            os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("adopts", [True, False])
+def test_who_starts_the_next_one_and_ends_again_and_again_is_ended(home: Path, adopts: bool) -> None:
+    """In most lists of processes there is none of it."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+    space = a_pod(home).make_space()
+    subprocess.run([sys.executable, "-I", "-S", "-c", HOPPER, str(space.number)], check=True)
+    space.clear()
+    seen = {pid for pid, user in processes(zombies=True) if user == space.number}
+    CLOCK.wait(threading.Event(), 0.2)
+    assert {pid for pid, user in processes(zombies=True) if user == space.number} <= seen
 
 
 def test_what_a_killed_worker_left_is_removed_at_the_next_start(home: Path) -> None:
