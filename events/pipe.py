@@ -1,15 +1,29 @@
 """The frames between parent and child over the inherited pipes, one JSON object per line.
 
-The child assigns no ids, times or sequences. It sends facts, and the parent makes events of them.
+Law: a pipeline may write anything into its pipe. What is no frame within these bounds, or an end event of
+another form than the catalogue's, is `BrokenFrame`, and never ends the worker. The child assigns no ids,
+times or sequences. It sends facts, and the parent makes events of them.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from events.catalog import ENDS, TYPES
+from events.files.checkpoints import FILES_MAX
+
 LINE_MAX_BYTES: Final = 200 * 1024
+
+Word = Annotated[str, msgspec.Meta(max_length=200)]
+KindNames = Annotated[list[Word], msgspec.Meta(max_length=1_000)]
+FilePath = Annotated[str, msgspec.Meta(max_length=4_096, pattern=r"\A/[^\x00]*\Z")]
+FileName = Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
+
+
+class BrokenFrame(ValueError):
+    """A line of the child is no frame; the text says why."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag_field="frame", tag="ready"):
@@ -18,33 +32,33 @@ class Ready(msgspec.Struct, frozen=True, tag_field="frame", tag="ready"):
     While it `is_loading`, more kinds may follow, each time in a whole new frame.
     """
 
-    kinds: list[str]
-    device: str | None = None
+    kinds: KindNames
+    device: Word | None = None
     is_loading: bool = False
 
 
 class FactFrame(msgspec.Struct, frozen=True, tag_field="frame", tag="said"):
     """Child: a fact, by its public type."""
 
-    type: str
+    type: Word
     data: dict[str, Any]
 
 
 class Made(msgspec.Struct, frozen=True, tag_field="frame", tag="made"):
     """Child: a finished file that shall be kept under `name`; `path` is not written to any more."""
 
-    path: str
-    name: str
-    content_type: str
-    stage: str | None = None
+    path: FilePath
+    name: FileName
+    content_type: Word
+    stage: Word | None = None
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag_field="frame", tag="checkpoint"):
     """Child: these files make a checkpoint, the manifest last; `number` is what its answer will name."""
 
-    number: int
-    name: str
-    files: list[Made]
+    number: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+    name: Word
+    files: Annotated[list[Made], msgspec.Meta(min_length=1, max_length=FILES_MAX + 1)]
 
 
 class Waiting(msgspec.Struct, frozen=True, tag_field="frame", tag="waiting"):
@@ -127,8 +141,13 @@ def encode(frame: FromChild | FromParent) -> bytes:
 
 
 def decode_child(line: bytes) -> FromChild:
-    """Read a line of the child. Raises `msgspec.MsgspecError` on anything else."""
-    frame: FromChild = _child_decoder.decode(line)
+    """Read a line of the child. Raises `BrokenFrame` on anything else."""
+    try:
+        frame: FromChild = _child_decoder.decode(line)
+        if isinstance(frame, FactFrame) and frame.type in ENDS:
+            msgspec.convert(frame.data, TYPES[frame.type])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenFrame(str(error)) from error
     return frame
 
 

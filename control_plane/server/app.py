@@ -66,7 +66,8 @@ from control_plane.server.web.pages import secrets as secret_pages
 from control_plane.server.web.pages.groups import routes as group_pages
 from control_plane.server.web.pages.steering import change, orders, retry
 from control_plane.server.web.run_pages import routes as run_pages
-from control_plane.upkeep import quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
+from control_plane.upkeep import memory_return, quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
+from control_plane.upkeep.memory_return import MemoryReturn
 
 Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 
@@ -144,6 +145,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (advancer.TICK_S, "advancer", deps.groups.advancer.run_once),
         (pruner.TICK_S, "pruner", deps.groups.pruner.run_once),
         (spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once),
+        (memory_return.TICK_S, "memory_return", MemoryReturn().run_once),
         (upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once),
         (byte_budgets.TICK_S, "budgets", deps.budgets.run_once),
         (watcher.TICK_S, "watcher", deps.watcher.run_once),

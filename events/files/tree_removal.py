@@ -20,7 +20,7 @@ def remove_tree(folder: Path) -> None:
     """Remove a folder with all that is in it; follow no link. What cannot be removed stays, in silence."""
     with suppress(OSError):
         if not folder.is_symlink():
-            folder.chmod(_OPEN)
+            _open_up(folder)
         root = os.open(folder, _FOLDER)
         try:
             _empty(root)
@@ -52,7 +52,13 @@ def _emptied(folder: int, root: int) -> list[str]:
                 os.unlink(entry.name, dir_fd=folder)
                 continue
             name = token_hex(16)
-            os.chmod(entry.name, _OPEN, dir_fd=folder)
+            _open_up(entry.name, folder)
             os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=root)
             moved.append(name)
     return moved
+
+
+def _open_up(name: str | Path, folder: int | None = None) -> None:
+    """Take back what a folder's mode forbids; root needs no leave, and a link may have taken its place."""
+    if os.geteuid():
+        os.chmod(name, _OPEN, dir_fd=folder)

@@ -420,7 +420,7 @@ class Attempt:
             case FactFrame(type=name, data=data) if name in ENDS:
                 self.reported = msgspec.convert(data, TYPES[name])
             case FactFrame(data=data):
-                self.stage = str(data.get("stage") or self.stage or "") or None
+                self.stage = str(data.get("stage") or self.stage or "")[:NAME_MAX] or None
                 self.unsaved.append(heard)
 
     def _resolved(self, made: Made) -> Made:

@@ -13,6 +13,7 @@ from pod_worker.isolation.confinement import SYSTEM, Confinement
 from pod_worker.isolation.mounts import seclude, show
 from pod_worker.isolation.privileges import become, drop_capabilities
 from pod_worker.isolation.process_space import ProcessSpace
+from pod_worker.isolation.task_limit import limit_tasks
 from stages.adapters.sandbox import kernel
 from stages.adapters.sandbox.known_data import around
 
@@ -21,6 +22,7 @@ SHARED: Final = ("shm", "mqueue")  # in /dev: folders of everybody
 
 def enter(confinement: Confinement, space: ProcessSpace) -> None:
     """Confine this process for good to folders and user of `space`, and needed files. Raises `OSError`."""
+    limit_tasks()
     if space.work is None:
         show(confinement.places)
         become(space.number)

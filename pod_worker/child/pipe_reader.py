@@ -14,10 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-import msgspec
-
 from events.catalog import ENDS, Level, RunLog, data_of, type_of
-from events.pipe import LINE_MAX_BYTES, FactFrame, FromChild, decode_child
+from events.pipe import LINE_MAX_BYTES, BrokenFrame, FactFrame, FromChild, decode_child
 from events.text.mask import Mask
 from events.text.secret_names import MASKED_CHARS_MIN
 
@@ -25,6 +23,7 @@ READ_BYTES: Final = 64 * 1024
 REST_MAX_BYTES: Final = 1024 * 1024  # the largest pipe that Linux lets a user make
 LOG_LINE_MAX: Final = 8_000  # characters; a longer line is told in pieces
 LAST_LINES_MAX: Final = 40
+WHY_CHARS_MAX: Final = 300
 # Each turn is a transaction of the outbox, which costs a processor almost a millisecond, and wakes a thread,
 # for which the writer pays. What is said one by one, a hundred times a second, shares turns.
 REST_S: Final = 0.05
@@ -141,8 +140,9 @@ class PipeReader:
             return log_frame(f"a frame of more than {LINE_MAX_BYTES} bytes was dropped", "warning")
         try:
             return self._without_secrets(decode_child(line))
-        except msgspec.MsgspecError as error:
-            return log_frame(f"a frame could not be read and was dropped: {error}", "warning")
+        except (BrokenFrame, RecursionError) as error:
+            why = self._mask.known(str(error)[:WHY_CHARS_MAX])
+            return log_frame(f"a frame could not be read and was dropped: {why}", "warning")
 
     def _tell_printed(self, tell: Tell, fd: int, chunk: bytes) -> None:
         level, cutter = self._printed[fd]

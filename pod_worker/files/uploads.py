@@ -49,6 +49,7 @@ THREADS: Final = 4
 # What goes in one group, and is held in memory: so many files, so many bytes of them all.
 GROUP_MAX: Final = 64
 GROUP_BYTES_MAX: Final = 4 << 20
+FILES_MAX: Final = 100_000  # of an attempt: those that wait are held in memory
 REFUSALS_MAX: Final = 5  # a URL may have expired meanwhile; more is no accident
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 60.0
@@ -121,7 +122,8 @@ class NotStored:
 class _Batch:
     """The files of one attempt that are being uploaded, and the problems of earlier ones."""
 
-    handed_over: int = 0
+    handed_over: int = 0  # jobs, each of one file or of a checkpoint's
+    files: int = 0
     open: set[int] = field(default_factory=set)  # numbers of the jobs that are not done
     problems: list[NotStored] = field(default_factory=list)
     lost: LeaseLost | None = None
@@ -188,6 +190,14 @@ class Uploader:
     def _add(self, claim: Claim, files: Sequence[Made], word: Callable[[str | None], None] | None) -> None:
         with self._lock:
             batch = self._batches.setdefault(claim.attempt_id, _Batch())
+            if batch.files + len(files) > FILES_MAX:
+                problem = NotStored(f"the attempt made more than {FILES_MAX} files", is_own=True)
+                if problem not in batch.problems:
+                    batch.problems.append(problem)
+                if word is not None:
+                    word(problem.message)
+                return
+            batch.files += len(files)
             batch.handed_over += 1
             batch.open.add(batch.handed_over)
             batch.idle.clear()

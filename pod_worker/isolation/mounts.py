@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 OTHERS_PASS: Final = 0o001
-CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER = 0x20000, 0x08000000, 0x10000000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 1 << 12, 1 << 14, 1 << 18
 MOUNT_SETATTR: Final = 442  # the same on every architecture; Linux 5.12
 AT_RECURSIVE, ATTR_RDONLY, AT_FDCWD = 0x8000, 1, -100
@@ -75,9 +75,9 @@ def seclude(
 
 
 def _own_namespaces() -> None:
-    """Enter new user and mount namespaces, with the same user as before."""
+    """Enter new namespaces of users, mounts and System V memory, with the same user as before."""
     user, group = os.getuid(), os.getgid()
-    _call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
+    _call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC)
     for name, text in (
         ("setgroups", "deny"),  # else nobody without rights may say which group he is
         ("uid_map", f"{user} {user} 1"),

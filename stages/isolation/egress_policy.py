@@ -2,7 +2,7 @@
 
 Law: public ones. An address in a private network, on this machine or beside it is refused unless the
 operator named it, however it is written: mapped, translated or tunnelled addresses count as their target. A
-name allows no link-local address, because cloud providers serve credentials there.
+name allows no address at which cloud providers serve credentials, as those of the link are.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ SPECIAL: Final[tuple[IPv4Network | IPv6Network, ...]] = (
     *(IPv4Network(each) for each in ("192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24")),
     *(IPv4Network(each) for each in ("192.88.99.0/24", "192.175.48.0/24")),
     *(IPv6Network(each) for each in ("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20")),
+)
+# Where clouds hand credentials to a machine, besides addresses of the link: AWS and Google by IPv6, Alibaba,
+# Azure, Oracle.
+OF_CLOUDS: Final[tuple[IPv4Network | IPv6Network, ...]] = (
+    *(IPv6Network(each) for each in ("fd00:ec2::254/128", "fd20:ce::254/128")),
+    *(IPv4Network(each) for each in ("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32")),
 )
 
 Address = IPv4Address | IPv6Address
@@ -45,7 +51,7 @@ class EgressPolicy:
         if _is_public(found) or any(found in network for network in self.networks):
             return None
         is_named = host.lower().rstrip(".") in self.names
-        if is_named and not (found.is_link_local or found.is_multicast):
+        if is_named and not (found.is_link_local or found.is_multicast or _is_of_cloud(found)):
             return None
         place = host if host == address else f"{host} ({address})"
         named = str(found) if is_named or _is_address(host) else f"{host} or {found}"
@@ -79,9 +85,13 @@ def _led_to(address: Address) -> Address:
 def _is_public(address: Address) -> bool:
     if isinstance(address, IPv6Address) and address not in ALLOCATED:
         return False
-    if any(address in network for network in SPECIAL):
+    if _is_of_cloud(address) or any(address in network for network in SPECIAL):
         return False
     return address.is_global and not (address.is_multicast or address.is_reserved)
+
+
+def _is_of_cloud(address: Address) -> bool:
+    return any(address in network for network in OF_CLOUDS)
 
 
 def _is_address(host: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -20,19 +22,22 @@ from events.runtime.clock import SystemClock
 from pod_worker.attempt.attempt import RESTORED
 from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, ForkServer
 from pod_worker.child.process import Child, ChildOptions, Heard
-from pod_worker.isolation import confinement, mounts
+from pod_worker.isolation import confinement, mounts, process_space
 from pod_worker.isolation.confinement import Confinement
-from pod_worker.isolation.process_space import FIRST_USER, USERS, ProcessSpace
+from pod_worker.isolation.process_space import FIRST_USER, USERS, ProcessSpace, processes
+from pod_worker.isolation.task_limit import NUMBERED, tasks_max
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can give away users")
 
 ROOT = Path(__file__).parents[2]
+CAN_BOUND = bool(int(Path("/proc/self/status").read_text().split("CapEff:")[1].split()[0], 16) >> 8 & 1)
+A_GROUP = 4_321  # nobody's: a worker may be in groups whose files are no run's business
 CLOCK = SystemClock()
 LIMIT_S = 60.0
 ENVIRON = {"PATH": os.defpath, "PYTHONPATH": str(ROOT)}
 
 ATTACK = """
-import os, pwd, signal, subprocess, sys, tempfile, threading
+import ctypes, os, pwd, resource, signal, subprocess, sys, tempfile, threading
 from pathlib import Path
 from pod_worker.child import fork_server_main, main as child_main
 
@@ -42,6 +47,8 @@ def got(what, attempt):
     except (OSError, subprocess.CalledProcessError):
         return []
     return [what]
+
+SHARED = ("/tmp", "/var/tmp", "/dev/shm")
 
 def run(context):
     data, worker = context.workspace.parents[1], os.getppid()
@@ -70,6 +77,9 @@ def run(context):
     context.log(f"user: {os.getuid()} {os.getgid()} {os.getgroups()}")
     status = Path("/proc/self/status").read_text()
     context.log("no way back: " + str("NoNewPrivs:\\t1" in status and "CapPrm:\\t0000000000000000" in status))
+    context.log("bounds: " + next(each for each in status.splitlines() if each.startswith("CapBnd")))
+    open_files = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+    context.log(f"sockets: {[each for each in open_files if 'socket:' in each]}")
     context.log("restored: " + (context.workspace / "restored" / "old").read_text())
     Path(tempfile.gettempdir(), "mine").write_text("")
     context.log("home: " + os.environ["HOME"] + " " + tempfile.gettempdir())
@@ -78,6 +88,13 @@ def run(context):
     context.keep(context.workspace / "made")
     escaped = subprocess.Popen(["/bin/sleep", "600"], start_new_session=True)
     context.log(f"escaped: {escaped.pid}")
+    context.log(f"tasks: {resource.getrlimit(resource.RLIMIT_NPROC)}")
+    for folder in SHARED:
+        Path(folder, f"left-{os.getuid()}", "inner").mkdir(parents=True)
+        Path(folder, f"left-{os.getuid()}.txt").write_text("left")
+    libc = ctypes.CDLL(None)
+    made = [libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600)]
+    context.log(f"made: {min(made) >= 0}")
 
 if __name__ == "__main__":
     program = fork_server_main if any("--socket" in each for each in sys.argv) else child_main
@@ -133,6 +150,18 @@ def attacked(child: Child, home: Path) -> list[Heard]:
     return heard
 
 
+def left_of(user: int) -> list[str]:
+    """Return what a user has left where everybody may write."""
+    files = [
+        path for folder in ("/tmp", "/var/tmp", "/dev/shm") for path in Path(folder).glob(f"left-{user}*")
+    ]
+    lists = {kind: Path(f"/proc/sysvipc/{kind}").read_text().splitlines() for kind in ("shm", "msg", "sem")}
+    return [
+        *map(str, files),
+        *(kind for kind, rows in lists.items() for row in rows if str(user) in row.split()),
+    ]
+
+
 def spawned(way: str, options: ChildOptions) -> Any:
     """Return a fork server whose next child is started as a program, or forked."""
     fork_server = ForkServer(options, CLOCK, options.command)
@@ -144,6 +173,16 @@ def spawned(way: str, options: ChildOptions) -> Any:
     return fork_server
 
 
+@pytest.fixture
+def grouped() -> Iterator[None]:
+    """Put the worker into a group."""
+    before = os.getgroups()
+    os.setgroups([*before, A_GROUP])
+    yield
+    os.setgroups(before)
+
+
+@pytest.mark.usefixtures("grouped")
 @pytest.mark.parametrize("way", ["started", "forked"])
 def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     confined = a_pod(home)
@@ -159,7 +198,12 @@ def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch
     assert groups == "[]"
     assert int(user) in range(FIRST_USER, FIRST_USER + USERS)
     assert told["no way back"] == "True"
+    assert told["bounds"].endswith("0" * 16) or not CAN_BOUND
+    assert told["sockets"] == "[]", "not that on which others ask for a process, too"
     assert told["restored"] == "state", "checkpoints are the user's"
+    assert told["tasks"] == str((tasks_max(NUMBERED),) * 2), "fewer than would be all of the machine's"
+    assert told["made"] == "True"
+    assert left_of(int(user)) == []
     space = confined.space_of(int(user))
     assert told["home"].split() == [str(space.home), str(space.temporary)]
     made = next(one for one in heard if isinstance(one, Made))
@@ -206,6 +250,71 @@ def test_users_of_two_children_differ(home: Path) -> None:
     for space in spaces:
         space.clear()
     assert not [*confined.work.glob("home-*")]
+
+
+def test_processes_that_are_faster_than_their_list_are_ended_at_once(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who starts the next one before its own turn has come is not there when it comes."""
+    space = a_pod(home).make_space()
+    neighbour, own = (
+        subprocess.Popen(["/bin/sleep", "600"], user=user, group=user, extra_groups=[])
+        for user in (49_998, space.number)
+    )
+    kill = os.kill
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+    space.clear()
+    assert own.wait(LIMIT_S) == -signal.SIGKILL
+    assert neighbour.poll() is None, "nobody else"
+    kill(neighbour.pid, signal.SIGKILL)
+    neighbour.wait()
+
+
+@pytest.mark.parametrize("adopts", [True, False])
+def test_who_is_in_no_list_of_the_living_is_ended(
+    home: Path, adopts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+    space = a_pod(home).make_space()
+    fast = [
+        subprocess.Popen(["/bin/sleep", "600"], user=space.number, group=space.number, extra_groups=[])
+        for _ in range(2)
+    ]
+
+    def listed(*, zombies: bool = False) -> list[tuple[int, int]]:
+        return processes(zombies=True) if zombies else []
+
+    monkeypatch.setattr(process_space, "processes", listed)
+    space.clear()
+    assert [each.wait(LIMIT_S) for each in fast] == [-signal.SIGKILL] * 2
+
+
+HOPPER = """
+import os, resource, sys, time
+user = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NPROC, (2_000, 2_000))
+os.setgroups([])
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+if not os.fork():
+    os.setsid()
+    until_s = time.monotonic() + 10
+    while time.monotonic() < until_s:
+        if os.fork():
+            os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("adopts", [True, False])
+def test_who_starts_the_next_one_and_ends_again_and_again_is_ended(home: Path, adopts: bool) -> None:
+    """In most lists of processes there is none of it."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+    space = a_pod(home).make_space()
+    subprocess.run([sys.executable, "-I", "-S", "-c", HOPPER, str(space.number)], check=True)
+    space.clear()
+    seen = {pid for pid, user in processes(zombies=True) if user == space.number}
+    CLOCK.wait(threading.Event(), 0.2)
+    assert {pid for pid, user in processes(zombies=True) if user == space.number} <= seen
 
 
 def test_what_a_killed_worker_left_is_removed_at_the_next_start(home: Path) -> None:

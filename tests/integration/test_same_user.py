@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from stages.adapters.sandbox.kernel import landlock_abi
+from tests.integration.programs.attacker import MEMORY_KEY
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests/integration/programs/nobodys_worker.py"
@@ -40,6 +42,7 @@ WAYS = [
 @pytest.fixture
 def home() -> Iterator[Path]:
     """A folder with what a worker has, all of it its user's: nothing but the confinement protects it."""
+    kept_memory()
     with tempfile.TemporaryDirectory(prefix="podfleet-") as name:
         folder = Path(name)
         shared = Path("/dev/shm", f"podfleet-secret-{folder.name}")
@@ -58,6 +61,7 @@ def home() -> Iterator[Path]:
         for each in (*planted, shared):
             each.rmdir() if each.is_dir() else each.unlink(missing_ok=True)
         shutil.rmtree(temporary)
+        kept_memory()
         assert (spoilt, planted) == ([], [])
 
 
@@ -73,6 +77,15 @@ def worked(home: Path, way: str, what: str) -> dict[str, Any]:
     return told
 
 
+def kept_memory() -> list[int]:
+    """Return, and remove, what runs left of System V's memory."""
+    rows = (line.split() for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:])
+    found = [int(row[1]) for row in rows if int(row[0]) == MEMORY_KEY]
+    for each in found:
+        ctypes.CDLL(None).shmctl(each, 0, None)
+    return found
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_pipeline_of_the_same_user_gets_nothing_of_its_worker(home: Path, way: str) -> None:
     told = worked(home, way, "attacks")
@@ -84,6 +97,9 @@ def test_a_pipeline_of_the_same_user_gets_nothing_of_its_worker(home: Path, way:
         assert run["restored"] == "state"
         assert run["made"] == ["whole"], "the worker reads what was made"
         assert run["end"] == "ai.run.completed"
+    assert told["forked"]["memory"] == "True"
+    if way == "namespace":
+        assert not kept_memory(), "memory ends with its namespace"
     name = "bubblewrap" if way == "namespace" and shutil.which("bwrap") else "fence"
     assert told["started"]["sandbox"] == f"{name}, finished, by the program"
     assert told["left"] == ["run-1"], "what the processes had is gone, and nobody else's"

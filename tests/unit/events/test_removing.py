@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from events.files.tree_removal import remove_tree
 
 DEEP = 3_000  # far beyond Python's stack, the descriptors of a process, and the length of a path
@@ -39,9 +41,22 @@ def test_a_folder_goes_however_deep_it_is_and_whatever_its_modes_say(tmp_path: P
 
 
 def test_what_is_no_folder_of_its_own_stays(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
     (tmp_path / "link").symlink_to("folder")
     (tmp_path / "file").touch()
     for name in ("link", "file", "missing"):
         remove_tree(tmp_path / name)
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "link", "file"}
+    assert (tmp_path / "folder" / "inner").is_dir()
+
+
+def test_root_changes_no_mode_where_a_link_could_lead_it_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed: list[object] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chmod", lambda *arguments, **_: changed.append(arguments))
+    (tmp_path / "folder" / "inner" / "deep").mkdir(parents=True)
+    remove_tree(tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+    assert changed == []

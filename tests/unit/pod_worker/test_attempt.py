@@ -87,6 +87,10 @@ class ScriptedChild:
         assert self._listener is not None
         self._listener(frame)
 
+    def hand_over(self, made: Made) -> None:
+        assert self._listener is not None
+        self._listener(made)
+
     def end(self, end: Exited | Signalled, final: str | None = None) -> None:
         if self._exit is None:
             self._exit = Exit(end=end, final=final, oom_evidence=False, last_words="")
@@ -574,6 +578,39 @@ def test_a_checkpoint_is_handed_over_and_answered_unless_its_files_are_foreign(s
     scene.clock.at(8, scene.child.complete)
     attempt.run()
     assert scene.child.kept == [Kept(1), *(Kept(number, foreign) for number in (2, 3, 5, 7))]
+
+
+def test_a_file_is_taken_out_of_the_attempts_own_folder_alone(scene: Scene) -> None:
+    attempt = scene.attempt()
+    folder = attempt.workspace
+
+    def hand_over() -> None:
+        (folder / "inner").mkdir()
+        (folder / "link").symlink_to(scene.folder)
+        for path in (
+            folder / "inner" / "own",
+            folder / "link" / "foreign",
+            folder / "..",
+            scene.folder / "other",
+        ):
+            scene.child.hand_over(Made(str(path), path.name, "x/y"))
+
+    scene.clock.at(1, hand_over)
+    scene.clock.at(2, scene.child.complete)
+    attempt.run()
+    said = [msgspec.json.decode(row.line) for row in scene.outbox.batch(1_000, 1 << 30)]
+    assert [(each["type"], each["data"].get("code"), each["data"]["name"]) for each in said[:-1]] == [
+        ("ai.artifact.detected", None, "own"),
+        *(("ai.artifact.failed", "FOREIGN_FILE", name) for name in ("foreign", "..", "other")),
+    ]
+
+
+def test_the_stage_of_a_failure_is_a_name_whatever_the_child_said(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunLog(message="x", stage="s" * 100_000)))
+    scene.clock.at(2, lambda: scene.child.end(Signalled(11)))
+    scene.attempt().run()
+    ((how, _),) = scene.store.settled
+    assert how.stage == "s" * 200
 
 
 def test_a_pause_stops_the_child_and_not_its_files_and_counts_against_no_limit(scene: Scene) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from pod_worker.isolation.confinement import OUTBOX_LOCK, SOURCE, SYSTEM, Confinement
+from pod_worker.isolation.process_space import ProcessSpace
+from pod_worker.isolation.task_limit import tasks_max
 
 
 def made(home: Path, environ: dict[str, str] | None = None) -> Confinement:
@@ -63,3 +65,23 @@ def test_a_second_worker_in_a_folder_takes_nothing_from_the_first(
     assert not left.home.exists(), "whoever had it has ended"
     assert left.work is not None
     assert not left.work.exists()
+
+
+@pytest.mark.parametrize(
+    ("texts", "most"),
+    [(["40000\n", "90000\n", "max\n"], 20_000), (["32768", "3000"], 1_500), (["512"], 1_024)],
+)
+def test_a_run_leaves_half_of_a_machines_tasks_to_others(tmp_path: Path, texts: list[str], most: int) -> None:
+    for number, text in enumerate(texts):
+        (tmp_path / str(number)).write_text(text)
+    assert tasks_max(str(tmp_path / str(number)) for number in range(5)) == most
+
+
+def test_a_folder_is_given_away_after_what_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who owns a folder that root still walks through may put a link to anything in it."""
+    given: list[str] = []
+    monkeypatch.setattr(os, "chown", lambda path, *_, **__: given.append(os.path.relpath(path, tmp_path)))
+    (tmp_path / "restored" / "Stage_1").mkdir(parents=True)
+    (tmp_path / "restored" / "Stage_1" / "manifest.json").touch()
+    ProcessSpace(50_000, tmp_path / "home", tmp_path / "temporary").own(tmp_path)
+    assert given == ["restored/Stage_1/manifest.json", "restored/Stage_1", "restored", "."]

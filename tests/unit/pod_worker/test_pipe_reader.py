@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import threading
@@ -17,7 +18,7 @@ from pod_worker.child import pipe_reader
 from pod_worker.child.pipe_reader import FEW_BYTES, LOG_LINE_MAX, PipeReader, log_frame
 
 FIRST, SECOND = (log_frame(text, "info") for text in ("first", "second"))
-MADE = Made("file", "file", "text/plain")
+MADE = Made("/file", "file", "text/plain")
 SOON_S = 30.0
 
 
@@ -93,6 +94,52 @@ def test_after_much_it_does_not_rest(speaker: Speaker) -> None:
     assert speaker.heard() == much
     speaker.say(SECOND)
     assert speaker.heard() == SECOND
+
+
+def _line(kind: str, fields: str) -> bytes:
+    return f'{{"frame":"{kind}",{fields}}}'.encode()
+
+
+def _made(**changes: object) -> bytes:
+    fields = {"path": "/file", "name": "file", "content_type": "text/plain", **changes}
+    return _line("made", json.dumps(fields)[1:-1])
+
+
+NO_FRAMES = {
+    "nothing": b"",
+    "no JSON": b"\x00",
+    "no UTF-8": _line("said", '"type":"ai.run.log","data":{"message":"?"}').replace(b"?", b"\xed\xa0\x80"),
+    "no end in sight": _line("said", '"type":"x","data":{"a":' + "[" * 50_000 + "]" * 50_000 + "}"),
+    "as deep as is read": _line("said", '"type":"x","data":{"a":' + "[" * 800 + "]" * 800 + "}"),
+    "an end without its reason": _line("said", '"type":"ai.run.failed","data":{}'),
+    "an end of another type": _line("said", '"type":"ai.run.completed","data":{"summary":5}'),
+    "a type without end": _line("said", f'"type":"{"x" * 1_000}","data":{{}}'),
+    "a checkpoint of nothing": _line("checkpoint", '"number":1,"name":"x","files":[]'),
+    "a checkpoint of everything": _line(
+        "checkpoint", f'"number":1,"name":"x","files":[{",".join([_made().decode()] * 300)}]'
+    ),
+    "a number that is none": _line(
+        "checkpoint", f'"number":{10**30},"name":"x","files":[{_made().decode()}]'
+    ),
+    "a path with a zero byte": _made(path="/a\0b/c"),
+    "a path from here": _made(path="file"),
+    "a path without end": _made(path="/a" * 10_000),
+    "a file without a name": _made(name=""),
+    "a content type without end": _made(content_type="t" * 1_000),
+    "a stage without end": _made(stage="s" * 1_000),
+    "kinds without end": _line("ready", f'"kinds":{json.dumps(["x"] * 2_000)}'),
+}
+
+
+@pytest.mark.parametrize("name", NO_FRAMES)
+def test_what_is_no_frame_is_dropped_with_a_warning(speaker: Speaker, name: str) -> None:
+    os.write(speaker.events, NO_FRAMES[name] + b"\n" + encode(MADE))
+    dropped = speaker.heard()
+    assert isinstance(dropped, FactFrame)
+    assert dropped.data["level"] == "warning"
+    assert dropped.data["message"].startswith("a frame could not be read and was dropped: ")
+    assert len(dropped.data["message"]) < 400
+    assert speaker.heard() == MADE, "what comes behind it is heard"
 
 
 VALUE = "a secret of this run"

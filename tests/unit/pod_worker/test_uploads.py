@@ -604,6 +604,8 @@ def test_only_regular_files_are_read(
         uploader.add(CLAIM, Made(path=str(tmp_path / name), name=f"x{name}x", content_type="text/plain"))
     assert drained() is not None
     assert [type(fact) for fact in registry.facts] == [ArtifactFailed] * 4
+    codes = {fact.name: fact.code for fact in registry.facts if isinstance(fact, ArtifactFailed)}
+    assert codes["xfifox"] == "NOT_A_FILE"
     assert house.objects == {}
 
 
@@ -702,6 +704,34 @@ def test_a_file_that_arrives_right_after_the_deadline_is_asked_for_again(
     assert uploader.has_waiting(CLAIM), "the answer of before is out of date"
     assert drained() is None
     assert not uploader.has_waiting(CLAIM)
+
+
+def test_an_attempt_without_end_of_files_keeps_so_many_in_memory(
+    uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "FILES_MAX", 3)
+    uploader.suspend()
+    for _ in range(1_000):
+        uploader.add(CLAIM, made(tmp_path))
+    words: list[Kept] = []
+    uploader.add_checkpoint(CLAIM, checkpoint(tmp_path), words.append)
+    assert uploader.drain(CLAIM, deadline_s=0.0) == NotStored("3 files are not uploaded yet")
+    assert words[0].problem == "the attempt made more than 3 files"
+    uploader.resume()
+    problem = drained()
+    assert_own(problem, "more than 3 files")
+    assert problem is not None
+    assert len(problem.message) < 100, "which is said once"
+    assert len(registry.facts) == 3
+
+
+def test_each_file_of_a_checkpoint_counts(
+    uploader: Uploader, drained: Drained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "FILES_MAX", 3)
+    uploader.add_checkpoint(CLAIM, checkpoint(tmp_path, 1, "1/a", "1/b"), lambda kept: None)
+    uploader.add(CLAIM, made(tmp_path))
+    assert_own(drained(), "more than 3 files")
 
 
 def test_an_attempt_without_files_has_nothing_to_wait_for(uploader: Uploader) -> None:

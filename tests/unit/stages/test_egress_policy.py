@@ -39,6 +39,7 @@ from stages.isolation.egress_policy import SETTING, read_egress_policy
         *("192.0.0.8", "192.0.0.9", "192.31.196.1", "192.52.193.1", "192.88.99.1", "192.175.48.1"),
         *("::8.8.8.8", "::ffff:0:10.0.0.1", "64:ff9b:1::808:808", "100::1", "100:0:0:1::1", "5f00::1"),
         *("2001:1::1", "2001:20::1", "2001:db8::1", "3fff::1", "2620:4f:8000::1", "fec0::1", "fc00::1"),
+        *("168.63.129.16", "::ffff:168.63.129.16", "2002:a83f:8110::1"),  # a cloud's own, in public space
         *("2002:c058:6301::1", "64:ff9b::c058:6301", "4000::1", "e000::1"),  # 192.88.99.1; not allocated
     ],
 )
@@ -75,6 +76,11 @@ def test_public_addresses_are_allowed(address: str) -> None:
             False,
         ),  # a name gets nobody the cloud's credentials
         ("vllm.internal", "vllm.internal", "fe80::1", False),
+        *(
+            ("vllm.internal", "vllm.internal", each, False)
+            for each in ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")
+        ),
+        ("100.100.100.200", "vllm.internal", "100.100.100.200", True),
         ("169.254.0.0/16", "vllm.internal", "169.254.169.254", True),
     ],
 )
