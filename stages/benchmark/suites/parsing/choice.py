@@ -34,7 +34,7 @@ _BEFORE: Final = re.compile(
     r"(?:\s|[\"'*:,-]|\b(?:the|an?|option|choice|letter|answer|statement|number|therefore|thus"
     r"|most likely|likely|probably"
     r"|clearly|indeed|definitely|simply|just|either|both|i think|i believe|would be|is)\b(?!\s*[).]))*",
-    re.I,
+    re.IGNORECASE,
 )
 _STARTS: Final = re.compile(_LETTER)
 _SECOND: Final = re.compile(
@@ -44,13 +44,13 @@ _SECOND: Final = re.compile(
 _LEADING: Final = re.compile(
     r"^[ \t>#-]*(?:(?:option|choice)\s+)?(?:[(\[](?P<bracketed>[A-Za-z])[)\]]"
     r"|(?P<closed>[A-Z])\s*[).:](?=\s|\Z)|(?P<bare>[A-Z])\s*$)",
-    re.M,
+    re.MULTILINE,
 )
 _ALONE: Final = re.compile(r"\s*[(\[]?(?P<bare>[A-Za-z])[)\]]?[.!:]?\s*")
 _CHOSEN: Final = re.compile(
     r"\b(?:choose|select|pick|go(?:ing)? with|chose|selected)[\s:]+(?:is\s+)?(?:(?:option|answer|choice)\s+)?"
     rf"{_LETTER}",
-    re.I,
+    re.IGNORECASE,
 )
 _CORRECT: Final = re.compile(
     r"(?:[(\[](?P<bracketed>[A-Za-z])[)\]]|\b(?P<bare>[A-Z]))[).:]?\s+(?:is|would be|must be|seems"
@@ -58,15 +58,16 @@ _CORRECT: Final = re.compile(
     r"(?:the\s+|most\s+)*(?:correct|right|best|true|answer|only correct|accurate|appropriate)\b"
 )
 _DENIED: Final = re.compile(
-    r"(?:not|n't|rule out|eliminate|exclude|except|neither|nor|wrong|incorrect)\W+(?:\w+\W+){0,2}\Z", re.I
+    r"(?:not|n't|rule out|eliminate|exclude|except|neither|nor|wrong|incorrect)\W+(?:\w+\W+){0,2}\Z",
+    re.IGNORECASE,
 )
 _BOLD: Final = re.compile(r"\*\*\s*[(\[]?([A-Z])(?:[)\].:]+(?:\s[^*\n]{0,200})?)?\s*\*\*")
-_TAGGED: Final = re.compile(r"<answer>\s*(.{0,400}?)\s*</answer>", re.I | re.S)
+_TAGGED: Final = re.compile(r"<answer>\s*(.{0,400}?)\s*</answer>", re.IGNORECASE | re.DOTALL)
 # What stands before a letter without brackets that is an option, and no unit, name or variable.
 _LEADS: Final = re.compile(
     r"(?:\A|[:>,=-]|\b(?:is|be|to|so|thus|hence|therefore|option|choice|answer|choose|pick|with|say|it's"
     r"|that's))\s*\Z",
-    re.I,
+    re.IGNORECASE,
 )
 _LAST: Final = re.compile(rf"(?<![\w.'’]){_LETTER}")
 

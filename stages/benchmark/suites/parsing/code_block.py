@@ -16,15 +16,16 @@ BLOCKS_MAX: Final = 200
 INDENT: Final = 4
 
 _FENCE: Final = re.compile(
-    r"^[ \t]*(?:```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```+|~~~+)[ \t]*$|\Z)", re.M | re.S
+    r"^[ \t]*(?:```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```+|~~~+)[ \t]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
 )
 _PYTHON: Final = frozenset({"", "python", "python3", "py", "py3", "python2"})
 # How a line at the margin begins that is Python, and no sentence.
 _CODE_LINE: Final = re.compile(
-    r"(?:import \w|from [\w.]+ import\b|def \w+\s*\(|async def |class \w+|@\w|if\b.*:\s*(?:#.*)?$"
-    r"|for\b.*:\s*(?:#.*)?$|while\b.*:"
-    r"|with\b.*:\s*$|try:|except\b.*:|else:|elif\b.*:|finally:|print\(|return\b"
-    r"|[\w.\[\], ]+[-+*/|&]?=(?!=)|[\w.]+\(.*\)\s*$"
+    r"(?:import \w|from [\w.]+ import\b|def \w+\s*\(|async def |class \w+|@\w|if\b.*:\s*(?:#.*)?\Z"
+    r"|for\b.*:\s*(?:#.*)?\Z|while\b.*:"
+    r"|with\b.*:\s*\Z|try:|except\b.*:|else:|elif\b.*:|finally:|print\(|return\b"
+    r"|[\w.\[\], ]+[-+*/|&]?=(?!=)|[\w.]+\(.*\)\s*\Z"
     r"|[#)\]}\"']|[ \t]+\S)"
 )
 
@@ -48,7 +49,9 @@ def program_in(answer: str, name: str = "") -> str | None:
 
 def defines(code: str, name: str) -> bool:
     """Return whether code defines a function or class of that name."""
-    return re.search(rf"^[ \t]*(?:async\s+def|def|class)\s+{re.escape(name)}\b", code, re.M) is not None
+    return (
+        re.search(rf"^[ \t]*(?:async\s+def|def|class)\s+{re.escape(name)}\b", code, re.MULTILINE) is not None
+    )
 
 
 def _unfenced(said: str, name: str) -> str | None:

@@ -29,7 +29,7 @@ _GROUP: Final = re.compile(r"(?<![\d.,]\d{3})(?<=\d)[ ](?=\d{3}(?![\d/]))")
 _ANOTHER: Final = re.compile(
     r"\s?(?:[-+*/]|to|or|and|,|±|\+/-)\s?[-+]?\d|\s?:\s?\d|\s?\\?(?:sqrt|pi\b)|\s?[√π]"
 )
-_AGAIN: Final = re.compile(r"\s?(?:or|,|≈)\s?" + NUMBER.pattern, re.I)
+_AGAIN: Final = re.compile(r"\s?(?:or|,|≈)\s?" + NUMBER.pattern, re.IGNORECASE)
 _RANGE: Final = re.compile(
     r"[^\n.]{0,40}?\b(?:between|from|either)\b[^\n.]{0,40}?\d[^\n.]{0,40}?\b(?:and|to|or)\s[^\n.]{0,20}?\d"
 )
@@ -38,7 +38,7 @@ _INTRODUCTION: Final = re.compile(
     r"(?:\s|[:=~≈\"'<>(]|\b(?:just|only|exactly|about|approximately|roughly|around|simply|a total of"
     r"|equal to|is|x|usd"
     r"|rs\.?|eur|gbp)\b)*",
-    re.I,
+    re.IGNORECASE,
 )
 
 

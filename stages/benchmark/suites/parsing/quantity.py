@@ -34,7 +34,7 @@ NUMBER: Final = re.compile(
     rf"|[\s(]+(?P<top>\d{{1,9}})[)]?\s?/\s?[(]?(?P<bottom>\d{{1,9}})[)]{{0,2}})?"
     rf"(?P<percent>\s?(?:%|percent\b|per\s?cent\b))?(?:\s?(?P<scale>{_SCALE}|k(?![a-z]))\b)?"
     rf"(?![:]\d)",
-    re.I,
+    re.IGNORECASE,
 )
 _POWER: Final = re.compile(r"\s?\^\s?[{(]?(-?\d{1,3})[})]?(?!\s?\^)")
 
