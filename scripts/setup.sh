@@ -112,7 +112,7 @@ demo)
     want_bubblewrap || echo "setup: no bubblewrap; generated programs are held by the next best that works here"
     ;;
 test)
-    install_extras $RUNTIME,test
+    install_extras $RUNTIME,test,benchmark
     need_mongod
     want_bubblewrap || fail "the tests of the sandbox need bubblewrap." \
         "On Debian or Ubuntu, as root: apt-get update && apt-get install -y --no-install-recommends bubblewrap"
