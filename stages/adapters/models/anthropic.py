@@ -70,6 +70,7 @@ class AnthropicModel:
     api_key: str = field(repr=False)
     retrier: Retrier
     egress: EgressPolicy = field(default_factory=EgressPolicy)
+    is_direct: bool = False
     _has_temperature: bool = field(default=True, repr=False)  # newer models refuse it
 
     @property
@@ -112,7 +113,7 @@ class AnthropicModel:
             base_url=self.base_url,
             max_retries=0,
             timeout=seconds,
-            http_client=client(seconds, self.egress),
+            http_client=client(seconds, self.egress, is_direct=self.is_direct),
             open_telemetry=False,
         ) as sdk:
             answer = await sdk.messages.with_raw_response.create(

@@ -98,6 +98,7 @@ class OpenAiModel:
     api_key: str = field(repr=False)
     retrier: Retrier
     egress: EgressPolicy = field(default_factory=EgressPolicy)
+    is_direct: bool = False
     _dialect: Dialect = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -138,7 +139,7 @@ class OpenAiModel:
             api_key=self.api_key,
             base_url=self.base_url,
             max_retries=0,
-            http_client=client(seconds, self.egress),
+            http_client=client(seconds, self.egress, is_direct=self.is_direct),
         ) as sdk:
             answer = await sdk.chat.completions.with_raw_response.create(
                 model=self.model,

@@ -10,8 +10,8 @@ from typing import Protocol
 from events.kinds.fact import Fact
 from events.pipe import Note
 from stages.isolation.sandbox import Sandbox
-from stages.literature import Literature
 from stages.models.model import Model
+from stages.ports.literature import Literature
 
 Say = Callable[[str], None]  # one line for people, into the run's log
 
