@@ -21,6 +21,7 @@ from events.runtime.model_providers import ANTHROPIC, NO_KEY, OPENAI, Provider, 
 from stages.adapters.models.retrier import Retrier
 from stages.isolation.egress_policy import SETTING, EgressPolicy, read_egress_policy
 from stages.models.model import Model
+from stages.models.retrying import REQUEST_MAX_S, TOTAL_MAX_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,15 @@ def open_model(
 
 
 def open_endpoint(
-    endpoint: Endpoint, *, clock: Clock, ids: Ids, stop: threading.Event | None = None
+    endpoint: Endpoint,
+    *,
+    clock: Clock,
+    ids: Ids,
+    stop: threading.Event | None = None,
+    request_max_s: float = REQUEST_MAX_S,
+    total_max_s: float = TOTAL_MAX_S,
 ) -> Model:
-    """Return the model at an endpoint; nothing is asked yet. `stop` as in `open_model`.
+    """Return the model at an endpoint; nothing is asked yet. `stop` as in `open_model`, limits as of `Retrier`.
 
     Raises `PipelineError` with the code CONFIG.
     """
@@ -92,7 +99,13 @@ def open_endpoint(
         model=endpoint.model,
         base_url=endpoint.base_url,
         api_key=endpoint.api_key,
-        retrier=Retrier(clock=clock, ids=ids, stop=stop or threading.Event()),
+        retrier=Retrier(
+            clock=clock,
+            ids=ids,
+            stop=stop or threading.Event(),
+            request_max_s=request_max_s,
+            total_max_s=total_max_s,
+        ),
         egress=endpoint.egress,
         is_direct=endpoint.is_direct,
     )
