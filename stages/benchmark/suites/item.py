@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -70,13 +70,13 @@ class Source:
     name: str
     revision: str
     files: tuple[str, ...]
-    sha256: Mapping[str, str]
+    sha256: Mapping[str, str] = field(default_factory=dict)
     access: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a data set; `line` is where it lies in its file, None for a packed one."""
+    """One record of a data set, by its number in it; `line` is where it lies in a file that was not packed."""
 
     number: int
     fields: Mapping[str, Any]
@@ -87,21 +87,25 @@ class Record:
 class Suite:
     """A suite: its data, how records become items, and how answers are scored.
 
-    `local` are names of a file or folder with its data, without ending. `split` is a regular expression for the
-    files of a folder that belong to it. An adapter raises `Unfit` for a record that is no item of this suite.
+    Its data are looked for in this order: `own_file`, which a run names; a file or folder with one of the names
+    `local`, without ending, of whose files those that `split` (a regular expression) fits belong to it; a file of
+    an installed `package`; the hub. An adapter returns None for a record of another part of the data set, and
+    raises `Unfit` for one that is no item.
     """
 
     name: str
     title: str
     says: str
     licence: str
-    sources: tuple[Source, ...]
-    local: tuple[str, ...]
-    split: str
+    sources: tuple[Source, ...] = ()
+    local: tuple[str, ...] = ()
+    split: str = ""
+    package: tuple[str, str] | None = None
+    own_file: str = ""
     expected_count: int | None
     tokens_max: int
     uses_code: bool
-    adapt: Callable[[Record], Item]
+    adapt: Callable[[Record], Item | None]
     scorer: Callable[[Item, str, Scoring], Score]
 
 

@@ -22,9 +22,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A question whose answer is a number, as the data set writes it."""
+    """A question whose answer is a number, as the data set writes it, within a relative tolerance."""
 
     value: str
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Wanted:
     texts: tuple[str, ...]
     options: tuple[str, ...] = ()
     question: str = ""
+    tolerance: float = 0.0
 
 
 Payload = Options | Quantity | Instructions | Function | Program | Wanted

@@ -52,12 +52,15 @@ _CORRECT: Final = re.compile(
     r"(?:[(\[](?P<bracketed>[A-Za-z])[)\]]|\b(?P<bare>[A-Z]))[).:]?\s+(?:is|would be|must be|seems|appears(?: to be)?)\s+"
     r"(?:the\s+|most\s+)*(?:correct|right|best|true|answer|only correct|accurate|appropriate)\b"
 )
-_DENIED: Final = re.compile(r"(?:not|n't|rule out|eliminate|exclude|except|neither|nor|wrong|incorrect)\W+(?:\w+\W+){0,2}\Z", re.I)
+_DENIED: Final = re.compile(
+    r"(?:not|n't|rule out|eliminate|exclude|except|neither|nor|wrong|incorrect)\W+(?:\w+\W+){0,2}\Z", re.I
+)
 _BOLD: Final = re.compile(r"\*\*\s*[(\[]?([A-Z])(?:[)\].:]+(?:\s[^*\n]{0,200})?)?\s*\*\*")
 _TAGGED: Final = re.compile(r"<answer>\s*(.{0,400}?)\s*</answer>", re.I | re.S)
 # What stands before a letter without brackets that is an option, and no unit, name or variable.
 _LEADS: Final = re.compile(
-    r"(?:\A|[:>,=-]|\b(?:is|be|to|so|thus|hence|therefore|option|choice|answer|choose|pick|with|say|it's|that's))\s*\Z", re.I
+    r"(?:\A|[:>,=-]|\b(?:is|be|to|so|thus|hence|therefore|option|choice|answer|choose|pick|with|say|it's|that's))\s*\Z",
+    re.I,
 )
 _LAST: Final = re.compile(rf"(?<![\w.'’]){_LETTER}")
 
@@ -159,7 +162,9 @@ def _concluded(said: str, text: str, options: Sequence[str]) -> int | None:
 def _joins_two(line: str, count: int) -> bool:
     """Return whether a line names two options as one answer."""
     return any(
-        _place(match, count) is not None and (other := _SECOND.match(line, match.end())) and _place(other, count) is not None
+        _place(match, count) is not None
+        and (other := _SECOND.match(line, match.end()))
+        and _place(other, count) is not None
         for match in _LAST.finditer(line)
     )
 
@@ -172,7 +177,9 @@ def _by_text(text: str, options: Sequence[str]) -> int | None:
     equal = [place for place, words in enumerate(told) if words and words in (said, first_line)]
     if equal:
         return equal[0] if len(equal) == 1 else None
-    within = [place for place, words in enumerate(told) if len(words) > 2 and f" {words} " in f" {first_line} "]
+    within = [
+        place for place, words in enumerate(told) if len(words) > 2 and f" {words} " in f" {first_line} "
+    ]
     longest = [
         place
         for place in within

@@ -20,8 +20,11 @@ _SAYS: Final = (
     r"(?:\s*[\"'*_]*\s*(?:[:=>]|-+>|→)+|(?<='s|s\.)\s|\s+-\s|\s+(?:is|was|are|be|ist|est|es|è|é|equals|(?:comes|came|works|turns) (?:out )?to(?: be)?)\b(?!\s+not\b)"
     r"(?:\s+(?:thus|therefore|then|hence|clearly|simply))?\s*:?|\s*[是为は]\s*:?)"
 )
-_DECLARED: Final = re.compile(rf"(?<!to )(?<!</)\b{_KEY}{_FILLED}{_SAYS}|(?:答案|答え){_FILLED}{_SAYS}"
-    rf"|^[^\w\n]*(?:the\s+|my\s+|final\s+|correct\s+){{0,3}}{_KEY}[^\w\n]*\n", re.I | re.M)
+_DECLARED: Final = re.compile(
+    rf"(?<!to )(?<!</)\b{_KEY}{_FILLED}{_SAYS}|(?:答案|答え){_FILLED}{_SAYS}"
+    rf"|^[^\w\n]*(?:the\s+|my\s+|final\s+|correct\s+){{0,3}}{_KEY}[^\w\n]*\n",
+    re.I | re.M,
+)
 GAVE_UP: Final = re.compile(
     r"\b(?:can(?:no|')t|can not|unable to|could not|couldn't|do(?:es)? not know|don't know|not sure|no idea|not enough"
     r"|insufficient|impossible to (?:say|determine|know|tell)|not (?:possible|provided|given|specified)"

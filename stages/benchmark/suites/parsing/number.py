@@ -25,9 +25,13 @@ _CLAUSE_END: Final = re.compile(
 )
 CLAUSE_CHARS_MAX: Final = 2_000
 _GROUP: Final = re.compile(r"(?<![\d.,]\d{3})(?<=\d)[ ](?=\d{3}(?![\d/]))")
-_ANOTHER: Final = re.compile(r"\s?(?:[-+*/]|to|or|and|,|±|\+/-)\s?[-+]?\d|\s?:\s?\d|\s?\\?(?:sqrt|pi\b)|\s?[√π]")
+_ANOTHER: Final = re.compile(
+    r"\s?(?:[-+*/]|to|or|and|,|±|\+/-)\s?[-+]?\d|\s?:\s?\d|\s?\\?(?:sqrt|pi\b)|\s?[√π]"
+)
 _AGAIN: Final = re.compile(r"\s?(?:or|,|≈)\s?" + NUMBER.pattern, re.I)
-_RANGE: Final = re.compile(r"[^\n.]{0,40}?\b(?:between|from|either)\b[^\n.]{0,40}?\d[^\n.]{0,40}?\b(?:and|to|or)\s[^\n.]{0,20}?\d")
+_RANGE: Final = re.compile(
+    r"[^\n.]{0,40}?\b(?:between|from|either)\b[^\n.]{0,40}?\d[^\n.]{0,40}?\b(?:and|to|or)\s[^\n.]{0,20}?\d"
+)
 _CONCLUSION: Final = re.compile(r"(?:=|≈|\b(?:so|thus|therefore|hence|equals|totals|makes|gives|becomes)\b)")
 _INTRODUCTION: Final = re.compile(
     r"(?:\s|[:=~≈\"'<>(]|\b(?:just|only|exactly|about|approximately|roughly|around|simply|a total of|equal to|is|x|usd"

@@ -17,7 +17,12 @@ BOX_CHARS_MAX: Final = 2_000
 _RAISED: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 _RAISED_RUN: Final = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺]+")
 _VULGAR: Final = re.compile("[¼½¾⅐-⅞]")
-_MINUS: Final = str.maketrans({each: "-" for each in "−‐‑‒–—﹣－"} | {"⁄": "/", "∕": "/", "÷": "/", "×": "*", "·": "*"} | dict.fromkeys("“”„«»", '"') | dict.fromkeys("‘’‚", "'"))
+_MINUS: Final = str.maketrans(
+    {each: "-" for each in "−‐‑‒–—﹣－"}
+    | {"⁄": "/", "∕": "/", "÷": "/", "×": "*", "·": "*"}
+    | dict.fromkeys("“”„«»", '"')
+    | dict.fromkeys("‘’‚", "'")
+)
 _WRAPPED: Final = re.compile(
     r"\\(?:text|textbf|textit|textrm|textsf|texttt|mathrm|mathbf|mathsf|mathit|mathtt|bf|rm|mbox|operatorname|emph"
     r"|boldsymbol|bm|underline|overline|displaystyle)\s*\{([^{}]*)\}"
@@ -33,7 +38,9 @@ _COMMANDS: Final = {
     r"\times": "*", r"\cdot": "*", r"\div": "/", r"\%": "%", r"\$": "", r"\approx": "≈", r"\(": " ", r"\)": " ",
     r"\[": "\n", r"\]": "\n", r"\{": "{", r"\}": "}", r"\_": "_", r"\#": "#", r"\&": "&",
 }  # fmt: skip
-_COMMAND: Final = re.compile("|".join(re.escape(each) + (r"\b" if each[-1].isalpha() else "") for each in _COMMANDS))
+_COMMAND: Final = re.compile(
+    "|".join(re.escape(each) + (r"\b" if each[-1].isalpha() else "") for each in _COMMANDS)
+)
 _BOLD: Final = re.compile(r"\*\*|__|`+")
 _ITALIC: Final = re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+)(?<=\S)\*(?![\w*])")
 

@@ -77,4 +77,6 @@ def agree(given: Value, wanted: Value, tolerance: float = 0.0) -> bool:
     if not given.readings.isdisjoint(wanted.readings):
         return True
     margin = Fraction(tolerance)
-    return any(abs(each - right) <= margin * abs(right) for each in given.readings for right in wanted.readings)
+    return any(
+        abs(each - right) <= margin * abs(right) for each in given.readings for right in wanted.readings
+    )

@@ -56,7 +56,7 @@ UNDERSTOOD = (
     ("it may be A</think>\nAnswer: D", "D"),
     ("<answer>B</answer>", "B"),
     ('{"answer": "C"}', "C"),
-    ("```json\n{\"answer\": \"D\"}\n```", "D"),
+    ('```json\n{"answer": "D"}\n```', "D"),
     ("Let's go through them.\nA is wrong.\nB is wrong.\nAnswer: C", "C"),
     ("A) no, that is France.\nB) no, England.\nC) yes.\nD) no.\n\nThe answer is C.", "C"),
     ("First I thought the answer is A. But the answer is B.", "B"),
