@@ -170,6 +170,8 @@ class _Running:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(self.limits.term_s)
+        assert self.process.stdin is not None
+        self.process.stdin.close()  # and so the guard kills the group
         session = self.process.pid
         until_s = self.clock.monotonic_s() + self.limits.kill_s
         while (left := living(session)) or not is_free(self.port):
@@ -181,8 +183,6 @@ class _Running:
                 raise EngineFailed(f"{self.engine} was killed, and {remains} did not end", self.log)
             self.clock.wait(self._never, PAUSE_S)
         self.process.wait()
-        assert self.process.stdin is not None
-        self.process.stdin.close()
         self.is_gone = True
 
 
