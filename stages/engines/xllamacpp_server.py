@@ -23,10 +23,9 @@ def main(argv: Sequence[str]) -> None:
     ends = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # threads of the server inherit that
     arguments = vars(_parser().parse_args(argv))
-    server = xllamacpp.Server(_parameters(arguments))
+    _server = xllamacpp.Server(_parameters(arguments))  # it serves in threads of its own
     signal.sigwait(ends)
-    del server
-    os._exit(0)  # whatever an abandoned stream still holds
+    os._exit(0)  # a server that is ended waits for its streams
 
 
 def _parameters(arguments: Mapping[str, Any]) -> Any:

@@ -13,7 +13,8 @@ import httpx2
 import msgspec
 from anthropic import AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic
 
-from stages.adapters.allowed_addresses import AddressRefused
+from events.runtime.allowed_addresses import AddressRefused
+from events.runtime.egress_policy import EgressPolicy
 from stages.adapters.models.endpoint import (
     Count,
     client,
@@ -26,7 +27,6 @@ from stages.adapters.models.endpoint import (
 )
 from stages.adapters.models.retrier import Retrier, TryFailed
 from stages.adapters.time_limit import run_within
-from stages.isolation.egress_policy import EgressPolicy
 from stages.models.model import Answer, Question, Usage
 
 TEMPERATURE_MAX: Final = 1.0

@@ -19,9 +19,9 @@ from typing import Annotated, Any, Final, TypeVar
 import httpx2
 import msgspec
 
-from stages.adapters.allowed_addresses import AddressRefused, Guard
+from events.runtime.allowed_addresses import AddressRefused, Guard
+from events.runtime.egress_policy import EgressPolicy
 from stages.adapters.models.retrier import TryFailed
-from stages.isolation.egress_policy import EgressPolicy
 from stages.models.model import Usage
 from stages.models.retrying import retry_after_of, trouble_of
 
