@@ -62,7 +62,9 @@ def main(argv: Sequence[str]) -> None:
         if not arguments.upgrade:  # an output that is there already tells what is preferred
             output.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in pins))
         versions.write_text(
-            "\n".join((*pyproject["build-system"]["requires"], BACK_END_OF_SOURCES, INSTALLER, *own["bounds"]))
+            "\n".join(
+                (*pyproject["build-system"]["requires"], BACK_END_OF_SOURCES, INSTALLER, *own["bounds"])
+            )
         )
         subprocess.run(
             [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--all-extras",

@@ -22,28 +22,35 @@ TOKENS_MAX: Final = 131_072
 DAY_S: Final = 24 * 3600.0
 
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=KEY_BYTES_MAX)]
-FieldName = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+FieldName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+OptionalName = Annotated[str, msgspec.Meta(max_length=200)]
 SuiteName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z0-9-]{0,30}\Z")]
 Scorer = Literal["exact", "choice", "number", "regex", "contains", "model-graded"]
 Share = Annotated[float, msgspec.Meta(gt=0, le=100)]
 
 
-class OwnSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A suite of a user's own: a file of JSON lines, which of its fields are what, and how answers are scored.
+class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The names of the fields of a record; an empty one is not there."""
 
-    `file` is a path, or lies in a folder of the pod's data. `options` is a field with a list of choices.
-    """
+    prompt: FieldName = "prompt"
+    answer: FieldName = "answer"
+    id: OptionalName = ""
+    options: OptionalName = ""
+    system: OptionalName = ""
+    subject: OptionalName = ""
+    difficulty: OptionalName = ""
+
+
+class OwnSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A user's own suite; `file` is one of the operator's folders (PODFLEET_DATASETS), or a folder in one."""
 
     name: SuiteName
-    file: Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+    file: Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
     scorer: Scorer = "exact"
-    prompt: FieldName = "prompt"
-    expected: FieldName = "expected"
-    id: FieldName | None = None
-    options: FieldName | None = None
-    subject: FieldName | None = None
-    system: Annotated[str, msgspec.Meta(max_length=4_000)] = ""
-    tokens_max: Annotated[int, msgspec.Meta(ge=1, le=TOKENS_MAX)] = 2_048
+    fields: Fields = Fields()
+    title: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    tolerance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    tokens_max: Annotated[int, msgspec.Meta(ge=1, le=TOKENS_MAX)] = 4_096
 
 
 class BenchmarkSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,9 +86,7 @@ class BenchmarkSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True)
             ge=0, le=2**31 - 1, description="Chooses the items: runs with one seed ask the same ones."
         ),
     ] = 0
-    epochs: Annotated[
-        int, msgspec.Meta(ge=1, le=EPOCHS_MAX, description="How often each item is asked.")
-    ] = 1
+    epochs: Annotated[int, msgspec.Meta(ge=1, le=EPOCHS_MAX, description="How often each item is asked.")] = 1
     concurrency: Annotated[
         int, msgspec.Meta(ge=1, le=CONCURRENCY_MAX, description="Items that are asked at once.")
     ] = 4
@@ -229,5 +234,6 @@ KIND: Final = Kind(
     },
     results=(ITEMS, OF_SUITES),
     headline=HEADLINE,
+    labels={"model": "model"},
     tells=True,
 )

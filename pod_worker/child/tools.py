@@ -61,6 +61,7 @@ def tools(environ: Mapping[str, str]) -> Tools:
         gpus=gpus,
         pod_usd_per_hour=float(price) if price else None,
         judge_secret=environ.get("PODFLEET_JUDGE_SECRET", ""),
+        variables=environ,
     )
 
 

@@ -18,7 +18,14 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from events.kinds.benchmark import ITEMS, Key
-from events.kinds.results import RESULT_BYTES_MAX, ROWS_MAX, STATUS_CHARS_MAX, Values, problem_with_values, unlike
+from events.kinds.results import (
+    RESULT_BYTES_MAX,
+    ROWS_MAX,
+    STATUS_CHARS_MAX,
+    Values,
+    problem_with_values,
+    unlike,
+)
 from stages.bounds import Amount, Count, Unreadable
 from stages.context import Context
 from stages.models.budget import NOTHING, Spent
@@ -178,7 +185,9 @@ def _is_sound(row: Row) -> bool:
 
 
 def _told(context: Context) -> Told:
-    told: Mapping[str, Any] = {name: context.told[name] for name in Told.__struct_fields__ if name in context.told}
+    told: Mapping[str, Any] = {
+        name: context.told[name] for name in Told.__struct_fields__ if name in context.told
+    }
     try:
         return msgspec.convert(told, Told)
     except msgspec.ValidationError as error:

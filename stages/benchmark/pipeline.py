@@ -127,12 +127,15 @@ class _Benchmark:
                 self.said[name] = str(error)
                 self._tell(name, "needs_setup" if isinstance(error, NeedsSetup) else "failed", str(error))
                 continue
-            self.ready[name] = suite, chosen(
-                name,
-                items,
-                subset_pct=self.spec.subset_pct,
-                sample_size=self.spec.sample_size,
-                seed=self.spec.seed,
+            self.ready[name] = (
+                suite,
+                chosen(
+                    name,
+                    items,
+                    subset_pct=self.spec.subset_pct,
+                    sample_size=self.spec.sample_size,
+                    seed=self.spec.seed,
+                ),
             )
             self.tallies[name].wanted = len(self.ready[name][1]) * self.spec.epochs
 
@@ -173,4 +176,6 @@ class _Benchmark:
             if each.score is not None
         ]
         missing = [name for name in self.said]
-        return f"{self.spec.model}: {', '.join(scores)}" + (f"; not asked: {', '.join(missing)}" if missing else "")
+        return f"{self.spec.model}: {', '.join(scores)}" + (
+            f"; not asked: {', '.join(missing)}" if missing else ""
+        )

@@ -39,9 +39,7 @@ def file_of(asking: Asking, suite: str) -> str:
     return f"items/{suite}/{safe}-{_digest(asking.key)}.txt"
 
 
-def row_of(
-    asking: Asking, found: Evaluated, suite: str, price: Price | None, lost: int
-) -> dict[str, Value]:
+def row_of(asking: Asking, found: Evaluated, suite: str, price: Price | None, lost: int) -> dict[str, Value]:
     """Return the row of an item; texts are cut, tokens and cost are those of all its requests."""
     item, score, answer = asking.item, found.score, found.answer
     prompt, completion = (0, 0) if answer is None else tokens_of(answer)

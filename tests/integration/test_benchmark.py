@@ -30,7 +30,9 @@ def start_pod(fleet: Fleet, server: ModelServer, *options: str, name: str = "pod
     """Start a worker whose pod has the model, its prices, and the file of a suite."""
     folder = fleet.home / "suites"
     folder.mkdir(exist_ok=True)
-    lines = [{"question": f"What is {number}?", "answer": f"It is.\n#### {number}"} for number in range(COUNT)]
+    lines = [
+        {"question": f"What is {number}?", "answer": f"It is.\n#### {number}"} for number in range(COUNT)
+    ]
     (folder / "gsm8k.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     (fleet.home / "prices.toml").write_text(PRICES)
     return fleet.start_quick_worker(

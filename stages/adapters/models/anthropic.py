@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import httpx2
 import msgspec
-from anthropic import AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic
+from anthropic import AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic, omit
 
 from events.runtime.allowed_addresses import AddressRefused
 from events.runtime.egress_policy import EgressPolicy
@@ -118,7 +118,7 @@ class AnthropicModel:
         ) as sdk:
             answer = await sdk.messages.with_raw_response.create(
                 model=self.model,
-                system=text_of(question.system),
+                system=text_of(question.system) or omit,
                 messages=[{"role": "user", "content": text_of(question.text)}],
                 max_tokens=question.tokens_max,
                 extra_body=extra,

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
+from openai.types.chat import ChatCompletionMessageParam
 
 from events.runtime.allowed_addresses import AddressRefused
 from events.runtime.egress_policy import EgressPolicy
@@ -143,10 +144,7 @@ class OpenAiModel:
         ) as sdk:
             answer = await sdk.chat.completions.with_raw_response.create(
                 model=self.model,
-                messages=[
-                    {"role": "system", "content": text_of(question.system)},
-                    {"role": "user", "content": text_of(question.text)},
-                ],
+                messages=_messages(question),
                 extra_body=dialect.parameters(question),
             )
             return answer.content
@@ -155,6 +153,14 @@ class OpenAiModel:
         """Return the bill of a request without a count."""
         seconds = self.retrier.clock.monotonic_s() - begun_s
         return Usage(prompt_tokens=None, completion_tokens=None, seconds=seconds)
+
+
+def _messages(question: Question) -> list[ChatCompletionMessageParam]:
+    """Return what is said; without a system prompt none is sent, not an empty one."""
+    asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": text_of(question.text)}]
+    if not question.system:
+        return asked
+    return [{"role": "system", "content": text_of(question.system)}, *asked]
 
 
 def read(body: bytes, lost: Usage) -> Answer:

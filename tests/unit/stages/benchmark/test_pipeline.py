@@ -167,13 +167,27 @@ def attempt(
 
 
 def test_each_item_is_a_row_with_its_whole_texts_beside_it(tmp_path: Path) -> None:
-    answers = {"What is 100": "99", "What is 101": "no idea", "What is 102": ModelError("refused", "not this one")}
+    answers = {
+        "What is 100": "99",
+        "What is 101": "no idea",
+        "What is 102": ModelError("refused", "not this one"),
+    }
     done = attempt(tmp_path, Scholar(answers))
     assert done.ended == "scholar-1: gsm8k 81.8% of 11"
     rows = done.rows()
-    assert Counter(each["outcome"] for each in rows.values()) == {"right": 9, "wrong": 1, "unparsed": 1, "error": 1}
+    assert Counter(each["outcome"] for each in rows.values()) == {
+        "right": 9,
+        "wrong": 1,
+        "unparsed": 1,
+        "error": 1,
+    }
     wrong, failed = rows["gsm8k/100"], rows["gsm8k/102"]
-    assert (wrong["expected"], wrong["answer"], wrong["parsed"], wrong["why"]) == ("100", "99", "99", "it is 100")
+    assert (wrong["expected"], wrong["answer"], wrong["parsed"], wrong["why"]) == (
+        "100",
+        "99",
+        "99",
+        "it is 100",
+    )
     assert (wrong["tokens"], wrong["score"], wrong["item"], wrong["lost_requests"]) == (12, 0.0, "100", 0)
     assert failed["score"] is None
     assert "not this one" in failed["why"]
@@ -181,7 +195,12 @@ def test_each_item_is_a_row_with_its_whole_texts_beside_it(tmp_path: Path) -> No
     (file,) = [each for each in done.reporter.files if each.name == row.detail]
     assert "## Prompt\n\nWhat is 100\n\n## Expected\n\n100\n\n## Answer\n\n99\n" in file.path.read_text()
     suites = done.rows("suites")["gsm8k"]
-    assert (suites["state"], suites["items"], suites["failures"], suites["wanted"]) == ("succeeded", 12, 2, 12)
+    assert (suites["state"], suites["items"], suites["failures"], suites["wanted"]) == (
+        "succeeded",
+        12,
+        2,
+        12,
+    )
     assert suites["low"] < suites["score"] == 9 / 11 < suites["high"]
     assert done.summary["score"] == done.summary["score_gsm8k"] == 9 / 11
     assert (done.summary["items"], done.summary["failures"], done.summary["tokens"]) == (12, 2, 11 * 12)
@@ -281,7 +300,9 @@ def test_a_run_none_of_whose_suites_has_its_data_fails_with_what_to_do(tmp_path:
 
 
 def test_a_model_that_answers_nothing_fails_the_run(tmp_path: Path) -> None:
-    broken = Scholar({f"What is {number}": ModelError("unreachable", "nobody there") for number in range(100, 112)})
+    broken = Scholar(
+        {f"What is {number}": ModelError("unreachable", "nobody there") for number in range(100, 112)}
+    )
     done = attempt(tmp_path, broken)
     assert isinstance(done.ended, PipelineError)
     assert done.ended.code == "NOTHING_SCORED"
