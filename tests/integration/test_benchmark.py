@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
@@ -23,26 +23,25 @@ Until = Callable[..., None]
 
 MODEL: Final = "scripted-1"
 COUNT: Final = 40
+LONG_AGO: Final = datetime(2020, 1, 1, tzinfo=UTC)
 PRICES: Final = f'[usd_per_million_tokens]\n"{MODEL}" = {{ input = 100.0, output = 1000.0 }}\n'
 
 
-def start_pod(fleet: Fleet, server: ModelServer, *options: str, name: str = "pod") -> Program:
+def start_pod(fleet: Fleet, server: ModelServer, name: str = "pod") -> Program:
     """Start a worker whose pod has the model, its prices, and the file of a suite."""
     folder = fleet.home / "suites"
     folder.mkdir(exist_ok=True)
-    lines = [
-        {"question": f"What is {number}?", "answer": f"It is.\n#### {number}"} for number in range(COUNT)
-    ]
+    lines = [{"question": f"What is {number}?", "answer": f"It is.\n#### {number}"} for number in range(COUNT)]
     (folder / "gsm8k.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     (fleet.home / "prices.toml").write_text(PRICES)
     return fleet.start_quick_worker(
-        *options,
         name=name,
         OPENAI_BASE_URL=server.openai_url,
         OPENAI_API_KEY="sk-of-a-test",
         OPENAI_MODEL=MODEL,
         PODFLEET_PRICES=str(fleet.home / "prices.toml"),
         PODFLEET_DATASETS=str(folder),
+        PODFLEET_HUB_URL="none",
     )
 
 
@@ -51,7 +50,9 @@ def submit(fleet: Fleet, **spec: Any) -> str:
 
 
 def number_in(asked: Asked) -> int:
-    return int("".join(each for each in asked.text if each.isdecimal())[:6])
+    found = re.search(r"What is (\d+)\?", asked.text)
+    assert found is not None
+    return int(found[1])
 
 
 def rows_of(fleet: Fleet, run_id: str, name: str = "items") -> dict[str, Any]:
@@ -63,17 +64,64 @@ def rows_of(fleet: Fleet, run_id: str, name: str = "items") -> dict[str, Any]:
 def test_a_benchmark_of_a_scripted_model_ends_with_its_scores_and_its_items(fleet: Fleet) -> None:
     def script(asked: Asked) -> Reply:
         number = number_in(asked)
-        return Reply(text=str(number if number % 4 else number + 1))
+        return Reply(text=f"Answer: {number if number % 4 else number + 1}")
 
     with ModelServer(script) as server:
         start_pod(fleet, server)
         run_id = submit(fleet, suites="gsm8k,gpqa")
-        try:
-            run = fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=60)
-        finally:
-            print((fleet.home / "pod.log").read_text()[-6000:])
-            print(json.dumps(fleet.run(run_id))[:3000])
-            print(server.asked[:2], len(server.asked))
+        run = fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=120)
     assert run["status"] == "COMPLETED", run
-    print(run["summary"], run)
+    assert run["settled"]["message"] == "scripted-1: gsm8k 75.0% of 40; not asked: gpqa"
+    assert run["labels"] == {"model": MODEL}
+    assert (run["summary"]["score_gsm8k"], run["summary"]["items"], run["summary"]["failures"]) == (0.75, 40, 0)
+    billed = server.billed.prompt_tokens * 1e-4 + server.billed.completion_tokens * 1e-3
+    assert run["summary"]["cost_usd"] == pytest.approx(billed)
+    rows = rows_of(fleet, run_id)
+    assert Counter(each["values"]["outcome"] for each in rows.values()) == {"right": 30, "wrong": 10}
+    suites = {name: each["values"] for name, each in rows_of(fleet, run_id, "suites").items()}
+    assert {name: each["state"] for name, each in suites.items()} == {"gsm8k": "succeeded", "gpqa": "needs_setup"}
+    assert "nothing may be fetched" in suites["gpqa"]["says"]
+    page = fleet.client.get(f"/runs/{run_id}/results", params={"set": "items"}).text
+    wrong = next(each for each in rows.values() if each["status"] == "wrong")
+    link = re.search(rf'href="(/artifacts/[^"]+)">{re.escape(wrong["key"])}<', page)
+    assert link is not None
+    text = fleet.client.get(link[1]).text
+    assert "What is" in text
+    assert "## Expected" in text
+    must_agree_with_its_log(fleet)
+
+
+def test_a_killed_child_costs_the_items_that_were_open_and_no_other(
+    fleet: Fleet, database: Any, until: Until
+) -> None:
+    gate = threading.Event()
+    many = 15
+
+    def script(asked: Asked) -> Reply:
+        until_it_is_killed = gate if asked.number > many else None
+        return Reply(text=f"Answer: {number_in(asked)}", until=until_it_is_killed)
+
+    with ModelServer(script) as server:
+        worker = start_pod(fleet, server)
+        run_id = submit(fleet, concurrency=3)
+        until(lambda: len(rows_of(fleet, run_id)) == many)
+        until(lambda: len(server.asked) == many + 3)
+        child_of(worker).kill()
+        gate.set()
+        until(lambda: fleet.run(run_id)["attempts"][0]["endedAt"] is not None)
+        database.runs.update_one({"_id": run_id, "status": "DELAYED"}, {"$set": {"notBefore": LONG_AGO}})
+        run = fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=120)
+    assert run["status"] == "COMPLETED", run
+    asked = Counter(number_in(each) for each in server.asked)
+    open_ones = {number_in(each) for each in server.asked[many : many + 3]}
+    assert {number for number, count in asked.items() if count == 2} == open_ones
+    assert sum(asked.values()) == COUNT + 3
+    rows = rows_of(fleet, run_id)
+    assert len(rows) == COUNT
+    lost = {key for key, each in rows.items() if each["values"]["lost_requests"]}
+    assert lost == {key for key, each in rows.items() if int(each["values"]["expected"]) in open_ones}
+    assert run["summary"]["items"] == COUNT
+    assert run["summary"]["score_gsm8k"] == 1.0
+    unknown = {"runId": run_id, "type": "ai.run.usage", "data.purpose": "gsm8k", "data.prompt_tokens": None}
+    assert database.events.count_documents(unknown) == 3, "billed perhaps, and not known"
     must_agree_with_its_log(fleet)
