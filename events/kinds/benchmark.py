@@ -61,7 +61,7 @@ class BenchmarkSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True)
         msgspec.Meta(
             min_length=1,
             max_length=200,
-            description="A model of the catalogue, `smollm2` (which comes along), or the pod's own by its name.",
+            description="A model of the catalogue, `smollm2` (which comes along), or the pod's own.",
         ),
     ]
     suites: Annotated[

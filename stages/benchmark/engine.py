@@ -1,7 +1,8 @@
 """Asks items and scores their answers by inspect_ai, many at once, in a thread of its own.
 
-Law: inspect_ai schedules, limits and logs; what is asked goes through the port of models, what is scored through the
-suite. Each item comes back exactly once, also where it failed. A signal interrupts the caller, never the event loop.
+Law: inspect_ai schedules, limits and logs; what is asked goes through the port of models, what is scored
+through the suite. Each item comes back exactly once, also where it failed. A signal interrupts the caller,
+never the event loop.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from inspect_ai import Task, eval_async
-from inspect_ai.util._display import init_display_type
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.hooks import Hooks, SampleEnd, hooks
 from inspect_ai.log import EvalSample
@@ -36,6 +36,7 @@ from inspect_ai.scorer import Score as InspectScore
 from inspect_ai.scorer import Scorer, Target, mean, scorer
 from inspect_ai.solver import TaskState, generate
 from inspect_ai.tool import ToolChoice, ToolInfo
+from inspect_ai.util._display import init_display_type
 
 from events.runtime.errors import PipelineError
 from stages.benchmark.suites.item import Item, Score

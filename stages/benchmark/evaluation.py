@@ -1,4 +1,4 @@
-"""Evaluates one suite: what is missing is asked, each result is recorded, and the suite's row is told as it goes on."""
+"""Evaluates one suite: what is missing is asked, each result recorded, the suite's row told as it goes on."""
 
 from __future__ import annotations
 

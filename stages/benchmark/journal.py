@@ -1,8 +1,8 @@
 """The items that a run has done, where its next attempt finds them.
 
-Law: each row goes to a file on this pod and into a checkpoint of at most a few rows; now and then one checkpoint has
-them all. What the last one lacks, the control plane tells from the log. So the next attempt asks what is missing, and
-nothing twice; of what was being asked when the last one died, only that is known.
+Law: each row goes to a file on this pod and into a checkpoint of a few rows; now and then one checkpoint has
+them all. What the last one lacks, the control plane tells from the log. So the next attempt asks what is
+missing, and nothing twice; of what was being asked when the last one died, only that is known.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What the control plane tells of earlier attempts: their last rows, what they asked last, and what all cost."""
+    """What the control plane tells of earlier attempts: their last rows, what they asked, what all cost."""
 
     rows: Annotated[list[Row], msgspec.Meta(max_length=TOLD_MAX)] = []
     asked: Annotated[list[Key], msgspec.Meta(max_length=TOLD_MAX)] = []
@@ -61,7 +61,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Journal:
-    """The rows of a run; `done` has the keys of those that there are, `lost` what was asked without a result."""
+    """The rows of a run; `done` has the keys of those there are, `lost` what was asked without a result."""
 
     context: Context
     spent: Callable[[], Spent] = lambda: NOTHING

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from events.kinds.benchmark import ITEMS, OF_SUITES, SUITES, BenchmarkSpec, suites_of
@@ -15,12 +13,11 @@ from stages.benchmark.evaluation import Evaluation
 from stages.benchmark.journal import Journal
 from stages.benchmark.shelf import SHELF, Shelf
 from stages.benchmark.subject import Subject, opened
-from stages.benchmark.suites.data.sources import DataRefused, DataSources, NeedsSetup
+from stages.benchmark.suites.data.sources import DataRefused, NeedsSetup
 from stages.benchmark.suites.item import Item, Suite
 from stages.benchmark.suites.subset import chosen
 from stages.benchmark.tally import Tally, headline
 from stages.context import Context
-from stages.models.budget import CODE as BUDGET_EXCEEDED
 from stages.models.budget import Budget
 from stages.models.metered import Metered
 
@@ -175,7 +172,5 @@ class _Benchmark:
             for name, each in self.tallies.items()
             if each.score is not None
         ]
-        missing = [name for name in self.said]
-        return f"{self.spec.model}: {', '.join(scores)}" + (
-            f"; not asked: {', '.join(missing)}" if missing else ""
-        )
+        missing = f"; not asked: {', '.join(self.said)}" if self.said else ""
+        return f"{self.spec.model}: {', '.join(scores)}{missing}"

@@ -76,7 +76,7 @@ class Tally:
 
 
 def wilson(value: float, count: int) -> tuple[float, float]:
-    """Return the interval of a share of `count` of which `value` are right; partly right ones count in part."""
+    """Return the interval of a share of `count` of which `value` are right; partly right ones count so."""
     share, square = value / count, Z * Z
     middle = (share + square / (2 * count)) / (1 + square / count)
     half = Z * sqrt(share * (1 - share) / count + square / (4 * count * count)) / (1 + square / count)
@@ -84,7 +84,7 @@ def wilson(value: float, count: int) -> tuple[float, float]:
 
 
 def headline(tallies: Mapping[str, Tally], named: Sequence[str]) -> dict[str, Value]:
-    """Return the numbers of a run: its score is the mean over its suites, those of `named` stand alone too."""
+    """Return the numbers of a run: its score is the mean over its suites; those of `named` stand alone."""
     scores = {name: each.score for name, each in tallies.items() if each.score is not None}
     every = tallies.values()
     return {

@@ -1,4 +1,4 @@
-"""Benchmarks on a fleet: real programs, a scripted endpoint over HTTP, and children that are killed in the middle."""
+"""Benchmarks on a fleet: real programs, a scripted endpoint over HTTP, children that are killed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def start_pod(fleet: Fleet, server: ModelServer, name: str = "pod") -> Program:
     """Start a worker whose pod has the model, its prices, and the file of a suite."""
     folder = fleet.home / "suites"
     folder.mkdir(exist_ok=True)
-    lines = [{"question": f"What is {number}?", "answer": f"It is.\n#### {number}"} for number in range(COUNT)]
+    lines = [
+        {"question": f"What is {number}?", "answer": f"It is.\n#### {number}"} for number in range(COUNT)
+    ]
     (folder / "gsm8k.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     (fleet.home / "prices.toml").write_text(PRICES)
     return fleet.start_quick_worker(
@@ -73,13 +75,20 @@ def test_a_benchmark_of_a_scripted_model_ends_with_its_scores_and_its_items(flee
     assert run["status"] == "COMPLETED", run
     assert run["settled"]["message"] == "scripted-1: gsm8k 75.0% of 40; not asked: gpqa"
     assert run["labels"] == {"model": MODEL}
-    assert (run["summary"]["score_gsm8k"], run["summary"]["items"], run["summary"]["failures"]) == (0.75, 40, 0)
+    assert (run["summary"]["score_gsm8k"], run["summary"]["items"], run["summary"]["failures"]) == (
+        0.75,
+        40,
+        0,
+    )
     billed = server.billed.prompt_tokens * 1e-4 + server.billed.completion_tokens * 1e-3
     assert run["summary"]["cost_usd"] == pytest.approx(billed)
     rows = rows_of(fleet, run_id)
     assert Counter(each["values"]["outcome"] for each in rows.values()) == {"right": 30, "wrong": 10}
     suites = {name: each["values"] for name, each in rows_of(fleet, run_id, "suites").items()}
-    assert {name: each["state"] for name, each in suites.items()} == {"gsm8k": "succeeded", "gpqa": "needs_setup"}
+    assert {name: each["state"] for name, each in suites.items()} == {
+        "gsm8k": "succeeded",
+        "gpqa": "needs_setup",
+    }
     assert "nothing may be fetched" in suites["gpqa"]["says"]
     page = fleet.client.get(f"/runs/{run_id}/results", params={"set": "items"}).text
     wrong = next(each for each in rows.values() if each["status"] == "wrong")
@@ -91,6 +100,7 @@ def test_a_benchmark_of_a_scripted_model_ends_with_its_scores_and_its_items(flee
     must_agree_with_its_log(fleet)
 
 
+@pytest.mark.slow("two attempts of a worker's child, with a back-off between them")
 def test_a_killed_child_costs_the_items_that_were_open_and_no_other(
     fleet: Fleet, database: Any, until: Until
 ) -> None:

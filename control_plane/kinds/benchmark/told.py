@@ -1,4 +1,4 @@
-"""What each attempt of a benchmark is told at its start: its model, and what earlier attempts did last and cost."""
+"""What each attempt of a benchmark is told at its start: its model, and what earlier ones did and cost."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def open_endpoint(
     request_max_s: float = REQUEST_MAX_S,
     total_max_s: float = TOTAL_MAX_S,
 ) -> Model:
-    """Return the model at an endpoint; nothing is asked yet. `stop` as in `open_model`, limits as of `Retrier`.
+    """Return the model at an endpoint; nothing is asked yet. `stop` as in `open_model`, limits of `Retrier`.
 
     Raises `PipelineError` with the code CONFIG.
     """

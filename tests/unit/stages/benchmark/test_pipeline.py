@@ -91,7 +91,7 @@ def score(item: Item, answer: str, scoring: Scoring) -> Score:
 def suite(name: str) -> Suite:
     return Suite(
         name=name, title=name, says="Numbers.", licence="own", sources=(), local=(), split="",
-        expected_count=ITEMS, tokens_max=64, uses_code=False, adapt=lambda record: items(name)[0], scorer=score,
+        expected_count=ITEMS, tokens_max=64, uses_code=False, adapt=lambda _: items(name)[0], scorer=score,
     )  # fmt: skip
 
 
