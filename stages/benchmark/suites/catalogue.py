@@ -11,6 +11,7 @@ from stages.benchmark.suites.code.programs import program
 from stages.benchmark.suites.item import Source, Suite
 from stages.benchmark.suites.scorers import plain
 
+IFEVAL_FILE: Final = "ifeval_input_data.jsonl"
 _ROWS: Final = (
     Suite(
         name="mmlu-pro",
@@ -102,16 +103,14 @@ _ROWS: Final = (
     Suite(
         name="ifeval",
         title="IFEval",
-        says="requests with instructions that a program can check; an answer counts where it follows them all",
+        says="requests with instructions that a program checks; an answer has to follow them all",
         licence="Apache-2.0",
         sources=(
             Source(
                 name="google/IFEval",
                 revision="966cd89545d6b6acfd7638bc708b98261ca58e84",
-                files=("ifeval_input_data.jsonl",),
-                sha256={
-                    "ifeval_input_data.jsonl": "6a85310ca8ce15eff755aa08a3a4ff931c7e273e7515ebb3c492ea85fd8288f2"
-                },
+                files=(IFEVAL_FILE,),
+                sha256={IFEVAL_FILE: "6a85310ca8ce15eff755aa08a3a4ff931c7e273e7515ebb3c492ea85fd8288f2"},
             ),
         ),
         local=("ifeval", "ifeval-input-data", "google--IFEval"),

@@ -21,7 +21,7 @@ Verdict = Literal["pass", "wrong", "error", "timeout", "memory", "unsafe"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One question. `id` is safe text, unique in its suite; `expected` and the last three fields are for people."""
+    """One question. `id` is safe text, unique in its suite; `expected` and the last three are for people."""
 
     id: str
     prompt: str
@@ -76,7 +76,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a data set, by its number in it; `line` is where it lies in a file that was not packed."""
+    """One record of a data set, by its number; `line` is where it lies in a file that was not packed."""
 
     number: int
     fields: Mapping[str, Any]
@@ -87,10 +87,10 @@ class Record:
 class Suite:
     """A suite: its data, how records become items, and how answers are scored.
 
-    Its data are looked for in this order: `own_file`, which a run names; a file or folder with one of the names
-    `local`, without ending, of whose files those that `split` (a regular expression) fits belong to it; a file of
-    an installed `package`; the hub. An adapter returns None for a record of another part of the data set, and
-    raises `Unfit` for one that is no item.
+    Its data are looked for in this order: `own_file`, which a run names; a file or folder with one of the
+    names `local`, without ending, of whose files those that `split` (a regular expression) fits belong to
+    it; a file of an installed `package`; the hub. An adapter returns None for a record of another part of
+    the data set, and raises `Unfit` for one that is no item.
     """
 
     name: str

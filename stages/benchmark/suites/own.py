@@ -1,7 +1,7 @@
 """A user's own suite: the file, how its fields map to an item, and how answers are scored.
 
-Law: everything in it comes from a user, and so does the file. Both are bounded, and a record that does not fit
-refuses the suite with its number.
+Law: everything in it comes from a user, and so does the file. Both are bounded, and a record that does not
+fit refuses the suite with its number.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _wanted(spec: OwnSuite, record: Record, options: tuple[str, ...]) -> tuple[s
 
 
 def _letter(told: str, options: tuple[str, ...]) -> str:
-    """Return the letter of the right option, which a record names by letter, by text, or by its place from 0."""
+    """Return the letter of the right option, which a record names by letter, text, or place from 0."""
     if not 2 <= len(options) <= len(LETTERS):
         raise Unfit(f"it has {len(options)} options: name their field, which holds 2 to {len(LETTERS)}")
     if told in options:

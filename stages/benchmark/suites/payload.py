@@ -58,8 +58,9 @@ class Line:
 class Program:
     """A program to write, judged by pairs of input and output.
 
-    `function` is the method of `Solution` that the tests call; empty where they are read from standard input. The
-    tests are as the record has them; `private` may be a line of a file, whose record has the id `record`.
+    `function` is the method of `Solution` that the tests call; empty where they are read from standard
+    input. The tests are as the record has them; `private` may be a line of a file, whose record has the
+    id `record`.
     """
 
     record: str
@@ -71,7 +72,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a user's own item wants: any of `texts`; for a choice they are letters, and `options` the texts."""
+    """What a user's own item wants: any of `texts`; for a choice letters, and `options` are the texts."""
 
     how: Literal["exact", "choice", "number", "regex", "contains", "model-graded"]
     texts: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Chooses the items of a run: seeded, nested, and the same for every model, pure.
 
-Law: an item's rank depends on the seed, its suite and its id only. So a smaller subset lies within a larger one,
-and two runs with one seed ask the same questions, whatever else is in their files.
+Law: an item's rank depends on the seed, its suite and its id only. So a smaller subset lies within a larger
+one, and two runs with one seed ask the same questions, whatever else is in their files.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def humaneval(record: Record) -> Item:
 
 
 def livecodebench(record: Record) -> Item:
-    """Return a problem of LiveCodeBench; its private tests stay where they are until they are needed. Raises `Unfit`."""
+    """Return a problem of LiveCodeBench; its private tests are read when they are needed. Raises `Unfit`."""
     id = id_text(text(record, "question_id"))
     starter = optional_text(record, "starter_code").strip()
     function = _function(optional_text(record, "metadata"))

@@ -1,4 +1,4 @@
-"""Reads the fields of a record by name and type, pure. Names are found in any case, and with blanks as underscores."""
+"""Reads the fields of a record by name and type, pure; case and blanks of a name do not count."""
 
 from __future__ import annotations
 

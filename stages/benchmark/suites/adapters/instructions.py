@@ -12,7 +12,7 @@ from stages.benchmark.suites.payload import Instructions
 
 
 def ifeval(record: Record) -> Item:
-    """Return a prompt of IFEval with its instructions; arguments that are null are dropped. Raises `Unfit`."""
+    """Return a prompt of IFEval with its instructions; null arguments are dropped. Raises `Unfit`."""
     names = texts(record, "instruction_id_list")
     given = [_arguments(each) for each in listed(record, "kwargs")]
     if not names or len(names) != len(given):

@@ -6,8 +6,8 @@ from hashlib import sha256
 
 from stages.benchmark.suites.adapters.fields import id_text, optional_text, text
 from stages.benchmark.suites.item import Item, Record, Unfit
-from stages.benchmark.suites.parsing.quantity import Value
 from stages.benchmark.suites.parsing.number import single_number
+from stages.benchmark.suites.parsing.quantity import Value
 from stages.benchmark.suites.payload import Quantity
 from stages.benchmark.suites.prompting import prompt_of
 

@@ -1,8 +1,8 @@
 """Scores a function against tests that are a program: HumanEval.
 
-Law: tests and solution never share a process. The tests run on the reference first, to learn what they ask; the
-solution answers these calls; then the tests run on its answers, which are plain values by now. So nothing that a
-solution does to its process, its builtins or its comparisons reaches a test.
+Law: tests and solution never share a process. The tests run on the reference first, to learn what they ask;
+the solution answers these calls; then the tests run on its answers, which are plain values by now. So nothing
+that a solution does to its process, its builtins or its comparisons reaches a test.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from stages.benchmark.suites.payload import Function
 
 ROUNDS_MAX: Final = 5  # of tests that ask on what was answered
 CALLS_MAX: Final = 20_000
+LIMITS: Final = CodeLimits()
 SHOWN_CHARS: Final = 1_000
 
 
@@ -26,7 +27,7 @@ class BadTests(Exception):
     """The tests of an item cannot judge anything: the data are wrong."""
 
 
-def function(item: Item, answer: str, scoring: Scoring, limits: CodeLimits = CodeLimits()) -> Score:
+def function(item: Item, answer: str, scoring: Scoring, limits: CodeLimits = LIMITS) -> Score:
     """Score whether the function of an answer passes its tests."""
     assert isinstance(item.payload, Function)
     sources = completed(item.payload, answer)

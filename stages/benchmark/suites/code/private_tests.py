@@ -1,7 +1,7 @@
 """Reads the tests of a LiveCodeBench problem, pure but for the file that they stand in.
 
-Law: packed tests are another's claim. They are unpacked within bounds, and unpickled by a reader that knows no class
-and no function: only plain values come out.
+Law: packed tests are another's claim. They are unpacked within bounds, and unpickled by a reader that knows
+no class and no function: only plain values come out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def tests_of(program: Program) -> list[Test]:
 
 
 def unpacked(told: str) -> str:
-    """Return private tests as JSON text: as they are, or out of base64, zlib and pickle. Raises `BadTests`."""
+    """Return private tests as JSON text, out of base64, zlib and pickle if need be. Raises `BadTests`."""
     if told.lstrip()[:1] in ("[", ""):
         return told
     if len(told) > PACKED_BYTES_MAX:

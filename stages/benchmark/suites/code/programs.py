@@ -18,6 +18,7 @@ from stages.benchmark.suites.item import Item, Score, Scoring
 from stages.benchmark.suites.parsing.code_block import program_in
 from stages.benchmark.suites.payload import Program
 
+LIMITS: Final = CodeLimits()
 SHOWN_CHARS: Final = 1_000
 CUT_CHARS: Final = 60
 # What the sites on which these problems were set give to a solution.
@@ -33,7 +34,7 @@ from typing import *
 """
 
 
-def program(item: Item, answer: str, scoring: Scoring, limits: CodeLimits = CodeLimits()) -> Score:
+def program(item: Item, answer: str, scoring: Scoring, limits: CodeLimits = LIMITS) -> Score:
     """Score whether the program of an answer passes every test."""
     assert isinstance(item.payload, Program)
     wanted = item.payload
@@ -142,7 +143,9 @@ def _same_numbers(one: str, other: str) -> bool:
 def _same_number(one: str, other: str) -> bool:
     left, right = Decimal(one), Decimal(other)
     return (
-        left.is_finite() and right.is_finite() and abs(left - right) <= Decimal("1e-9") * max(1, abs(right))
+        left.is_finite()
+        and right.is_finite()
+        and abs(left - right) <= Decimal("1e-9") * max(Decimal(1), abs(right))
     )
 
 

@@ -27,7 +27,7 @@ Script = Literal["runner.py", "examiner.py"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeLimits:
-    """What a solution may use for one test; `wall_s` is longer than its time of processor, for a busy machine."""
+    """What a solution may use for one test; `wall_s` exceeds its processor time, for a busy machine."""
 
     test_s: float = 10.0
     wall_s: float = 30.0

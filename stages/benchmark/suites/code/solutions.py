@@ -1,7 +1,7 @@
 """Asks a solution: what it prints for inputs, or what its function returns for calls.
 
-Law: what comes back is the solution's claim, and every field of it is checked. What is right never goes into its
-sandbox.
+Law: what comes back is the solution's claim, and every field of it is checked. What is right never goes into
+its sandbox.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Report(Struct):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Sources that are executed one after the other in one namespace; `function` is called, if it is named."""
+    """Sources that are executed one after the other in one namespace; `function` is called, if named."""
 
     sources: tuple[str, ...]
     function: str = ""
@@ -72,7 +72,7 @@ def outputs(
 
 
 def answers(text: str, calls: int) -> list[dict[str, Any]]:
-    """Return the answers of a solution to calls, one a line. Raises `Ran` where some are missing, or are none."""
+    """Return a solution's answers to calls, one a line. Raises `Ran` where some are missing, or are none."""
     lines = text.splitlines()[:LINES_MAX]
     if len(lines) != calls:
         raise Ran("wrong", f"it answered {len(lines)} of {calls} calls")

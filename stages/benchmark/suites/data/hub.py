@@ -1,8 +1,8 @@
 """Fetches the files of a data set from a hub, by plain HTTP, at a pinned revision, once.
 
-Law: a file is in the cache under its name only when it came whole. Its digest is the one that the suite knows, else
-the one that it had when it came; a file with another digest is fetched again. No byte goes to an address that the
-operator does not allow.
+Law: a file is in the cache under its name only when it came whole. Its digest is the one that the suite
+knows, else the one that it had when it came; a file with another digest is fetched again. No byte goes to an
+address that the operator does not allow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Loads the items of a suite: local files first, else an installed package, else the hub.
 
-Law: every item of a suite has an id of its own, safe as a key of a result. A record that is no item refuses the
-data set: a score over what happened to be readable would be another score.
+Law: every item of a suite has an id of its own, safe as a key of a result. A record that is no item refuses
+the data set: a score over what happened to be readable would be another score.
 """
 
 from __future__ import annotations

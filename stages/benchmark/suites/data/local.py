@@ -42,7 +42,7 @@ def packaged_file(package: str, path: str) -> Path | None:
 
 
 def named_file(name: str, sources: DataSources) -> list[Path]:
-    """Return the file, or the files of the folder, that a run names. Raises `NeedsSetup` and `DataRefused`."""
+    """Return the file, or those of the folder, that a run names. Raises `NeedsSetup` and `DataRefused`."""
     places = [folder.resolve() for folder in sources.folders]
     if not places:
         raise NeedsSetup("this pod names no folder whose files runs may read: set PODFLEET_DATASETS")

@@ -1,7 +1,7 @@
 """Reads the records of data files: JSON lines, JSON, CSV and Parquet, each also packed by gzip.
 
-Law: a file is another's claim. Its records are bounded in bytes and count, also unpacked, and what is no record
-refuses the file with its place.
+Law: a file is another's claim. Its records are bounded in bytes and count, also unpacked, and what is no
+record refuses the file with its place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
 from stages.benchmark.suites.data.sources import DataRefused, NeedsSetup
 from stages.benchmark.suites.item import Record
@@ -66,13 +66,17 @@ def _read(path: Path, ending: str) -> Iterator[Record]:
         yield from _parquet(path)
         return
     is_packed = ending.endswith(".gz")
-    with gzip.open(path) if is_packed else path.open("rb") as file:
+    with _opened(path, is_packed=is_packed) as file:
         if ending.startswith(".jsonl"):
             yield from _lines(file, path, is_packed=is_packed)
         elif ending.startswith(".json"):
             yield from _whole(_bounded(file, path), path)
         else:
             yield from _table(_bounded(file, path))
+
+
+def _opened(path: Path, *, is_packed: bool) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(path)) if is_packed else path.open("rb")  # it reads as a file does
 
 
 def _lines(file: IO[bytes], path: Path, *, is_packed: bool) -> Iterator[Record]:

@@ -16,8 +16,8 @@ HUB: Final = "https://huggingface.co"
 class DataSources:
     """The folders of the operator's own data, the cache, and the hub.
 
-    `hub` is empty where nothing may be fetched; `token` is sent to it alone, for data sets behind a gate. `stop`
-    ends a download.
+    `hub` is empty where nothing may be fetched; `token` is sent to it alone, for data sets behind a gate.
+    `stop` ends a download.
     """
 
     folders: tuple[Path, ...]

@@ -1,8 +1,8 @@
 """The 25 checks of verifiable instructions, pure.
 
 Their meaning follows "Instruction-Following Evaluation for Large Language Models" (Zhou et al., 2023,
-arXiv:2311.07911, table 1) and its published prompts; the code is this project's own. An answer is judged as it is
-("strict" in the paper).
+arXiv:2311.07911, table 1) and its published prompts; the code is this project's own. An answer is judged as
+it is ("strict" in the paper).
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def follows(name: str, answer: str, given: Given) -> bool:
 
 def _is_sound(value: object, kind: type) -> bool:
     if kind is int:
-        is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
-        return is_whole and 0 <= int(value) <= COUNT_MAX  # type: ignore[arg-type, call-overload]  # as just asked
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and value in range(COUNT_MAX + 1)
     if kind is list:
         return (
             isinstance(value, list)

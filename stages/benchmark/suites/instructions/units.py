@@ -5,10 +5,32 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_ABBREVIATIONS: Final = (
-    "mr mrs ms dr prof sr jr st vs etc inc ltd co corp dept est fig vol approx gen col capt lt rev hon e.g i.e a.m p.m"
-).split()
-_END: Final = re.compile(r"[.!?…。！？।]+[\"'”’)\]*_]*(?=\s|\Z)|[。！？।]")
+_ABBREVIATIONS: Final = frozenset(
+    (
+        *(
+            "mr",
+            "mrs",
+            "ms",
+            "dr",
+            "prof",
+            "sr",
+            "jr",
+            "st",
+            "vs",
+            "etc",
+            "inc",
+            "ltd",
+            "co",
+            "corp",
+            "dept",
+            "est",
+        ),
+        *("fig", "vol", "approx", "gen", "col", "capt", "lt", "rev", "hon", "e.g", "i.e", "a.m", "p.m"),
+    )
+)
+_END: Final = re.compile(
+    r"[.!?\u2026\u3002\uff01\uff1f\u0964]+[\"'\u201d\u2019)\]*_]*(?=\s|\Z)|[\u3002\uff01\uff1f\u0964]"
+)
 _LAST_WORD: Final = re.compile(r"([A-Za-z.]+)\.[\"'”’)\]*_]*\Z")
 _INITIAL: Final = re.compile(r"(?:\A|[\s(])[A-Z]\.\Z")
 

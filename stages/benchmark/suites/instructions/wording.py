@@ -50,7 +50,8 @@ def repeats_letter(answer: str, given: Given) -> bool:
 
 def is_in_language(answer: str, given: Given) -> bool:
     """Return whether an answer is written in a language."""
-    return language_of(answer) == given["language"].lower()[:2]
+    wanted: str = given["language"]
+    return language_of(answer) == wanted.lower()[:2]
 
 
 def has_sentences(answer: str, given: Given) -> bool:

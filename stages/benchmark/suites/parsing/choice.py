@@ -21,7 +21,8 @@ TEXT_CHARS_MAX: Final = 2_000  # of an option that is looked for in an answer
 
 # Words of English that are letters as well: what follows tells whether an option is meant.
 _GOES_ON: Final = (
-    r"(?=\s*(?:\Z|[\n.,;:!?)\]}\"'<|=-])|\s+(?:because|since|as|for|and|or|is|was|with|which|given|due|so|by|from|based|here"
+    r"(?=\s*(?:\Z|[\n.,;:!?)\]}\"'<|=-])|\s+(?:because|since|as|for|and|or|is|was|with|which|given|due|so"
+    r"|by|from|based|here"
     r"|according|in)\b)"
 )
 _BRACKETED: Final = r"[(\[{<]\s*(?P<bracketed>[A-Za-z])\s*[)\]}>]"
@@ -30,16 +31,19 @@ _BARE: Final = rf"(?P<bare>[B-HJ-Z])(?![\w&^]|['’]\w)|(?P<word>[AI]){_GOES_ON}
 _SMALL: Final = r"(?P<small>[a-z])(?=\s*(?:\Z|[\n.,;]))"
 _LETTER: Final = rf"(?:{_BRACKETED}|{_CLOSED}|{_BARE}|{_SMALL})"
 _BEFORE: Final = re.compile(
-    r"(?:\s|[\"'*:,-]|\b(?:the|an?|option|choice|letter|answer|statement|number|therefore|thus|most likely|likely|probably"
+    r"(?:\s|[\"'*:,-]|\b(?:the|an?|option|choice|letter|answer|statement|number|therefore|thus"
+    r"|most likely|likely|probably"
     r"|clearly|indeed|definitely|simply|just|either|both|i think|i believe|would be|is)\b(?!\s*[).]))*",
     re.I,
 )
 _STARTS: Final = re.compile(_LETTER)
 _SECOND: Final = re.compile(
-    rf"\s*(?:\b(?:or|and)\b|[/&,])\s*(?:(?:or|and|maybe|perhaps|possibly|even|also|option|choice)\s+){{0,3}}{_LETTER}"
+    rf"\s*(?:\b(?:or|and)\b|[/&,])\s*(?:(?:or|and|maybe|perhaps|possibly|even|also|option"
+    rf"|choice)\s+){{0,3}}{_LETTER}"
 )
 _LEADING: Final = re.compile(
-    r"^[ \t>#-]*(?:(?:option|choice)\s+)?(?:[(\[](?P<bracketed>[A-Za-z])[)\]]|(?P<closed>[A-Z])\s*[).:](?=\s|\Z)|(?P<bare>[A-Z])\s*$)",
+    r"^[ \t>#-]*(?:(?:option|choice)\s+)?(?:[(\[](?P<bracketed>[A-Za-z])[)\]]"
+    r"|(?P<closed>[A-Z])\s*[).:](?=\s|\Z)|(?P<bare>[A-Z])\s*$)",
     re.M,
 )
 _ALONE: Final = re.compile(r"\s*[(\[]?(?P<bare>[A-Za-z])[)\]]?[.!:]?\s*")
@@ -49,7 +53,8 @@ _CHOSEN: Final = re.compile(
     re.I,
 )
 _CORRECT: Final = re.compile(
-    r"(?:[(\[](?P<bracketed>[A-Za-z])[)\]]|\b(?P<bare>[A-Z]))[).:]?\s+(?:is|would be|must be|seems|appears(?: to be)?)\s+"
+    r"(?:[(\[](?P<bracketed>[A-Za-z])[)\]]|\b(?P<bare>[A-Z]))[).:]?\s+(?:is|would be|must be|seems"
+    r"|appears(?: to be)?)\s+"
     r"(?:the\s+|most\s+)*(?:correct|right|best|true|answer|only correct|accurate|appropriate)\b"
 )
 _DENIED: Final = re.compile(
@@ -59,7 +64,8 @@ _BOLD: Final = re.compile(r"\*\*\s*[(\[]?([A-Z])(?:[)\].:]+(?:\s[^*\n]{0,200})?)
 _TAGGED: Final = re.compile(r"<answer>\s*(.{0,400}?)\s*</answer>", re.I | re.S)
 # What stands before a letter without brackets that is an option, and no unit, name or variable.
 _LEADS: Final = re.compile(
-    r"(?:\A|[:>,=-]|\b(?:is|be|to|so|thus|hence|therefore|option|choice|answer|choose|pick|with|say|it's|that's))\s*\Z",
+    r"(?:\A|[:>,=-]|\b(?:is|be|to|so|thus|hence|therefore|option|choice|answer|choose|pick|with|say|it's"
+    r"|that's))\s*\Z",
     re.I,
 )
 _LAST: Final = re.compile(rf"(?<![\w.'’]){_LETTER}")
@@ -129,7 +135,7 @@ def _asserted(text: str, count: int) -> int | None:
 
 def _leading(text: str, count: int) -> int | None:
     """Return the option with whose letter the answer, or its only such line, begins."""
-    found = {place for match in _LEADING.finditer(text) if (place := _place(match, count)) is not None}
+    found = {_place(match, count) for match in _LEADING.finditer(text)} - {None}
     return found.pop() if len(found) == 1 else None
 
 
@@ -141,7 +147,7 @@ def _concluded(said: str, text: str, options: Sequence[str]) -> int | None:
     goes_through = len({match[0].strip()[:2] for match in _LEADING.finditer(text)}) > 1
     if goes_through and _LEADING.match(lines[-1]):
         return None
-    bold = {place for each in _BOLD.findall(said) if 0 <= (place := LETTERS.find(each)) < len(options)}
+    bold = {LETTERS.index(each) for each in _BOLD.findall(said)} & set(range(len(options)))
     if len(bold) == 1:
         return bold.pop()
     if _joins_two(lines[-1], len(options)):

@@ -20,8 +20,10 @@ _FENCE: Final = re.compile(
 _PYTHON: Final = frozenset({"", "python", "python3", "py", "py3", "python2"})
 # How a line at the margin begins that is Python, and no sentence.
 _CODE_LINE: Final = re.compile(
-    r"(?:import \w|from [\w.]+ import\b|def \w+\s*\(|async def |class \w+|@\w|if\b.*:\s*(?:#.*)?$|for\b.*:\s*(?:#.*)?$|while\b.*:"
-    r"|with\b.*:\s*$|try:|except\b.*:|else:|elif\b.*:|finally:|print\(|return\b|[\w.\[\], ]+\s*[-+*/|&]?=(?!=)|[\w.]+\(.*\)\s*$"
+    r"(?:import \w|from [\w.]+ import\b|def \w+\s*\(|async def |class \w+|@\w|if\b.*:\s*(?:#.*)?$"
+    r"|for\b.*:\s*(?:#.*)?$|while\b.*:"
+    r"|with\b.*:\s*$|try:|except\b.*:|else:|elif\b.*:|finally:|print\(|return\b"
+    r"|[\w.\[\], ]+[-+*/|&]?=(?!=)|[\w.]+\(.*\)\s*$"
     r"|[#)\]}\"']|[ \t]+\S)"
 )
 
@@ -29,8 +31,8 @@ _CODE_LINE: Final = re.compile(
 def program_in(answer: str, name: str = "") -> str | None:
     """Return the program of an answer, which defines `name` where one is given; None where there is none.
 
-    The last block that defines the name counts, else the last block of all; without a block, the lines that are
-    code by their looks.
+    The last block that defines the name counts, else the last block of all; without a block, the lines
+    that are code by their looks.
     """
     said = without_thought(answer)[-CODE_CHARS_MAX:]
     blocks = [match for match in list(_FENCE.finditer(said))[-BLOCKS_MAX:] if match[2].strip()]
@@ -61,11 +63,11 @@ def _unfenced(said: str, name: str) -> str | None:
 
 
 def body_in(answer: str) -> str | None:
-    """Return an answer that goes on with a function's body, without a block; None where it does not look like one."""
+    """Return an answer that goes on with a function's body; None where it does not look like one."""
     said = without_thought(answer)
     first, _, rest = said.partition("\n")
     if not _CODE_LINE.match(first) or first.startswith(("def ", "class ")):
         return None
-    inner = [line for line in rest.splitlines()]
+    inner = rest.splitlines()
     end = next((place for place, line in enumerate(inner) if line[:1].strip()), len(inner))
     return "    " + first + "\n" + "\n".join(inner[:end])

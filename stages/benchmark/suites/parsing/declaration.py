@@ -9,15 +9,18 @@ REST_CHARS_MAX: Final = 400
 DECLARATIONS_MAX: Final = 50  # the last ones
 
 _KEY: Final = (
-    r"(?:answers?(?:'s)?|ans\b\.?|(?:final|correct|right|best|selected|chosen|my)\s+(?:choice|option|selection|letter)"
+    r"(?:answers?(?:'s)?|ans\b\.?|(?:final|correct|right|best|selected|chosen|my)\s+(?:choice|option"
+    r"|selection|letter)"
     r"|antwort|r[ée]ponse|respuesta|risposta|resposta|ответ|答案|答え)"
 )
 _FILLED: Final = (
     r"(?:\s*\([^()\n]{0,40}\)|\s+(?:to|for|of|in)\s[^\n.:=?!]{0,60}?"
-    r"|\s*,?\s+(?:choice|option|letter|value|here|therefore|thus|then|hence|now|key|must|should|would|will|can only),?){0,2}"
+    r"|\s*,?\s+(?:choice|option|letter|value|here|therefore|thus|then|hence|now|key|must|should|would"
+    r"|will|can only),?){0,2}"
 )
 _SAYS: Final = (
-    r"(?:\s*[\"'*_]*\s*(?:[:=>]|-+>|→)+|(?<='s|s\.)\s|\s+-\s|\s+(?:is|was|are|be|ist|est|es|è|é|equals|(?:comes|came|works|turns) (?:out )?to(?: be)?)\b(?!\s+not\b)"
+    r"(?:\s*[\"'*_]*\s*(?:[:=>]|-+>|→)+|(?<='s|s\.)\s|\s+-\s|\s+(?:is|was|are|be|ist|est|es|è|é|equals"
+    r"|(?:comes|came|works|turns) (?:out )?to(?: be)?)\b(?!\s+not\b)"
     r"(?:\s+(?:thus|therefore|then|hence|clearly|simply))?\s*:?|\s*[是为は]\s*:?)"
 )
 _DECLARED: Final = re.compile(
@@ -26,7 +29,8 @@ _DECLARED: Final = re.compile(
     re.I | re.M,
 )
 GAVE_UP: Final = re.compile(
-    r"\b(?:can(?:no|')t|can not|unable to|could not|couldn't|do(?:es)? not know|don't know|not sure|no idea|not enough"
+    r"\b(?:can(?:no|')t|can not|unable to|could not|couldn't|do(?:es)? not know|don't know|not sure"
+    r"|no idea|not enough"
     r"|insufficient|impossible to (?:say|determine|know|tell)|not (?:possible|provided|given|specified)"
     r"|i(?:'m| am) sorry|cannot be (?:determined|answered|solved))\b",
     re.I,

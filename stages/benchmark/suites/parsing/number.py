@@ -1,7 +1,7 @@
 """Finds the number that an answer gives, pure.
 
-Law: the more clearly something is marked as the answer, the more it counts: a box, the mark of the data set, a
-sentence that says so, bold type, the last number. Where a mark holds several numbers, nothing less clear
+Law: the more clearly something is marked as the answer, the more it counts: a box, the mark of the data set,
+a sentence that says so, bold type, the last number. Where a mark holds several numbers, nothing less clear
 decides between them.
 """
 
@@ -21,7 +21,8 @@ _MARK: Final = re.compile(r"####[ \t]*([^\n]+)")
 _BOLD: Final = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 # What ends the clause in which an answer stands.
 _CLAUSE_END: Final = re.compile(
-    r"[;\n\[]|\((?![-\d(\s]*\d+\s?[)/])|[.!?](?:\s|\Z)|,\s(?![-+]?\d)|\b(?:because|since|which|where|after|when|if|given|but)\b"
+    r"[;\n\[]|\((?![-\d(\s]*\d+\s?[)/])|[.!?](?:\s|\Z)|,\s(?![-+]?\d)|\b(?:because|since|which|where"
+    r"|after|when|if|given|but)\b"
 )
 CLAUSE_CHARS_MAX: Final = 2_000
 _GROUP: Final = re.compile(r"(?<![\d.,]\d{3})(?<=\d)[ ](?=\d{3}(?![\d/]))")
@@ -34,7 +35,8 @@ _RANGE: Final = re.compile(
 )
 _CONCLUSION: Final = re.compile(r"(?:=|≈|\b(?:so|thus|therefore|hence|equals|totals|makes|gives|becomes)\b)")
 _INTRODUCTION: Final = re.compile(
-    r"(?:\s|[:=~≈\"'<>(]|\b(?:just|only|exactly|about|approximately|roughly|around|simply|a total of|equal to|is|x|usd"
+    r"(?:\s|[:=~≈\"'<>(]|\b(?:just|only|exactly|about|approximately|roughly|around|simply|a total of"
+    r"|equal to|is|x|usd"
     r"|rs\.?|eur|gbp)\b)*",
     re.I,
 )
@@ -106,7 +108,7 @@ def _after_conclusion(clause: str) -> Value | None:
 
 
 def _concluded(text: str) -> Value | None:
-    """Return the last number of an answer that marks none; None where its end says that there is no answer."""
+    """Return the last number of an answer that marks none; None where it says that it has none."""
     paragraphs = [each for each in re.split(r"\n\s*\n", text) if each.strip()]
     if paragraphs and GAVE_UP.search(paragraphs[-1]):
         return None

@@ -6,10 +6,24 @@ import re
 from typing import Final
 
 _ONES: Final = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-).split()
-_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+    *(
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    ),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 SMALL: Final = {word: value for value, word in enumerate(_ONES)} | {
     word: 10 * value for value, word in enumerate(_TENS, 2)
 }
@@ -18,7 +32,7 @@ _WORD: Final = re.compile(r"[\s-]*(?:and\s+)?([a-z]+)", re.I)
 
 
 def number_in_words(text: str) -> tuple[int, str] | None:
-    """Return the number with which a text begins, and what follows it; None where it begins with another word."""
+    """Return the number with which a text begins, and what follows it; None where it begins otherwise."""
     total = part = place = 0
     last = ""
     while (match := _WORD.match(text, place)) is not None:

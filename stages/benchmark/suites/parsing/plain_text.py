@@ -1,7 +1,7 @@
 """Turns markup of answers into plain text: LaTeX, Markdown, and characters with a plain equal, pure.
 
-Law: every replacement is linear in the text, and none adds a character that could be read as a digit or a letter
-of an answer.
+Law: every replacement is linear in the text, and none adds a character that could be read as a digit or a
+letter of an answer.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ BOX_CHARS_MAX: Final = 2_000
 _RAISED: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 _RAISED_RUN: Final = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺]+")
 _VULGAR: Final = re.compile("[¼½¾⅐-⅞]")
-_MINUS: Final = str.maketrans(
-    {each: "-" for each in "−‐‑‒–—﹣－"}
-    | {"⁄": "/", "∕": "/", "÷": "/", "×": "*", "·": "*"}
-    | dict.fromkeys("“”„«»", '"')
-    | dict.fromkeys("‘’‚", "'")
+_ALIKE: Final = str.maketrans(
+    dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d", "-")
+    | dict.fromkeys("\u2044\u2215\u00f7", "/")
+    | dict.fromkeys("\u00d7\u00b7\u2217", "*")
+    | dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"')
+    | dict.fromkeys("\u2018\u2019\u201a", "'")
 )
 _WRAPPED: Final = re.compile(
-    r"\\(?:text|textbf|textit|textrm|textsf|texttt|mathrm|mathbf|mathsf|mathit|mathtt|bf|rm|mbox|operatorname|emph"
+    r"\\(?:text|textbf|textit|textrm|textsf|texttt|mathrm|mathbf|mathsf|mathit|mathtt|bf|rm|mbox"
+    r"|operatorname|emph"
     r"|boldsymbol|bm|underline|overline|displaystyle)\s*\{([^{}]*)\}"
 )
 _FRACTION: Final = re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
@@ -35,8 +37,8 @@ _DEGREES: Final = re.compile(r"\^?\s*\{?\s*\\(?:circ|degree)\b\s*\}?|°")
 _GROUPING: Final = re.compile(r"(?<=\d)(?:[\u2009\u202f\u00a0]|\\[,; ])(?=\d{3}(?!\d))|\\!|\u200b")
 _SPACES: Final = re.compile(r"\\[,;: ]|\\(?:quad|qquad|left|right|displaystyle|bf|rm)\b|~")
 _COMMANDS: Final = {
-    r"\times": "*", r"\cdot": "*", r"\div": "/", r"\%": "%", r"\$": "", r"\approx": "≈", r"\(": " ", r"\)": " ",
-    r"\[": "\n", r"\]": "\n", r"\{": "{", r"\}": "}", r"\_": "_", r"\#": "#", r"\&": "&",
+    r"\times": "*", r"\cdot": "*", r"\div": "/", r"\%": "%", r"\$": "", r"\approx": "≈", r"\(": " ",
+    r"\)": " ", r"\[": "\n", r"\]": "\n", r"\{": "{", r"\}": "}", r"\_": "_", r"\#": "#", r"\&": "&",
 }  # fmt: skip
 _COMMAND: Final = re.compile(
     "|".join(re.escape(each) + (r"\b" if each[-1].isalpha() else "") for each in _COMMANDS)
@@ -65,7 +67,7 @@ def _characters(text: str) -> str:
     told = _VULGAR.sub(lambda match: " " + unicodedata.normalize("NFKC", match[0]) + " ", text)
     told = _RAISED_RUN.sub(lambda match: "^" + match[0].translate(_RAISED), told)
     told = _SPACES.sub(" ", _GROUPING.sub("", told))
-    return unicodedata.normalize("NFKC", told).translate(_MINUS)
+    return unicodedata.normalize("NFKC", told).translate(_ALIKE)
 
 
 def _without_marks(text: str) -> str:

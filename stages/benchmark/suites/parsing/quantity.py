@@ -1,6 +1,7 @@
 """Numbers as they are written in answers, exact, pure.
 
-Law: a value is an exact fraction of bounded size. What is more than one number (a range, a list, a pair) is none.
+Law: a value is an exact fraction of bounded size. What is more than one number (a range, a list, a pair) is
+none.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ POWER_MAX: Final = 300
 
 _PLAIN: Final = rf"\d{{1,{DIGITS_MAX}}}"
 _MANTISSA: Final = (
-    rf"(?>\d{{1,2}}(?:,\d{{2}})+,\d{{3}}(?:\.\d+)?(?!\d|,\d)|\d{{1,3}}(?:[,'_]\d{{3}})+(?:\.\d+)?(?!\d|[,'_]\d)|\d{{1,3}}(?:[ ]\d{{3}}){{2,}}(?!\d)"
+    rf"(?>\d{{1,2}}(?:,\d{{2}})+,\d{{3}}(?:\.\d+)?(?!\d|,\d)|\d{{1,3}}(?:[,'_]\d{{3}})+(?:\.\d+)?(?!\d"
+    rf"|[,'_]\d)|\d{{1,3}}(?:[ ]\d{{3}}){{2,}}(?!\d)"
     rf"|{_PLAIN}(?:\.{_PLAIN})?(?!\d)|\.{_PLAIN}(?!\d))"
 )
 _SCALE: Final = "|".join(SCALES)
 # Not a part of a word, a power, a time or a longer number.
 NUMBER: Final = re.compile(
     rf"(?<![\w^.:])(?<!\d[,'_])"
-    rf"(?P<sign>(?:(?<![\d)])-\s?|\+|(?:negative|minus)\s+)?)[€£¥₹]?\s?(?P<minus>-?)[(]{{0,2}}(?P<inner>-?)\s?"
+    rf"(?P<sign>(?:(?<![\d)])-\s?|\+|(?:negative"
+    rf"|minus)\s+)?)[€£¥₹]?\s?(?P<minus>-?)[(]{{0,2}}(?P<inner>-?)\s?"
     rf"(?P<mantissa>{_MANTISSA})[)]?"
     rf"(?:e(?P<exponent>[-+]?\d{{1,3}})|\s?\*\s?10\s?\^\s?[{{(]?(?P<power>[-+]?\d{{1,3}})[}})]?)?"
     rf"(?:\s?/\s?[(]?(?P<under>-?\d{{1,{DIGITS_MAX}}}(?:\.\d{{1,{DIGITS_MAX}}})?)[)]{{0,2}}"

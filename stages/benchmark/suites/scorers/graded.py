@@ -1,7 +1,7 @@
 """Scores answers by the judgement of a model.
 
-Law: what is judged may speak to the model that judges it. It stands between marks that its author could not know,
-and only a plain RIGHT or WRONG counts; anything else is no grade.
+Law: what is judged may speak to the model that judges it. It stands between marks that its author could not
+know, and only a plain RIGHT or WRONG counts; anything else is no grade.
 """
 
 from __future__ import annotations

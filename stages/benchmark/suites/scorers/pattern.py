@@ -1,7 +1,7 @@
 """Scores answers by a user's regular expression, in a process of its own.
 
-Law: a pattern may take for ever, and holds its whole process while it does. So it is tried in one that knows nothing,
-and is ended in time.
+Law: a pattern may take for ever, and holds its whole process while it does. So it is tried in one that knows
+nothing, and is ended in time.
 """
 
 from __future__ import annotations

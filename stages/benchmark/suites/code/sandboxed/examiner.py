@@ -1,7 +1,7 @@
 """Runs the tests of a function: on a reference to learn their calls, then on the answers of a solution.
 
-A stand-alone script, copied into a job's folder beside `values.py` and `job.json`. No line of a solution is in its
-process: what a solution returned comes as plain values.
+A stand-alone script, copied into a job's folder beside `values.py` and `job.json`. No line of a solution is
+in its process: what a solution returned comes as plain values.
 """
 
 from __future__ import annotations

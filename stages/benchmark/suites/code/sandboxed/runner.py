@@ -54,10 +54,7 @@ def run_test(job: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
     output, words, how = gathered(out_read, words_read, job)
     for each in (out_read, words_read):
         os.close(each)
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:
-        os.kill(pid, signal.SIGKILL)  # it has left its group, and is ours still
+    os.kill(pid, signal.SIGKILL)  # what it has started itself ends with the job
     _, raw, used = os.wait4(pid, 0)
     cpu_s = used.ru_utime + used.ru_stime
     status = os.waitstatus_to_exitcode(raw)
@@ -97,41 +94,49 @@ def gathered(output: int, words: int, job: dict[str, Any]) -> tuple[bytes, bytes
 
 def be_the_solution(job: dict[str, Any], test: dict[str, Any], out: int, words: int) -> int:
     """Do what the test asks of the solution; return the status to exit with."""
-    os.setsid()
-    second = int(job["test_s"]) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (second, second + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"], job["memory_bytes"]))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    source = os.open(HERE / "input", os.O_RDONLY)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    is_program = job["mode"] == "program"
-    for place, file in enumerate((source, out if is_program else nowhere, nowhere)):
-        os.dup2(file, place)
-    sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
-    sys.stdout = first = open(1, "w", encoding="utf-8", errors="replace", closefd=False)
     try:
-        names: dict[str, Any] = {"__name__": "__main__" if is_program else "solution"}
-        for each in job["sources"]:
-            exec(compile((HERE / each).read_text(encoding="utf-8"), each, "exec", dont_inherit=True), names)  # noqa: S102
-        if not is_program:
-            answer_calls(job, test, names, out)
-        come_to_an_end(first)
+        return solve(job, test, out)
     except SystemExit as error:
-        come_to_an_end(first)
+        come_to_an_end()
         return 0 if error.code in (None, 0) else 1
     except BaseException as error:  # noqa: BLE001 - it is the solution's, and is told
         os.write(words, told(error).encode("utf-8", "replace")[:WORDS_BYTES_MAX])
         return 1
+
+
+def solve(job: dict[str, Any], test: dict[str, Any], out: int) -> int:
+    """Execute the sources within their limits, with the test's input and output in the place of ours."""
+    is_program = job["mode"] == "program"
+    source = os.open(HERE / "input", os.O_RDONLY)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for place, file in enumerate((source, out if is_program else nowhere, nowhere)):
+        os.dup2(file, place)
+    sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115 - to the end of the process
+    sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115 - the same
+    bound(resource.RLIMIT_CPU, int(job["test_s"]) + 1)
+    bound(resource.RLIMIT_AS, job["memory_bytes"])
+    names: dict[str, Any] = {"__name__": "__main__" if is_program else "solution"}
+    for each in job["sources"]:
+        exec(compile((HERE / each).read_text(encoding="utf-8"), each, "exec", dont_inherit=True), names)  # noqa: S102 - that is what it is for
+    if not is_program:
+        answer_calls(job, test, names, out)
+    come_to_an_end()
     return 0
 
 
-def come_to_an_end(first: Any) -> None:
+def bound(what: int, most: int) -> None:
+    """Lower a limit of this process; one that is lower already stays."""
+    _, hard = resource.getrlimit(what)
+    least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (least, hard))
+
+
+def come_to_an_end() -> None:
     """Do what Python does at its end: wait for threads, call what was registered, write what is buffered."""
     if (threading := sys.modules.get("threading")) is not None:
         threading._shutdown()
     atexit._run_exitfuncs()
-    for each in (sys.stdout, first):
-        each.flush()
+    sys.stdout.flush()
 
 
 def answer_calls(job: dict[str, Any], test: dict[str, Any], names: dict[str, Any], out: int) -> None:

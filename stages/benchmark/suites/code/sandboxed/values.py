@@ -1,8 +1,8 @@
 """Plain values as text that crosses between processes, pure.
 
-Law: what comes out is plain data of Python, whatever was put in: a number, a text, a list. An object that is more
-than that crosses as its type's name, and equals nothing. It is copied into sandboxes, and uses the standard library
-alone.
+Law: what comes out is plain data of Python, whatever was put in: a number, a text, a list. An object that is
+more than that crosses as its type's name, and equals nothing. It is copied into sandboxes, and uses the
+standard library alone.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ UNDERSTOOD = (
     ("Answer: 1_000", "1000"),
     ("Answer: 1'000", "1000"),
     ("Answer: 12 of the 30 students", "12"),
-    ("答案：42", "42"),
+    ("答案\uff1a42", "42"),
     ("The answer is $\\frac{-5}{2}$", "-5/2"),
     ("The answer is $(-3)$.", "-3"),
     ("Answer: +8", "8"),
