@@ -27,6 +27,7 @@ from control_plane.server.api import (
     bulk,
     fleet,
     groups,
+    ingest,
     kinds,
     models,
     results,
@@ -37,7 +38,7 @@ from control_plane.server.api import (
 from control_plane.server.api.access import audit_log, keys, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import answers_of
-from control_plane.server.api.worker import claims, ingest, uploads
+from control_plane.server.api.worker import claims, uploads
 from control_plane.server.deps import Deps
 from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders

@@ -584,7 +584,7 @@ def remove_model(name: str) -> Call[None]:
 
 def sync_models(url: str) -> Call[SyncedModels]:
     """Add and update the models that the listing of an API names, which needs no key."""
-    return Call("POST", "/api/models/sync", SyncedModels, body={"url": url})
+    return Call("POST", "/api/model-syncs", SyncedModels, body={"url": url})
 
 
 def secrets(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[Secret]]:

@@ -27,9 +27,9 @@ def living(session: int) -> list[int]:
 
 def free_port() -> int:
     """Return a port of loopback that nobody listens at now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
+    with socket.socket() as tried:
+        tried.bind((LOOPBACK, 0))
+        port: int = tried.getsockname()[1]
         return port
 
 

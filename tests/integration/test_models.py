@@ -102,11 +102,11 @@ def test_a_sync_adds_and_updates_and_redirects_no_secret(fleet: Fleet) -> None:
     with listing(priced, {"id": "taken"}, {"id": "plain"}, {"id": 7}) as url:
         own = {"endpoint": {"model": "plain", "base_url": url, "secret": "MINE"}, "input_usd_per_mtok": 3}
         assert fleet.client.put("/api/models/plain", json=own).status_code == 201
-        done = fleet.client.post("/api/models/sync", json={"url": url})
+        done = fleet.client.post("/api/model-syncs", json={"url": url})
         assert done.status_code == 200, done.text
         told = {"url": f"{url}/models", "added": 1, "updated": 1, "kept": 1, "unreadable": 1, "leftOut": 0}
         assert done.json() == told
-        again = fleet.client.post("/api/models/sync", json={"url": f"{url}/models"}).json()
+        again = fleet.client.post("/api/model-syncs", json={"url": f"{url}/models"}).json()
         assert (again["added"], again["updated"]) == (0, 2)
     found = {each["id"]: each for each in fleet.client.get("/api/models").json()["items"]}
     assert [*found] == ["org-priced", "plain", "taken"]
@@ -117,7 +117,7 @@ def test_a_sync_adds_and_updates_and_redirects_no_secret(fleet: Fleet) -> None:
     assert found["taken"]["endpoint"]["baseUrl"] == "https://api.example.com/v1"
     assert found["taken"]["syncedFrom"] is None
     for address, code in (("http://10.0.0.1/v1", "address_refused"), ("http://127.0.0.1:1/v1", None)):
-        refused = fleet.client.post("/api/models/sync", json={"url": address})
+        refused = fleet.client.post("/api/model-syncs", json={"url": address})
         assert refused.json()["code"] == (code or "listing_unreachable"), refused.text
 
 

@@ -185,7 +185,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/pods/{pod_id}/release",
         "POST /api/pods/{pod_id}/uncordon",
         "POST /api/pods/{pod_id}/undrain",
-        "POST /api/models/sync",
+        "POST /api/model-syncs",
         "PUT /api/models/{model_id}",
         "DELETE /api/models/{model_id}",
         "POST /models/sync",

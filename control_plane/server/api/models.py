@@ -93,23 +93,23 @@ class SyncBody(Body):
 
 
 def router(deps: Deps) -> APIRouter:
-    """Return the routes below `/api/models`."""
-    routes = APIRouter(prefix="/api/models", tags=["models"], route_class=StructRoute)
+    """Return the routes of models."""
+    routes = APIRouter(tags=["models"], route_class=StructRoute)
     catalogue = deps.catalogue
 
-    @routes.get("")
+    @routes.get("/api/models")
     async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[CatalogueModel]:
         return await catalogue.page(wanted.limit, wanted.after)
 
-    @routes.post("/sync")
+    @routes.post("/api/model-syncs")
     async def sync(body: SyncBody, principal: MaySteer) -> SyncedModels:
         return await catalogue.sync(body.url, by=principal.name)
 
-    @routes.get("/{model_id}")
+    @routes.get("/api/models/{model_id}")
     async def one(model_id: str, _: MayRead) -> CatalogueModel:
         return await catalogue.find(model_id)
 
-    @routes.put("/{model_id}", status_code=201, responses=THE_SAME)
+    @routes.put("/api/models/{model_id}", status_code=201, responses=THE_SAME)
     async def put(
         model_id: ModelId, body: ModelBody, principal: MaySteer, response: Response
     ) -> CatalogueModel:
@@ -118,7 +118,7 @@ def router(deps: Deps) -> APIRouter:
         response.headers["Location"] = f"/api/models/{model_id}"
         return found
 
-    @routes.delete("/{model_id}", status_code=204)
+    @routes.delete("/api/models/{model_id}", status_code=204)
     async def remove(model_id: str, _: MaySteer) -> None:
         await catalogue.remove(model_id)
 

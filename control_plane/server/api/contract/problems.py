@@ -18,7 +18,7 @@ from control_plane.access.auth import Forbidden
 from control_plane.access.key_ring import Unauthorized
 from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.server.api.contract.openapi import PROBLEM_MEDIA_TYPE
-from control_plane.server.api.worker.ingest import UnsupportedMedia
+from control_plane.server.api.ingest import UnsupportedMedia
 from control_plane.server.http.answer_headers import HEADERS
 from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding
 from events.codec import TooLarge

@@ -1,1 +1,1 @@
-"""The routes that workers use: claims, ingest, uploads."""
+"""The routes that workers use beside ingest: claims, and uploads of files."""
