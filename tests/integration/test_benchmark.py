@@ -63,6 +63,16 @@ def rows_of(fleet: Fleet, run_id: str, name: str = "items") -> dict[str, Any]:
     return {each["key"]: each for each in answer.json()["items"]}
 
 
+def must_show_its_texts(fleet: Fleet, run_id: str, row: Any) -> None:
+    """The page of results links to the whole texts of a row."""
+    page = fleet.client.get(f"/runs/{run_id}/results", params={"set": "items"}).text
+    link = re.search(rf'href="(/artifacts/[^"]+)">{re.escape(row["key"])}<', page)
+    assert link is not None
+    text = fleet.client.get(link[1]).text
+    assert f"What is {row['values']['expected']}?" in text
+    assert "## Expected" in text
+
+
 def test_a_benchmark_of_a_scripted_model_ends_with_its_scores_and_its_items(fleet: Fleet) -> None:
     def script(asked: Asked) -> Reply:
         number = number_in(asked)
@@ -90,13 +100,8 @@ def test_a_benchmark_of_a_scripted_model_ends_with_its_scores_and_its_items(flee
         "gpqa": "needs_setup",
     }
     assert "nothing may be fetched" in suites["gpqa"]["says"]
-    page = fleet.client.get(f"/runs/{run_id}/results", params={"set": "items"}).text
-    wrong = next(each for each in rows.values() if each["status"] == "wrong")
-    link = re.search(rf'href="(/artifacts/[^"]+)">{re.escape(wrong["key"])}<', page)
-    assert link is not None
-    text = fleet.client.get(link[1]).text
-    assert "What is" in text
-    assert "## Expected" in text
+    for status in ("right", "wrong"):
+        must_show_its_texts(fleet, run_id, next(each for each in rows.values() if each["status"] == status))
     must_agree_with_its_log(fleet)
 
 
@@ -116,6 +121,7 @@ def test_a_killed_child_costs_the_items_that_were_open_and_no_other(
         run_id = submit(fleet, concurrency=3)
         until(lambda: len(rows_of(fleet, run_id)) == many)
         until(lambda: len(server.asked) == many + 3)
+        first = rows_of(fleet, run_id)
         child_of(worker).kill()
         gate.set()
         until(lambda: fleet.run(run_id)["attempts"][0]["endedAt"] is not None)
@@ -130,6 +136,7 @@ def test_a_killed_child_costs_the_items_that_were_open_and_no_other(
     assert len(rows) == COUNT
     lost = {key for key, each in rows.items() if each["values"]["lost_requests"]}
     assert lost == {key for key, each in rows.items() if int(each["values"]["expected"]) in open_ones}
+    must_show_its_texts(fleet, run_id, next(each for key, each in rows.items() if key in first))
     assert run["summary"]["items"] == COUNT
     assert run["summary"]["score_gsm8k"] == 1.0
     unknown = {"runId": run_id, "type": "ai.run.usage", "data.purpose": "gsm8k", "data.prompt_tokens": None}
