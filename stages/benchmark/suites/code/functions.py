@@ -7,6 +7,7 @@ that a solution does to its process, its builtins or its comparisons reaches a t
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 from stages.benchmark.suites.code.running import CodeLimits, NotRun, Ran, report_of
 from stages.benchmark.suites.code.solutions import Solution, answers, outputs
 from stages.benchmark.suites.item import Item, Score, Scoring
-from stages.benchmark.suites.parsing.code_block import body_in, defines, program_in
+from stages.benchmark.suites.parsing.code_block import INDENT, body_in, defines, program_in
 from stages.benchmark.suites.payload import Function
 
 ROUNDS_MAX: Final = 5  # of tests that ask on what was answered
@@ -52,7 +53,7 @@ def completed(wanted: Function, answer: str) -> tuple[str, ...] | None:
     if body is None:
         return None
     if not body.startswith((" ", "\t")):
-        body = "".join(f"    {line}\n" for line in body.splitlines())
+        body = textwrap.indent(body, " " * INDENT)
     return (wanted.prompt.rstrip() + "\n" + body,)
 
 

@@ -25,7 +25,7 @@ UNPACKED_BYTES_MAX: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Case:
     """One pair of input and expected output."""
 
     given: str
@@ -45,7 +45,7 @@ class _Plain(pickle.Unpickler):
         raise BadTests("the private tests ask for an object outside of them")
 
 
-def tests_of(program: Program) -> list[Test]:
+def cases_of(program: Program) -> list[Case]:
     """Return the public and the private tests of a problem. Raises `BadTests`."""
     private = program.private
     if isinstance(private, Line):
@@ -101,7 +101,7 @@ def _from_line(line: Line, record: str) -> str:
     return private
 
 
-def _listed(told: str, which: str) -> list[Test]:
+def _listed(told: str, which: str) -> list[Case]:
     try:
         cases = json.loads(told) if told.strip() else []
     except (ValueError, RecursionError) as error:
@@ -111,9 +111,9 @@ def _listed(told: str, which: str) -> list[Test]:
     return [_test(case, which) for case in cases]
 
 
-def _test(case: Any, which: str) -> Test:
+def _test(case: Any, which: str) -> Case:
     if isinstance(case, dict):
         given, wanted, sort = case.get("input"), case.get("output"), case.get("testtype", "stdin")
         if isinstance(given, str) and isinstance(wanted, str) and sort in ("stdin", "functional"):
-            return Test(given, wanted, sort)
+            return Case(given, wanted, sort)
     raise BadTests(f"one of the {which} tests has no input and output, or another type")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from stages.benchmark.suites.code.private_tests import BadTests, Test, tests_of
+from stages.benchmark.suites.code.private_tests import BadTests, Case, cases_of
 from stages.benchmark.suites.code.running import CodeLimits, NotRun, Ran
 from stages.benchmark.suites.code.sandboxed.values import decode, encode
 from stages.benchmark.suites.code.solutions import Solution, answers, outputs
@@ -43,7 +43,7 @@ def program(item: Item, answer: str, scoring: Scoring, limits: CodeLimits = LIMI
         return Score(outcome="unparsed", why="no code is answered")
     shown = code[:SHOWN_CHARS]
     try:
-        _judge(tests_of(wanted), solution_of(wanted, code), scoring, limits)
+        _judge(cases_of(wanted), solution_of(wanted, code), scoring, limits)
     except Ran as ran:
         return ran.score(shown)
     except (NotRun, BadTests) as error:
@@ -59,7 +59,7 @@ def solution_of(wanted: Program, code: str) -> Solution:
     return Solution((PRELUDE, code), owner + wanted.function)
 
 
-def _judge(tests: Sequence[Test], solution: Solution, scoring: Scoring, limits: CodeLimits) -> None:
+def _judge(tests: Sequence[Case], solution: Solution, scoring: Scoring, limits: CodeLimits) -> None:
     """Return where every test passes. Raises `Ran`, `NotRun` and `BadTests`."""
     sort = "functional" if solution.function else "stdin"
     if any(test.sort != sort for test in tests):
@@ -87,7 +87,7 @@ def _arguments(given: str) -> list[Any]:
         raise BadTests("the input of a test is no JSON") from error
 
 
-def _compare_value(answer: dict[str, Any], test: Test, place: int) -> None:
+def _compare_value(answer: dict[str, Any], test: Case, place: int) -> None:
     if "raised" in answer:
         raise Ran("error", f"test {place}: {answer['words']}")
     try:

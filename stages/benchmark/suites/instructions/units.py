@@ -32,6 +32,7 @@ _END: Final = re.compile(
     r"[.!?\u2026\u3002\uff01\uff1f\u0964]+[\"'\u201d\u2019)\]*_]*(?=\s|\Z)|[\u3002\uff01\uff1f\u0964]"
 )
 _LAST_WORD: Final = re.compile(r"([A-Za-z.]+)\.[\"'”’)\]*_]*\Z")
+_LIST_NUMBER: Final = re.compile(r"(?:\A|\n)\s*\d{1,3}\.\Z")
 _INITIAL: Final = re.compile(r"(?:\A|[\s(])[A-Z]\.\Z")
 
 
@@ -59,9 +60,9 @@ def parts(text: str, divider: str) -> list[str]:
 
 def _is_abbreviation(tail: str, after: str) -> bool:
     """Return whether a sentence goes on behind the point with which `tail` ends."""
-    last = _LAST_WORD.search(tail)
-    if last is None or not after.strip():
+    if not after.strip():
         return False
-    if re.search(r"(?:\A|\s)\d+\.\Z", tail) or _INITIAL.search(tail):
+    if _LIST_NUMBER.search(tail) or _INITIAL.search(tail):
         return True
-    return last[1].lower() in _ABBREVIATIONS
+    last = _LAST_WORD.search(tail)
+    return last is not None and last[1].lower() in _ABBREVIATIONS

@@ -13,6 +13,7 @@ from stages.benchmark.suites.parsing.thought import without_thought
 
 CODE_CHARS_MAX: Final = 200_000
 BLOCKS_MAX: Final = 200
+INDENT: Final = 4
 
 _FENCE: Final = re.compile(
     r"^[ \t]*(?:```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```+|~~~+)[ \t]*$|\Z)", re.M | re.S
@@ -52,22 +53,33 @@ def defines(code: str, name: str) -> bool:
 
 def _unfenced(said: str, name: str) -> str | None:
     lines = said.splitlines()
-    start = next((place for place, line in enumerate(lines) if _CODE_LINE.match(line)), None)
-    if start is None or (name and not defines(said, name) and start):
-        return None
-    end = start
-    while end < len(lines) and (not lines[end].strip() or _CODE_LINE.match(lines[end])):
-        end += 1
-    code = "\n".join(lines[start:end]).rstrip()
-    return code or None
+    start = next((place for place, line in enumerate(lines) if _CODE_LINE.match(line)), len(lines))
+    code = "\n".join(_code_lines(lines[start:])).rstrip()
+    return code if code and (not name or defines(code, name)) else None
+
+
+def _code_lines(lines: list[str]) -> list[str]:
+    """Return the first lines, as far as they are code by their looks."""
+    end = next(
+        (place for place, line in enumerate(lines) if line.strip() and not _CODE_LINE.match(line)), len(lines)
+    )
+    return lines[:end]
 
 
 def body_in(answer: str) -> str | None:
-    """Return an answer that goes on with a function's body; None where it does not look like one."""
-    said = without_thought(answer)
-    first, _, rest = said.partition("\n")
-    if not _CODE_LINE.match(first) or first.startswith(("def ", "class ")):
+    """Return an answer that goes on with a function's body; None where it does not look like one.
+
+    The indentation of its first line may be lost: whoever passes texts on often trims them.
+    """
+    first, *rest = without_thought(answer)[-CODE_CHARS_MAX:].splitlines() or [""]
+    if not _CODE_LINE.match(first):
         return None
-    inner = rest.splitlines()
-    end = next((place for place, line in enumerate(inner) if line[:1].strip()), len(inner))
-    return "    " + first + "\n" + "\n".join(inner[:end])
+    after = next((_indentation(line) for line in rest if line.strip()), 0)
+    if not _indentation(first) and after < (2 * INDENT if first.rstrip().endswith(":") else 1):
+        return textwrap.indent("\n".join([first, *_code_lines(rest)]), " " * INDENT) + "\n"
+    end = next((place for place, line in enumerate(rest) if line[:1].strip()), len(rest))
+    return "\n".join([first if _indentation(first) else " " * INDENT + first, *rest[:end]]) + "\n"
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -16,6 +16,7 @@ _CLOSE: Final = re.compile(rf"</{_NAMES}\s*>|◁/think▷|\[/THINK\]", re.I)
 # The last channel of models that name their channels is what they say to people.
 _FINAL: Final = re.compile(r"<\|channel\|>\s*final\b[^<]{0,100}<\|message\|>")
 _CHANNEL: Final = re.compile(r"<\|channel\|>")
+_BLANK_LINES: Final = re.compile(r"\A(?:[ \t]*\r?\n)+")  # an indentation behind them may be that of code
 _END: Final = re.compile(r"<\|(?:end|return|im_end|eot_id|endoftext|start)\|>|</s>\s*\Z")
 
 
@@ -31,7 +32,7 @@ def without_thought(text: str) -> str:
         said = _before_any(head) + "\n" + said
     if opened := _OPEN.search(said):
         said = said[: opened.start()]
-    return _END.split(said)[0].strip()
+    return _BLANK_LINES.sub("", _END.split(said)[0].rstrip())
 
 
 def _before_any(head: str) -> str:

@@ -130,7 +130,10 @@ def test_a_folder_gives_the_files_of_its_split_in_their_order(samples: Path, tmp
     (folder / "train-0.jsonl").write_text(lines[0])
     (folder / "test-10.jsonl").write_text(lines[0])
     (folder / "test-2.jsonl").write_text(lines[1])
-    assert [(item.id, item.expected) for item in loaded("gsm8k", given(tmp_path))] == [("0", "5,000"), ("1", "30")]
+    assert [(item.id, item.expected) for item in loaded("gsm8k", given(tmp_path))] == [
+        ("0", "5,000"),
+        ("1", "30"),
+    ]
 
 
 def test_a_suite_without_data_says_what_to_do(tmp_path: Path) -> None:
@@ -175,7 +178,11 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, name: str, content: byte
         ("mmlu-pro", {"question": "x" * (1 << 20)}, "more than"),
         ("ifeval", {"instruction_id_list": ["a:b", "punctuation:no_comma"]}, "is unknown"),
         ("ifeval", {"kwargs": []}, "one kwargs for each"),
-        ("ifeval", {"instruction_id_list": ["length_constraints:number_words"], "kwargs": [{}]}, "do not fit"),
+        (
+            "ifeval",
+            {"instruction_id_list": ["length_constraints:number_words"], "kwargs": [{}]},
+            "do not fit",
+        ),
         ("livecodebench", {"starter_code": "class Solution:"}, "starter without"),
         ("livecodebench", {"metadata": '{"func_name": "a b"}'}, "name no method"),
         ("livecodebench", {"metadata": "{"}, "no JSON"),
@@ -221,7 +228,9 @@ def test_an_own_suite_maps_its_fields(sources: DataSources) -> None:
     assert suite.expected_count is None
 
 
-@pytest.mark.parametrize("name", ["../own.jsonl", "/etc/passwd", "own.jsonl/../../conftest.py", "missing.jsonl", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["../own.jsonl", "/etc/passwd", "own.jsonl/../../conftest.py", "missing.jsonl", "a\0b"]
+)
 def test_an_own_file_lies_in_the_operators_folders(sources: DataSources, name: str) -> None:
     with pytest.raises((NeedsSetup, DataRefused)) as caught:
         load(own(OwnSuite(name="x", file=name)), sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -21,7 +22,7 @@ def ids(**limits: float | int) -> list[str]:
 def test_a_small_share_lies_within_a_larger_one(seed: int) -> None:
     shares = [set(ids(subset_pct=share, seed=seed)) for share in (0.1, 1, 10, 20, 50, 100)]
     assert [len(share) for share in shares] == [1, 2, 20, 40, 100, 200]
-    assert all(small <= large for small, large in zip(shares, shares[1:], strict=False))
+    assert all(small <= large for small, large in pairwise(shares))
 
 
 def test_a_sample_lies_within_a_share() -> None:
@@ -37,9 +38,7 @@ def test_the_order_of_a_file_changes_nothing_and_is_kept() -> None:
 
 def test_seeds_and_suites_choose_differently() -> None:
     assert ids(subset_pct=10, seed=1) != ids(subset_pct=10, seed=2)
-    assert ids(subset_pct=10, seed=1) != [
-        item.id for item in chosen("other", ITEMS, subset_pct=10, seed=1)
-    ]
+    assert ids(subset_pct=10, seed=1) != [item.id for item in chosen("other", ITEMS, subset_pct=10, seed=1)]
 
 
 def test_without_a_limit_all_are_chosen() -> None:
