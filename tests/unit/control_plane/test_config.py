@@ -94,7 +94,7 @@ def test_only_an_origin_may_be_listed(text: str) -> None:
 
 
 def test_hosts_where_listings_may_be_are_named_without_ports() -> None:
-    with pytest.raises(ConfigError, match="PODFLEET_PRIVATE_HOSTS has '10.0.0.7:80'"):
+    with pytest.raises(ConfigError, match=r"PODFLEET_PRIVATE_HOSTS has '10\.0\.0\.7:80'"):
         read_settings({**GOOD, "PODFLEET_PRIVATE_HOSTS": "10.0.0.7:80"}, host="127.0.0.1", port=8700)
     settings = read_settings({**GOOD, "PODFLEET_PRIVATE_HOSTS": "10.0.0.0/8"}, host="127.0.0.1", port=8700)
     assert settings.egress.objection("a.example", "10.0.0.7") is None
