@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Final
 
-from msgspec import Meta, Struct
-
+from events.kinds.benchmark import OwnSuite, Scorer
 from stages.benchmark.suites.adapters.choices import lettered
 from stages.benchmark.suites.adapters.fields import id_text, optional_text, text, texts
 from stages.benchmark.suites.item import Item, Record, Score, Scoring, Suite, Unfit
@@ -24,36 +23,8 @@ from stages.benchmark.suites.scorers import plain
 from stages.benchmark.suites.scorers.graded import model_graded
 from stages.benchmark.suites.scorers.pattern import regex
 
-TOKENS_MAX: Final = 4_096
 PATTERN_CHARS_MAX: Final = 2_000
 ANSWERS_MAX: Final = 100
-
-How = Literal["exact", "choice", "number", "regex", "contains", "model-graded"]
-FieldName = Annotated[str, Meta(min_length=1, max_length=200)]
-
-
-class Fields(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The names of the fields of a record; an empty one is not there."""
-
-    prompt: FieldName = "prompt"
-    answer: FieldName = "answer"
-    id: Annotated[str, Meta(max_length=200)] = ""
-    options: Annotated[str, Meta(max_length=200)] = ""
-    system: Annotated[str, Meta(max_length=200)] = ""
-    subject: Annotated[str, Meta(max_length=200)] = ""
-    difficulty: Annotated[str, Meta(max_length=200)] = ""
-
-
-class OwnSuite(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A user's own suite; `file` is one of the operator's folders (PODFLEET_DATASETS), or a folder in one."""
-
-    name: Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9-]{0,39}\Z")]
-    file: Annotated[str, Meta(min_length=1, max_length=1_000)]
-    scorer: How = "exact"
-    fields: Fields = Fields()
-    title: Annotated[str, Meta(max_length=100)] = ""
-    tolerance: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
-    tokens_max: Annotated[int, Meta(ge=1, le=131_072)] = TOKENS_MAX
 
 
 def own(spec: OwnSuite) -> Suite:
@@ -141,7 +112,7 @@ def _number(item: Item, answer: str, _: Scoring) -> Score:
     return plain.counted(answer, item.payload.texts, item.payload.tolerance)
 
 
-_SCORERS: Final[Mapping[How, Callable[[Item, str, Scoring], Score]]] = {
+_SCORERS: Final[Mapping[Scorer, Callable[[Item, str, Scoring], Score]]] = {
     "exact": plain.exact,
     "choice": _choice,
     "number": _number,

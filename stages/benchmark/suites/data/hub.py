@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import httpx
 
-from stages.adapters.allowed_addresses import AddressRefused, Guard
+from events.runtime.allowed_addresses import AddressRefused, Guard
 from stages.adapters.time_limit import run_within
 from stages.benchmark.suites.data.sources import DataRefused, DataSources, NeedsSetup
 from stages.benchmark.suites.item import Source

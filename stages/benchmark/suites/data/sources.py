@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from stages.isolation.egress_policy import EgressPolicy
+from events.runtime.egress_policy import EgressPolicy
 
 HUB: Final = "https://huggingface.co"
 
