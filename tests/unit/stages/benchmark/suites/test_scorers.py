@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from events.kinds.benchmark import Fields, OwnSuite
 from stages.benchmark.suites.catalogue import SUITES
 from stages.benchmark.suites.data.loading import load
 from stages.benchmark.suites.data.sources import DataSources
 from stages.benchmark.suites.item import Item, Score, Scoring
-from stages.benchmark.suites.own import Fields, OwnSuite, own
+from stages.benchmark.suites.own import own
 from stages.benchmark.suites.scorers import pattern
 from stages.models.model import Answer, ModelError, Question, Usage
 
