@@ -29,7 +29,8 @@ _DECLARED: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 GAVE_UP: Final = re.compile(
-    r"\b(?:can(?:no|')t|can not|unable to|could not|couldn't|do(?:es)? not know|don't know|not sure"
+    r"\b(?:can(?:no|')t|can not|unable to|could not|couldn't|do(?:es)? not know|don't know"
+    r"|(?:not|don't|doesn't) have (?:enough|sufficient)|not sure"
     r"|no idea|not enough"
     r"|insufficient|impossible to (?:say|determine|know|tell)|not (?:possible|provided|given|specified)"
     r"|i(?:'m| am) sorry|cannot be (?:determined|answered|solved))\b",
