@@ -68,7 +68,11 @@ def judged(scoring: Scoring, code: str, item: Item = FUNCTION) -> Score:
     ("code", "verdict"),
     [
         ("def turned(numbers):\n    return list(reversed(numbers)), len(numbers)", "pass"),
-        ("def turned(numbers):\n    numbers.reverse()\n    return numbers, len(numbers)", "wrong"),
+        (
+            "def turned(numbers):\n    count = len(numbers)\n    numbers.reverse()\n    return numbers, count",
+            "pass",
+        ),
+        ("def turned(numbers):\n    numbers.clear()\n    return numbers, len(numbers)", "wrong"),
         ("def turned(numbers):\n    return list(reversed(numbers)), 2", "wrong"),
         ("def turned(numbers):\n    return turned", "wrong"),
         ("def turned(numbers:", "error"),
