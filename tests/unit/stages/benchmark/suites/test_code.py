@@ -57,6 +57,12 @@ class Solution:
     def sums(self, left: List[int], right):
         return tuple(map(operator.add, left, right))
 """
+IN_PLACE = """
+def turned(numbers):
+    count = len(numbers)
+    numbers.reverse()
+    return numbers, count
+"""
 FUNCTION = Item(id="made/1", prompt=PROMPT, payload=Function(PROMPT, "turned", TESTS, REFERENCE))
 
 
@@ -68,10 +74,7 @@ def judged(scoring: Scoring, code: str, item: Item = FUNCTION) -> Score:
     ("code", "verdict"),
     [
         ("def turned(numbers):\n    return list(reversed(numbers)), len(numbers)", "pass"),
-        (
-            "def turned(numbers):\n    count = len(numbers)\n    numbers.reverse()\n    return numbers, count",
-            "pass",
-        ),
+        (IN_PLACE, "pass"),
         ("def turned(numbers):\n    numbers.clear()\n    return numbers, len(numbers)", "wrong"),
         ("def turned(numbers):\n    return list(reversed(numbers)), 2", "wrong"),
         ("def turned(numbers):\n    return turned", "wrong"),
