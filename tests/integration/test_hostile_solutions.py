@@ -18,7 +18,12 @@ from stages.benchmark.suites.item import Item, Score, Scoring
 from stages.benchmark.suites.payload import Function, Program
 
 PROMPT = 'def total(numbers):\n    """ Return the sum. """\n'
-TESTS = "def check(candidate):\n    assert candidate([1, 2]) == 3\n    assert candidate([5, -5, 7]) == 7\n"
+TESTS = """
+def check(candidate):
+    assert candidate([1, 2]) == 3
+    numbers = [5, -5, 7]
+    assert candidate(numbers) == sum(numbers)
+"""
 FUNCTION = Item(id="made/1", prompt="", payload=Function(PROMPT, "total", TESTS, "    return sum(numbers)\n"))
 CASES = '[{"input": "2\\n", "output": "4\\n", "testtype": "stdin"}, {"input": "3\\n", "output": "6\\n"}]'
 PROGRAM = Item(id="made/2", prompt="", payload=Program("made/2", "", "", CASES, ""))
@@ -80,30 +85,32 @@ def total(numbers):
         return len(file.read())
 """
 FUNCTIONS = {
-    "exits early": ("import os\nos._exit(0)\ndef total(numbers): pass", LIMITS, {"wrong"}),
     "is equal to all": (EQUAL_TO_ALL, LIMITS, {"wrong"}),
     "patches what it can": (PATCHED, LIMITS, {"wrong", "unsafe"}),
+    "changes what it was given": (
+        "def total(numbers):\n    numbers.clear()\n    return 0",
+        LIMITS,
+        {"wrong"},
+    ),
     "overwrites": (OVERWRITING, LIMITS, {"wrong", "unsafe"}),
     "stays and overwrites": (STAYING, SHORT, {"wrong", "timeout", "unsafe"}),
-    "kills its runner": ("import os\ndef total(numbers):\n    os.kill(os.getppid(), 9)", LIMITS, {"unsafe"}),
     "reads its data": (READING_ITS_DATA, LIMITS, {"wrong"}),
-    "sleeps": ("import time\ndef total(numbers):\n    time.sleep(1000)", SHORT, {"timeout"}),
-    "spins": ("def total(numbers):\n    while True: pass", SHORT, {"timeout"}),
-    "eats memory": (
-        "def total(numbers):\n    return [bytearray(1 << 20) for _ in range(9999)]",
-        LIMITS,
-        {"memory"},
-    ),
-    "forks": ("import os\ndef total(numbers):\n    while True: os.fork()", LIMITS, {"unsafe"}),
+    "exits early": ("import os\nos._exit(0)\ndef total(numbers): pass", LIMITS, {"wrong"}),
 }
 PROGRAMS = {
     "prints what it saw": ("print(4)", LIMITS, {"wrong"}),
+    "exits early": ("raise SystemExit(0)", LIMITS, {"wrong"}),
     "stays and overwrites": (STAYING_WITH_A_PROGRAM, SHORT, {"wrong", "timeout", "unsafe"}),
     "looks for what is wanted": (
         "import os\nprint(os.listdir('.'), open('job.json').read())",
         LIMITS,
         {"wrong"},
     ),
+    "kills its runner": ("import os\nos.kill(os.getppid(), 9)", LIMITS, {"unsafe"}),
+    "sleeps": ("import time\ntime.sleep(1000)", SHORT, {"timeout"}),
+    "spins": ("while True: pass", SHORT, {"timeout"}),
+    "eats memory": ("print(len([bytearray(1 << 20) for _ in range(9999)]))", LIMITS, {"memory"}),
+    "forks": ("import os\nwhile True: os.fork()", LIMITS, {"unsafe"}),
 }
 
 

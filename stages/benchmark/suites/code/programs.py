@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from stages.benchmark.suites.code.private_tests import BadTests, Case, cases_of
 from stages.benchmark.suites.code.running import CodeLimits, NotRun, Ran
-from stages.benchmark.suites.code.sandboxed.values import decode, encode
 from stages.benchmark.suites.code.solutions import Solution, answers, outputs
+from stages.benchmark.suites.code.values import decode, encode
 from stages.benchmark.suites.item import Item, Score, Scoring
 from stages.benchmark.suites.parsing.code_block import program_in
 from stages.benchmark.suites.payload import Program

@@ -75,7 +75,7 @@ def _once(
     folder = scoring.folder / token_hex(8)
     folder.mkdir(parents=True)
     try:
-        ours = files("stages.benchmark.suites.code.sandboxed")
+        ours = files("stages.benchmark.suites.code")
         written = {name: ours.joinpath(name).read_text(encoding="utf-8") for name in (script, "values.py")}
         written |= {"job.json": json.dumps(job), **sources}
         for name, text in written.items():

@@ -86,8 +86,8 @@ def _answer(told: Any) -> dict[str, Any]:
     if isinstance(told, dict):
         if isinstance(told.get("raised"), str) and isinstance(told.get("words"), str):
             return {"raised": told["raised"][:200], "words": told["words"][:1_000]}
-        if "value" in told and isinstance(told.get("after"), list):
-            return {"value": told["value"], "after": told["after"]}
+        if "value" in told:
+            return {"value": told["value"]}
     raise ValueError("it is no answer")
 
 

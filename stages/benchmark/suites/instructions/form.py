@@ -12,10 +12,10 @@ from stages.benchmark.suites.instructions.units import parts
 Given = Mapping[str, Any]
 
 ANSWERS: Final = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
-_FENCE: Final = re.compile(r"\A```(?:json)?\s*\n?(.*?)\n?```\Z", re.I | re.S)
+_FENCE: Final = re.compile(r"\A```(?:json)?\s*\n?(.*?)\n?```\Z", re.IGNORECASE | re.DOTALL)
 _POSTSCRIPTS: Final = {
-    "P.P.S": re.compile(r"\bp\.\s?p\.\s?s", re.I),
-    "P.S.": re.compile(r"\bp\.\s?s\.", re.I),
+    "P.P.S": re.compile(r"\bp\.\s?p\.\s?s", re.IGNORECASE),
+    "P.S.": re.compile(r"\bp\.\s?s\.", re.IGNORECASE),
 }
 
 
@@ -48,13 +48,13 @@ def has_placeholders(answer: str, given: Given) -> bool:
 def has_postscript(answer: str, given: Given) -> bool:
     """Return whether an answer has a postscript behind its marker."""
     marker = given["postscript_marker"].strip()
-    pattern = _POSTSCRIPTS.get(marker) or re.compile(re.escape(marker), re.I)
+    pattern = _POSTSCRIPTS.get(marker) or re.compile(re.escape(marker), re.IGNORECASE)
     return pattern.search(answer) is not None
 
 
 def has_bullets(answer: str, given: Given) -> bool:
     """Return whether an answer has exactly so many bullet points (`* ` or `- `)."""
-    found = re.findall(r"^[ \t]*(?:\*(?!\*)|-(?!-))[^\n]*\S", answer, re.M)
+    found = re.findall(r"^[ \t]*(?:\*(?!\*)|-(?!-))[^\n]*\S", answer, re.MULTILINE)
     return len(found) == int(given["num_bullets"])
 
 
@@ -71,7 +71,7 @@ def has_highlights(answer: str, given: Given) -> bool:
 
 def has_sections(answer: str, given: Given) -> bool:
     """Return whether an answer has at least so many sections, each begun by a word and its number."""
-    found = re.findall(rf"(?<!\w){re.escape(given['section_spliter'].strip())}\s?\d+", answer, re.I)
+    found = re.findall(rf"(?<!\w){re.escape(given['section_spliter'].strip())}\s?\d+", answer, re.IGNORECASE)
     return len(found) >= int(given["num_sections"])
 
 

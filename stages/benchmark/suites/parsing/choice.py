@@ -17,6 +17,7 @@ from stages.benchmark.suites.parsing.thought import without_thought
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LINE_CHARS_MAX: Final = 1_000
+BEFORE_CHARS: Final = 60  # that may deny what follows
 TEXT_CHARS_MAX: Final = 2_000  # of an option that is looked for in an answer
 
 # Words of English that are letters as well: what follows tells whether an option is meant.
@@ -31,10 +32,10 @@ _BARE: Final = rf"(?P<bare>[B-HJ-Z])(?![\w&^]|['’]\w)|(?P<word>[AI]){_GOES_ON}
 _SMALL: Final = r"(?P<small>[a-z])(?=\s*(?:\Z|[\n.,;]))"
 _LETTER: Final = rf"(?:{_BRACKETED}|{_CLOSED}|{_BARE}|{_SMALL})"
 _BEFORE: Final = re.compile(
-    r"(?:\s|[\"'*:,-]|\b(?:the|an?|option|choice|letter|answer|statement|number|therefore|thus"
+    r"(?:\s|[\"'*:,-]|\b(?:the|option|choice|letter|answer|statement|number|therefore|thus"
     r"|most likely|likely|probably"
     r"|clearly|indeed|definitely|simply|just|either|both|i think|i believe|would be|is)\b(?!\s*[).]))*",
-    re.I,
+    re.IGNORECASE,
 )
 _STARTS: Final = re.compile(_LETTER)
 _SECOND: Final = re.compile(
@@ -44,13 +45,13 @@ _SECOND: Final = re.compile(
 _LEADING: Final = re.compile(
     r"^[ \t>#-]*(?:(?:option|choice)\s+)?(?:[(\[](?P<bracketed>[A-Za-z])[)\]]"
     r"|(?P<closed>[A-Z])\s*[).:](?=\s|\Z)|(?P<bare>[A-Z])\s*$)",
-    re.M,
+    re.MULTILINE,
 )
 _ALONE: Final = re.compile(r"\s*[(\[]?(?P<bare>[A-Za-z])[)\]]?[.!:]?\s*")
 _CHOSEN: Final = re.compile(
     r"\b(?:choose|select|pick|go(?:ing)? with|chose|selected)[\s:]+(?:is\s+)?(?:(?:option|answer|choice)\s+)?"
     rf"{_LETTER}",
-    re.I,
+    re.IGNORECASE,
 )
 _CORRECT: Final = re.compile(
     r"(?:[(\[](?P<bracketed>[A-Za-z])[)\]]|\b(?P<bare>[A-Z]))[).:]?\s+(?:is|would be|must be|seems"
@@ -58,15 +59,20 @@ _CORRECT: Final = re.compile(
     r"(?:the\s+|most\s+)*(?:correct|right|best|true|answer|only correct|accurate|appropriate)\b"
 )
 _DENIED: Final = re.compile(
-    r"(?:not|n't|rule out|eliminate|exclude|except|neither|nor|wrong|incorrect)\W+(?:\w+\W+){0,2}\Z", re.I
+    r"(?:not|n't|rule out|eliminate|exclude|except|neither|nor|wrong|incorrect)\W+(?:\w+\W+){0,2}\Z",
+    re.IGNORECASE,
+)
+_LACKS: Final = re.compile(r"\b(?:unable|cannot|can't|can not|enough|insufficient|impossible)\b[^.\n]*\Z")
+_WRONG: Final = re.compile(
+    r"\b(?:wrong|incorrect|false|eliminated?|ruled? out|not|excluded?)\b", re.IGNORECASE
 )
 _BOLD: Final = re.compile(r"\*\*\s*[(\[]?([A-Z])(?:[)\].:]+(?:\s[^*\n]{0,200})?)?\s*\*\*")
-_TAGGED: Final = re.compile(r"<answer>\s*(.{0,400}?)\s*</answer>", re.I | re.S)
+_TAGGED: Final = re.compile(r"<answer>\s*(.{0,400}?)\s*</answer>", re.IGNORECASE | re.DOTALL)
 # What stands before a letter without brackets that is an option, and no unit, name or variable.
 _LEADS: Final = re.compile(
     r"(?:\A|[:>,=-]|\b(?:is|be|to|so|thus|hence|therefore|option|choice|answer|choose|pick|with|say|it's"
     r"|that's))\s*\Z",
-    re.I,
+    re.IGNORECASE,
 )
 _LAST: Final = re.compile(rf"(?<![\w.'’]){_LETTER}")
 
@@ -128,15 +134,17 @@ def _asserted(text: str, count: int) -> int | None:
     for pattern in (_CORRECT, _CHOSEN):
         for match in pattern.finditer(text):
             place = _place(match, count)
-            if place is not None and not _DENIED.search(text[max(0, match.start() - 40) : match.start()]):
+            before = text[max(0, match.start() - BEFORE_CHARS) : match.start()]
+            if place is not None and not _DENIED.search(before) and not _LACKS.search(before):
                 found.append((match.start(), place))
     return max(found)[1] if found else None
 
 
 def _leading(text: str, count: int) -> int | None:
     """Return the option with whose letter the answer, or its only such line, begins."""
-    found = {_place(match, count) for match in _LEADING.finditer(text)} - {None}
-    return found.pop() if len(found) == 1 else None
+    matches = [match for match in _LEADING.finditer(text) if _place(match, count) is not None]
+    found = {_place(match, count) for match in matches}
+    return found.pop() if len(found) == 1 and not _SECOND.match(text, matches[0].end()) else None
 
 
 def _concluded(said: str, text: str, options: Sequence[str]) -> int | None:
@@ -150,15 +158,15 @@ def _concluded(said: str, text: str, options: Sequence[str]) -> int | None:
     bold = {LETTERS.index(each) for each in _BOLD.findall(said)} & set(range(len(options)))
     if len(bold) == 1:
         return bold.pop()
-    if _joins_two(lines[-1], len(options)):
+    line = " ".join(each for each in re.split(r"(?<=[.;!?])\s+", lines[-1]) if not _WRONG.search(each))
+    if _joins_two(line, len(options)):
         return None
     last = {
         place
-        for match in _LAST.finditer(lines[-1])
+        for match in _LAST.finditer(line)
         if (place := _place(match, len(options))) is not None
         and match.lastgroup != "small"
-        and (match.lastgroup == "bracketed" or _LEADS.search(lines[-1][: match.start()]))
-        and not _DENIED.search(lines[-1][: match.start()])
+        and (match.lastgroup == "bracketed" or _LEADS.search(line[: match.start()]))
     }
     if len(last) == 1:
         return last.pop()

@@ -16,15 +16,17 @@ BLOCKS_MAX: Final = 200
 INDENT: Final = 4
 
 _FENCE: Final = re.compile(
-    r"^[ \t]*(?:```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```+|~~~+)[ \t]*$|\Z)", re.M | re.S
+    r"^[ \t]*(?:```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```+|~~~+)[ \t]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
 )
 _PYTHON: Final = frozenset({"", "python", "python3", "py", "py3", "python2"})
 # How a line at the margin begins that is Python, and no sentence.
 _CODE_LINE: Final = re.compile(
-    r"(?:import \w|from [\w.]+ import\b|def \w+\s*\(|async def |class \w+|@\w|if\b.*:\s*(?:#.*)?$"
-    r"|for\b.*:\s*(?:#.*)?$|while\b.*:"
-    r"|with\b.*:\s*$|try:|except\b.*:|else:|elif\b.*:|finally:|print\(|return\b"
-    r"|[\w.\[\], ]+[-+*/|&]?=(?!=)|[\w.]+\(.*\)\s*$"
+    r"(?:(?:if|for|while|elif)\b.*:\s+(?:return|continue|break|pass|yield|raise|\w+\s*[-+*/]?=)|import \w"
+    r"|from [\w.]+ import\b|def \w+\s*\(|async def |class \w+|@\w|if\b.*:\s*(?:#.*)?\Z"
+    r"|for\b.*:\s*(?:#.*)?\Z|while\b.*:"
+    r"|with\b.*:\s*\Z|try:|except\b.*:|else:|elif\b.*:|finally:|print\(|return\b"
+    r"|[\w.\[\], ]+[-+*/|&]?=(?!=)|[\w.]+\(.*\)\s*\Z"
     r"|[#)\]}\"']|[ \t]+\S)"
 )
 
@@ -47,8 +49,10 @@ def program_in(answer: str, name: str = "") -> str | None:
 
 
 def defines(code: str, name: str) -> bool:
-    """Return whether code defines a function or class of that name."""
-    return re.search(rf"^[ \t]*(?:async\s+def|def|class)\s+{re.escape(name)}\b", code, re.M) is not None
+    """Return whether code defines a function or class of that name, or sets it."""
+    name = re.escape(name)
+    pattern = rf"^[ \t]*(?:(?:async\s+def|def|class)\s+{name}\b|{name}\s*=(?!=))"
+    return re.search(pattern, code, re.MULTILINE) is not None
 
 
 def _unfenced(said: str, name: str) -> str | None:
@@ -59,11 +63,13 @@ def _unfenced(said: str, name: str) -> str | None:
 
 
 def _code_lines(lines: list[str]) -> list[str]:
-    """Return the first lines, as far as they are code by their looks."""
-    end = next(
-        (place for place, line in enumerate(lines) if line.strip() and not _CODE_LINE.match(line)), len(lines)
-    )
-    return lines[:end]
+    """Return the first lines, as far as they are code by their looks, or in a text of several lines."""
+    is_text = False
+    for place, line in enumerate(lines):
+        if not is_text and line.strip() and not _CODE_LINE.match(line):
+            return lines[:place]
+        is_text ^= (line.count('"' * 3) + line.count("'" * 3)) % 2 == 1
+    return lines
 
 
 def body_in(answer: str) -> str | None:
@@ -74,11 +80,13 @@ def body_in(answer: str) -> str | None:
     first, *rest = without_thought(answer)[-CODE_CHARS_MAX:].splitlines() or [""]
     if not _CODE_LINE.match(first):
         return None
-    after = next((_indentation(line) for line in rest if line.strip()), 0)
-    if not _indentation(first) and after < (2 * INDENT if first.rstrip().endswith(":") else 1):
-        return textwrap.indent("\n".join([first, *_code_lines(rest)]), " " * INDENT) + "\n"
     end = next((place for place, line in enumerate(rest) if line[:1].strip()), len(rest))
-    return "\n".join([first if _indentation(first) else " " * INDENT + first, *rest[:end]]) + "\n"
+    if _indentation(first):
+        return "\n".join([first, *rest[:end]]) + "\n"
+    inner = [_indentation(line) for line in rest[:end] if line.strip()]
+    if inner and (not first.rstrip().endswith(":") or min(inner) < inner[0] or inner[0] > INDENT):
+        return "\n".join([" " * INDENT + first, *rest[:end]]) + "\n"
+    return textwrap.indent("\n".join([first, *_code_lines(rest)]), " " * INDENT) + "\n"
 
 
 def _indentation(line: str) -> int:

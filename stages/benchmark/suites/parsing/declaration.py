@@ -26,14 +26,15 @@ _SAYS: Final = (
 _DECLARED: Final = re.compile(
     rf"(?<!to )(?<!</)\b{_KEY}{_FILLED}{_SAYS}|(?:答案|答え){_FILLED}{_SAYS}"
     rf"|^[^\w\n]*(?:the\s+|my\s+|final\s+|correct\s+){{0,3}}{_KEY}[^\w\n]*\n",
-    re.I | re.M,
+    re.IGNORECASE | re.MULTILINE,
 )
 GAVE_UP: Final = re.compile(
-    r"\b(?:can(?:no|')t|can not|unable to|could not|couldn't|do(?:es)? not know|don't know|not sure"
+    r"\b(?:can(?:no|')t|can not|unable to|could not|couldn't|do(?:es)? not know|don't know"
+    r"|(?:not|don't|doesn't) have (?:enough|sufficient)|not sure"
     r"|no idea|not enough"
     r"|insufficient|impossible to (?:say|determine|know|tell)|not (?:possible|provided|given|specified)"
     r"|i(?:'m| am) sorry|cannot be (?:determined|answered|solved))\b",
-    re.I,
+    re.IGNORECASE,
 )
 
 

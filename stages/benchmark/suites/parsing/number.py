@@ -27,9 +27,10 @@ _CLAUSE_END: Final = re.compile(
 CLAUSE_CHARS_MAX: Final = 2_000
 _GROUP: Final = re.compile(r"(?<![\d.,]\d{3})(?<=\d)[ ](?=\d{3}(?![\d/]))")
 _ANOTHER: Final = re.compile(
-    r"\s?(?:[-+*/]|to|or|and|,|±|\+/-)\s?[-+]?\d|\s?:\s?\d|\s?\\?(?:sqrt|pi\b)|\s?[√π]"
+    r"\s?(?:[-+*/]|to|or|and|,|±|\\pm|\+/-)\s?[-+]?\d|\s?:\s?\d|\s?\\?(?:sqrt|pi\b)|\s?[√π]"
 )
-_AGAIN: Final = re.compile(r"\s?(?:or|,|≈)\s?" + NUMBER.pattern, re.I)
+_ALTERNATIVE: Final = re.compile(r"\d\s*(?:or|to|-)\s*\Z")
+_AGAIN: Final = re.compile(r"\s?(?:or|,|≈)\s?" + NUMBER.pattern, re.IGNORECASE)
 _RANGE: Final = re.compile(
     r"[^\n.]{0,40}?\b(?:between|from|either)\b[^\n.]{0,40}?\d[^\n.]{0,40}?\b(?:and|to|or)\s[^\n.]{0,20}?\d"
 )
@@ -38,7 +39,7 @@ _INTRODUCTION: Final = re.compile(
     r"(?:\s|[:=~≈\"'<>(]|\b(?:just|only|exactly|about|approximately|roughly|around|simply|a total of"
     r"|equal to|is|x|usd"
     r"|rs\.?|eur|gbp)\b)*",
-    re.I,
+    re.IGNORECASE,
 )
 
 
@@ -116,7 +117,10 @@ def _concluded(text: str) -> Value | None:
     if not lines:
         words = number_in_words(text.strip()) if len(text) < 100 else None
         return None if words is None else single_number(str(words[0]))
-    return _last(NUMBER.finditer(lines[-1]))
+    matches = list(NUMBER.finditer(lines[-1]))
+    if _ALTERNATIVE.search(lines[-1][: matches[-1].start()]):
+        return None
+    return _last(matches)
 
 
 def _last(matches: Iterable[re.Match[str]]) -> Value | None:

@@ -28,7 +28,7 @@ SMALL: Final = {word: value for value, word in enumerate(_ONES)} | {
     word: 10 * value for value, word in enumerate(_TENS, 2)
 }
 SCALES: Final = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_WORD: Final = re.compile(r"[\s-]*(?:and\s+)?([a-z]+)", re.I)
+_WORD: Final = re.compile(r"[\s-]*(?:and\s+)?([a-z]+)", re.IGNORECASE)
 
 
 def number_in_words(text: str) -> tuple[int, str] | None:

@@ -31,7 +31,7 @@ _WRAPPED: Final = re.compile(
 )
 _FRACTION: Final = re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _SHORT_FRACTION: Final = re.compile(r"\\[dtc]?frac\s*(\d)\s*(\d)")
-_BOX: Final = re.compile(r"\\(?:boxed|fbox|framebox)\s*(?=\{)")
+_BOX: Final = re.compile(r"(?:\\(?:boxed|fbox|framebox)|(?<![\w\\])boxed)\s*(?=\{)")
 _BARE_BOX: Final = re.compile(r"\\(?:boxed|fbox)\s+([-+]?\w+)")
 _DEGREES: Final = re.compile(r"\^?\s*\{?\s*\\(?:circ|degree)\b\s*\}?|°")
 _GROUPING: Final = re.compile(r"(?<=\d)(?:[\u2009\u202f\u00a0]|\\[,; ])(?=\d{3}(?!\d))|\\!|\u200b")

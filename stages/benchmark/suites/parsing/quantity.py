@@ -20,7 +20,7 @@ _PLAIN: Final = rf"\d{{1,{DIGITS_MAX}}}"
 _MANTISSA: Final = (
     rf"(?>\d{{1,2}}(?:,\d{{2}})+,\d{{3}}(?:\.\d+)?(?!\d|,\d)|\d{{1,3}}(?:[,'_]\d{{3}})+(?:\.\d+)?(?!\d"
     rf"|[,'_]\d)|\d{{1,3}}(?:[ ]\d{{3}}){{2,}}(?!\d)"
-    rf"|{_PLAIN}(?:\.{_PLAIN})?(?!\d)|\.{_PLAIN}(?!\d))"
+    rf"|{_PLAIN}(?:\.{_PLAIN})?(?!\.?\d)|\.{_PLAIN}(?!\d))"
 )
 _SCALE: Final = "|".join(SCALES)
 # Not a part of a word, a power, a time or a longer number.
@@ -34,7 +34,7 @@ NUMBER: Final = re.compile(
     rf"|[\s(]+(?P<top>\d{{1,9}})[)]?\s?/\s?[(]?(?P<bottom>\d{{1,9}})[)]{{0,2}})?"
     rf"(?P<percent>\s?(?:%|percent\b|per\s?cent\b))?(?:\s?(?P<scale>{_SCALE}|k(?![a-z]))\b)?"
     rf"(?![:]\d)",
-    re.I,
+    re.IGNORECASE,
 )
 _POWER: Final = re.compile(r"\s?\^\s?[{(]?(-?\d{1,3})[})]?(?!\s?\^)")
 

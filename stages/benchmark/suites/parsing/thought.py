@@ -11,8 +11,8 @@ from typing import Final
 TEXT_CHARS_MAX: Final = 400_000  # far above what a model may answer; the end is kept, where the answer stands
 
 _NAMES: Final = r"(?:think|thinking|thought|thoughts|reasoning|reflection|scratchpad)"
-_OPEN: Final = re.compile(rf"<{_NAMES}(?:\s[^<>]{{0,100}})?>|◁think▷|\[THINK\]", re.I)
-_CLOSE: Final = re.compile(rf"</{_NAMES}\s*>|◁/think▷|\[/THINK\]", re.I)
+_OPEN: Final = re.compile(rf"<{_NAMES}(?:\s[^<>]{{0,100}})?>|◁think▷|\[THINK\]", re.IGNORECASE)
+_CLOSE: Final = re.compile(rf"</{_NAMES}\s*>|◁/think▷|\[/THINK\]", re.IGNORECASE)
 # The last channel of models that name their channels is what they say to people.
 _FINAL: Final = re.compile(r"<\|channel\|>\s*final\b[^<]{0,100}<\|message\|>")
 _CHANNEL: Final = re.compile(r"<\|channel\|>")

@@ -11,12 +11,11 @@ import pytest
 from stages.benchmark.suites.catalogue import SUITES
 from stages.benchmark.suites.code.programs import same_output, same_value
 from stages.benchmark.suites.code.running import LOSSES_MAX
-from stages.benchmark.suites.code.sandboxed.values import Other, decode, encode
+from stages.benchmark.suites.code.values import Other, decode, encode
 from stages.benchmark.suites.data.loading import load
 from stages.benchmark.suites.data.sources import DataSources
 from stages.benchmark.suites.item import Item, Score, Scoring
 from stages.benchmark.suites.payload import Function
-from stages.benchmark.suites.scoring import score
 
 PROMPT = '''from typing import List
 
@@ -58,18 +57,25 @@ class Solution:
     def sums(self, left: List[int], right):
         return tuple(map(operator.add, left, right))
 """
+IN_PLACE = """
+def turned(numbers):
+    count = len(numbers)
+    numbers.reverse()
+    return numbers, count
+"""
 FUNCTION = Item(id="made/1", prompt=PROMPT, payload=Function(PROMPT, "turned", TESTS, REFERENCE))
 
 
 def judged(scoring: Scoring, code: str, item: Item = FUNCTION) -> Score:
-    return score(SUITES["humaneval"], item, f"```python\n{code}\n```", scoring)
+    return SUITES["humaneval"].scorer(item, f"```python\n{code}\n```", scoring)
 
 
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
         ("def turned(numbers):\n    return list(reversed(numbers)), len(numbers)", "pass"),
-        ("def turned(numbers):\n    numbers.reverse()\n    return numbers, len(numbers)", "wrong"),
+        (IN_PLACE, "pass"),
+        ("def turned(numbers):\n    numbers.clear()\n    return numbers, len(numbers)", "wrong"),
         ("def turned(numbers):\n    return list(reversed(numbers)), 2", "wrong"),
         ("def turned(numbers):\n    return turned", "wrong"),
         ("def turned(numbers:", "error"),
@@ -84,7 +90,7 @@ def test_functions(code_scoring: Scoring, code: str, verdict: str) -> None:
 
 
 def test_no_code_is_not_understood(code_scoring: Scoring) -> None:
-    found = score(SUITES["humaneval"], FUNCTION, "I would reverse it.", code_scoring)
+    found = SUITES["humaneval"].scorer(FUNCTION, "I would reverse it.", code_scoring)
     assert (found.outcome, found.verdict) == ("unparsed", None)
 
 
@@ -95,7 +101,7 @@ def test_real_functions_pass_and_fail(code_scoring: Scoring, tmp_path: Path) -> 
     for id in ("HumanEval/32", "HumanEval/38"):  # their tests use other functions of the prompt
         item = items[id]
         assert isinstance(item.payload, Function)
-        good = score(SUITES["humaneval"], item, item.payload.reference, code_scoring)
+        good = SUITES["humaneval"].scorer(item, item.payload.reference, code_scoring)
         assert (good.outcome, good.verdict) == ("right", "pass"), good.why
     bad = judged(code_scoring, "def decode_cyclic(s):\n    return s", items["HumanEval/38"])
     assert bad.verdict == "wrong"
@@ -149,15 +155,15 @@ def test_a_pod_that_runs_nothing_is_no_fault_of_an_answer(scoring: Scoring) -> N
 )
 def test_programs(sources: DataSources, code_scoring: Scoring, place: int, code: str, verdict: str) -> None:
     item = load(SUITES["livecodebench"], sources)[place]
-    found = score(SUITES["livecodebench"], item, f"```python\n{code}\n```", code_scoring)
+    found = SUITES["livecodebench"].scorer(item, f"```python\n{code}\n```", code_scoring)
     assert found.verdict == verdict, found.why
 
 
 def test_values_cross_as_what_they_are() -> None:
     shared = [1]
     values = [
-        None, True, -7, 1 << 70, 0.1, float("inf"), "text \ud800", b"\x00", (1, [2, {3}]), {"a": 1, (1, 2): [None]},
-        2j, {1, 2}, [shared, shared],
+        None, True, -7, 1 << 70, 0.1, float("inf"), "text \ud800", b"\x00", (1, [2, {3}]), 2j, {1, 2},
+        {"a": 1, (1, 2): [None]}, [shared, shared],
     ]  # fmt: skip
     for value in values:
         back = decode(json.loads(json.dumps(encode(value))))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from stages.benchmark.suites.catalogue import SUITES
 from stages.benchmark.suites.code.functions import completed
+from stages.benchmark.suites.data.loading import load
+from stages.benchmark.suites.data.sources import DataSources
 from stages.benchmark.suites.parsing.code_block import program_in
 from stages.benchmark.suites.payload import Function
 
@@ -65,6 +70,8 @@ def test_a_whole_function_stands_behind_the_prompt() -> None:
         "    return x\n\n\nprint(f(1))",
         "if x:\n        return x\n    return 0",
         "y = x\n    return y",
+        "if x == 1: return 1\n    return x",
+        "if x:\n      return x\n    return 0",
     ],
 )
 def test_a_body_goes_on_with_the_prompt(answer: str) -> None:
@@ -76,6 +83,26 @@ def test_a_body_goes_on_with_the_prompt(answer: str) -> None:
     function = names["f"]
     assert callable(function)
     assert function(7) == 7
+
+
+def test_every_real_function_is_understood_in_each_form_of_answer(tmp_path: Path) -> None:
+    for item in load(SUITES["humaneval"], DataSources(folders=(), cache=tmp_path, hub="")):
+        wanted = item.payload
+        assert isinstance(wanted, Function)
+        whole = wanted.prompt + wanted.reference
+        for answer in (
+            wanted.reference,
+            wanted.reference.strip(),
+            whole,
+            f"{whole}\n\nIt works.",
+            f"{wanted.reference}\n\ndef other(x):\n    return x\n",
+            f"Sure:\n```python\n{whole}```\nDone.",
+            f"```python\n{wanted.reference}```",
+        ):
+            sources = completed(wanted, answer)
+            assert sources is not None, item.id
+            for source in sources:
+                compile(source, item.id, "exec")
 
 
 def test_a_program_without_a_name_is_the_last_block() -> None:

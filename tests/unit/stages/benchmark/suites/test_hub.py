@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from events.runtime.egress_policy import EgressPolicy, read_egress_policy
 from events.runtime.errors import Canceled
 from stages.benchmark.suites.data import hub
 from stages.benchmark.suites.data.hub import fetched
 from stages.benchmark.suites.data.sources import DataRefused, DataSources, NeedsSetup
 from stages.benchmark.suites.item import Source
-from stages.isolation.egress_policy import EgressPolicy, read_egress_policy
 
 CONTENT = b'{"question": "?", "answer": "#### 1"}\n'
 SOURCE = Source(name="somebody/set", revision="a" * 40, files=("main/test.jsonl",))

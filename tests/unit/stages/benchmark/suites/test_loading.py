@@ -15,13 +15,14 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from events.kinds.benchmark import Fields, OwnSuite
 from stages.benchmark.suites.catalogue import SUITES
 from stages.benchmark.suites.data import records
 from stages.benchmark.suites.data.loading import load
 from stages.benchmark.suites.data.records import read_records
 from stages.benchmark.suites.data.sources import DataRefused, DataSources, NeedsSetup
 from stages.benchmark.suites.item import Item
-from stages.benchmark.suites.own import Fields, OwnSuite, own
+from stages.benchmark.suites.own import own
 from stages.benchmark.suites.payload import Function, Instructions, Line, Options, Program, Quantity, Wanted
 
 

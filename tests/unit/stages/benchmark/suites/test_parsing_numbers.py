@@ -109,6 +109,11 @@ UNDERSTOOD = (
     ("The answer turns out to be 42.", "42"),
     ("**Final Answer**\n42\n\nExplanation: 6 times 7, and not 3.", "42"),
     ("42 is the answer.", "42"),
+    ("\\boxed{5 \\mathrm{~cm}}", "5"),
+    ("Answer: 1/3 ≈ 0.333", "1/3"),
+    ("Answer: twenty-five percent", "25"),
+    ("Answer: $5 million", "5000000"),
+    ("Answer: 7\n\nLet me verify: 3 + 4 = 7 (2 kinds).", "7"),
 )
 
 NOT_UNDERSTOOD = (
@@ -131,6 +136,9 @@ NOT_UNDERSTOOD = (
     "\\boxed{1/0}",
     "Answer: 12:30",
     "Answer: 10 + 5",
+    "Answer: 1.234.567",
+    "It is 5 or 6.",
+    "\\boxed{3 \\pm 1}",
     "Answer: 18,50",
     "The answer is",
     "No number here.",

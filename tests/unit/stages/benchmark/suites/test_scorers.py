@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from events.kinds.benchmark import Fields, OwnSuite
 from stages.benchmark.suites.catalogue import SUITES
 from stages.benchmark.suites.data.loading import load
 from stages.benchmark.suites.data.sources import DataSources
 from stages.benchmark.suites.item import Item, Score, Scoring
-from stages.benchmark.suites.own import Fields, OwnSuite, own
+from stages.benchmark.suites.own import own
 from stages.benchmark.suites.scorers import pattern
-from stages.benchmark.suites.scoring import score
 from stages.models.model import Answer, ModelError, Question, Usage
 
 
@@ -42,7 +42,7 @@ from stages.models.model import Answer, ModelError, Question, Usage
 def test_built_in_suites(
     sources: DataSources, scoring: Scoring, suite: str, answer: str, outcome: str
 ) -> None:
-    found = score(SUITES[suite], load(SUITES[suite], sources)[0], answer, scoring)
+    found = SUITES[suite].scorer(load(SUITES[suite], sources)[0], answer, scoring)
     assert found.outcome == outcome
     assert found.value == float(outcome == "right")
     assert found.verdict is None
@@ -50,7 +50,7 @@ def test_built_in_suites(
 
 
 def test_instructions_that_are_broken_are_named(sources: DataSources, scoring: Scoring) -> None:
-    found = score(SUITES["ifeval"], load(SUITES["ifeval"], sources)[0], "Hello to you", scoring)
+    found = SUITES["ifeval"].scorer(load(SUITES["ifeval"], sources)[0], "Hello to you", scoring)
     assert found.parsed == "1 of 2 instructions followed"
     assert found.why == "not followed: change_case:english_lowercase"
 
@@ -60,7 +60,7 @@ def judged(scoring: Scoring, folder: Path, answer: str, row: dict[str, Any], **s
     (folder / "mine.jsonl").write_text(json.dumps({"prompt": "What is it?", **row}))
     suite = own(OwnSuite(name="mine", file="mine.jsonl", **spec))
     item: Item = load(suite, DataSources(folders=(folder,), cache=folder, hub=""))[0]
-    return score(suite, item, answer, scoring)
+    return suite.scorer(item, answer, scoring)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Runs the tests of a function: on a reference to learn their calls, then on the answers of a solution.
 
 A stand-alone script, copied into a job's folder beside `values.py` and `job.json`. No line of a solution is
-in its process: what a solution returned comes as plain values.
+in its process: what a solution returned comes as plain values, and what it did to its arguments stays where
+it was.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Candidate:
         self.calls.append(call)
         if len(self.calls) > CALLS_MAX:
             raise Unanswered
-        return self.replayed(call, arguments) if self.reference is None else self.asked(arguments, named)
+        return self.replayed(call) if self.reference is None else self.asked(arguments, named)
 
     def asked(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Return what the reference answers; chance goes on as if nobody had drawn meanwhile."""
@@ -61,7 +62,7 @@ class Candidate:
             self.is_inside = False
             random.setstate(state)
 
-    def replayed(self, call: dict[str, Any], arguments: tuple[Any, ...]) -> Any:
+    def replayed(self, call: dict[str, Any]) -> Any:
         """Return what the solution answered when it was asked the same at this place."""
         place = len(self.calls) - 1
         if self.is_unanswered or place >= len(self.answered) or self.answered[place]["call"] != call:
@@ -75,18 +76,7 @@ class Candidate:
                 if isinstance(kind, type) and issubclass(kind, Exception)
                 else RuntimeError
             )
-        for argument, after in zip(arguments, answer["after"], strict=False):
-            become(argument, self.values.decode(after))
         return self.values.decode(answer["value"])
-
-
-def become(argument: Any, after: Any) -> None:
-    """Change an argument in place as the solution changed its own."""
-    if isinstance(argument, list) and isinstance(after, list) and argument != after:
-        argument[:] = after
-    elif isinstance(argument, dict | set) and type(argument) is type(after) and argument != after:
-        argument.clear()
-        argument.update(after)
 
 
 def main() -> None:

@@ -148,8 +148,7 @@ def answer_calls(job: dict[str, Any], test: dict[str, Any], names: dict[str, Any
         arguments = [values.decode(each) for each in call["arguments"]]
         named = {key: values.decode(each) for key, each in call["named"].items()}
         try:
-            returned = function(*arguments, **named)
-            line = {"value": values.encode(returned), "after": [values.encode(each) for each in arguments]}
+            line = {"value": values.encode(function(*arguments, **named))}
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - a test may want it
