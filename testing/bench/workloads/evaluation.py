@@ -1,7 +1,7 @@
-"""What an evaluation costs beside the answers that it waits for: ours, inspect_ai as it comes, and a bare loop.
+"""What an evaluation costs beside the answers that it waits for: ours, inspect_ai's, and a bare loop's.
 
-The loop is the least: 16 questions at once. inspect_ai adds its transcript, limits and log of each sample; ours adds
-to that a row, a file and an event of each item.
+The loop is the least: 16 questions at once. inspect_ai adds its transcript, limits and log of each sample;
+ours adds to that a row, a file and an event of each item.
 """
 
 from __future__ import annotations
