@@ -13,7 +13,6 @@ from stages.benchmark.journal import Journal, Row
 from stages.benchmark.rows import askings_of, file_of, row_of, text_of
 from stages.benchmark.subject import Subject
 from stages.benchmark.suites.item import Item, Scoring, Suite
-from stages.benchmark.suites.scoring import score
 from stages.benchmark.tally import Tally
 from stages.context import Context, Stage
 from stages.models.metered import Metered
@@ -65,7 +64,7 @@ class Evaluation:
         return Orders(
             suite=self.suite.name,
             model=self.model,
-            score=lambda item, answer: score(self.suite, item, answer, scoring),
+            score=lambda item, answer: self.suite.scorer(item, answer, scoring),
             asked=lambda key: self.context.emit(ItemsAsked(suite=self.suite.name, keys=[key])),
             concurrency=self.spec.concurrency,
             scorers=max(self.spec.concurrency, self.context.tools.slots),

@@ -40,7 +40,9 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, lat
 
 async def main(late_s: float) -> None:
     """Serve until nobody listens any more."""
-    server = await asyncio.start_server(lambda *both: answer(*both, late_s), "127.0.0.1", 0, backlog=256)
+    server = await asyncio.start_server(
+        lambda reader, writer: answer(reader, writer, late_s), "127.0.0.1", 0, backlog=256
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
 
