@@ -2,6 +2,7 @@
 # Installs podfleet into .venv, at the versions and by the hashes of constraints.txt.
 #
 #   scripts/setup.sh demo      what a fleet on one machine needs
+#   scripts/setup.sh demo-benchmark   that, and what benchmarks of language models need
 #   scripts/setup.sh test      that, and what the gate needs
 #   scripts/setup.sh browser   the Chromium that the tests of the web pages need
 #
@@ -115,6 +116,12 @@ demo)
     need_mongod
     want_bubblewrap || echo "setup: no bubblewrap; generated programs are held by the next best that works here"
     ;;
+demo-benchmark)
+    install_extras $RUNTIME,benchmark
+    want_weights || fail "the model of this demo needs its weights (see above)."
+    need_mongod
+    want_bubblewrap || echo "setup: no bubblewrap; generated programs are held by the next best that works here"
+    ;;
 test)
     install_extras $RUNTIME,benchmark,test
     want_weights || fail "the tests of served models need the weights of a small one (see above)."
@@ -123,5 +130,5 @@ test)
         "On Debian or Ubuntu, as root: apt-get update && apt-get install -y --no-install-recommends bubblewrap"
     ;;
 browser) need_browser ;;
-*) fail "say what for: demo, test or browser" ;;
+*) fail "say what for: demo, demo-benchmark, test or browser" ;;
 esac

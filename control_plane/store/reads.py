@@ -318,7 +318,7 @@ def spent(run_ids: Sequence[str]) -> list[Document]:
 
 
 def same_name(artifact_id: str) -> list[str]:
-    """Return the ids of an artifact and of those of its name in the attempts before; one that is no id alone."""
+    """Return the ids of an artifact and of its name in the attempts before; what is no id alone."""
     found = _ARTIFACT.fullmatch(artifact_id)
     if found is None:
         return [artifact_id]

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from events.kinds.calls.guarded_call import asked
 from events.kinds.fact import Fact
-from events.kinds.guarded_call import asked
 from events.kinds.kind import Kind, Projection
 from events.kinds.loading import loaded
 from events.kinds.spec import TITLE_MAX, Spec

@@ -35,11 +35,16 @@ def free_port() -> int:
 
 def is_free(port: int) -> bool:
     """Return whether nobody listens at a port, by the kernel's own list: to connect could meet a stranger."""
-    return not any(
-        _listens(line, port) for table in TABLES for line in Path(table).read_text().splitlines()[1:]
-    )
+    return not any(_listens(line, port) for table in TABLES for line in _lines(table))
 
 
 def _listens(line: str, port: int) -> bool:
     fields = line.split()
     return fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port
+
+
+def _lines(table: str) -> list[str]:
+    """Return the lines below the heading; none where the kernel has no such protocol."""
+    with suppress(FileNotFoundError):
+        return Path(table).read_text().splitlines()[1:]
+    return []

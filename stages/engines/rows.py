@@ -14,8 +14,9 @@ XLLAMACPP: Final = Engine(
     title="the server of llama.cpp, out of a wheel",
     needs="xllamacpp",
     extra="serving",
+    # -P: nothing is imported from the folder of a run
     command=(
-        "{python}", "-m", "stages.engines.xllamacpp_server",
+        "{python}", "-P", "-m", "stages.engines.xllamacpp_server",
         "--model={model}", "--port={port}", "--alias={alias}", "--name={name}",
     ),
     option="--{name}={value}",

@@ -91,6 +91,13 @@ def test_an_abandoned_stream_keeps_nothing_alive(engine: Engine, tmp_path: Path)
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+def test_what_lies_in_the_folder_of_a_run_is_not_imported(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("raise SystemExit(7)")
+    with served(engine, tmp_path) as found:
+        assert found.ended() is None
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 def test_weights_that_are_none_fail_with_the_whole_log(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(EngineFailed) as caught, served(engine, tmp_path, weights=tmp_path / "bad.gguf"):

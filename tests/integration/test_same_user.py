@@ -106,7 +106,7 @@ def test_a_confined_run_serves_a_model_to_itself(home: Path, way: str) -> None:
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["user"] != 0
-    assert (told["tokens"], told["left"]) == (8, []), told["text"]
+    assert (told["tokens"], told["left"]) == (8, [])
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -17,7 +17,7 @@ import msgspec
 
 from events.runtime.errors import Rejected
 
-ROWS_MAX: Final = 5_000
+ROWS_MAX: Final = 2_000
 URL_CHARS_MAX: Final = 500
 SLUG: Final = re.compile("[a-z0-9][a-z0-9._-]{0,99}")
 TOKENS_MAX: Final = 10**9

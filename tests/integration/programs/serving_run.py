@@ -7,20 +7,20 @@ It prints as JSON who it is, what the model answered, and what is left of the en
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from events.runtime.clock import SystemClock, SystemIds
 from pod_worker.child.confine import enter
 from pod_worker.isolation.confinement import Confinement
-from stages.adapters.models.opening import open_endpoint, served_endpoint
 from stages.engines.processes import is_free, living
 from stages.engines.rows import XLLAMACPP
 from stages.engines.serving import serve
 from stages.engines.weights import located
-from stages.models.model import Question
 from tests.integration.programs.nobodys_worker import be_nobody
 
 
@@ -37,15 +37,23 @@ def main(root: str, home: Path, way: str) -> None:
     space = confinement.make_space()
     folder = space.work or space.home
     enter(confinement, space)
-    question = Question(purpose="answer", system="", text="Say hello.", temperature=0.0, tokens_max=8)
     clock, ids = SystemClock(), SystemIds()
     with serve(
         XLLAMACPP, located("smollm2"), {}, name="smollm2", folder=folder, clock=clock, ids=ids
     ) as served:
-        answer = open_endpoint(served_endpoint(served.name, served.url), clock=clock, ids=ids).ask(question)
+        tokens = answered(served.port)
     left = [*living(served.pid), *([] if is_free(served.port) else [served.port])]
-    tokens = answer.usage.completion_tokens
-    print(json.dumps({"user": os.getuid(), "tokens": tokens, "text": answer.text, "left": left}))
+    print(json.dumps({"user": os.getuid(), "tokens": tokens, "left": left}))
+
+
+def answered(port: int) -> int:
+    """Return how many tokens the model answers; the SDK takes a second to import."""
+    body = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 8, "temperature": 0}
+    with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+        headers = {"content-type": "application/json"}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+        tokens: int = json.loads(connection.getresponse().read())["usage"]["completion_tokens"]
+        return tokens
 
 
 if __name__ == "__main__":

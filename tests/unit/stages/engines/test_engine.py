@@ -52,7 +52,7 @@ def test_every_default_of_every_row_is_within_its_range() -> None:
 def test_the_command_line_has_each_parameter_once() -> None:
     fields = {"python": "py", "model": "/a b.gguf", "port": 7, "alias": "one", "name": "two"}
     words = XLLAMACPP.words(fields, XLLAMACPP.settled({"kv_unified": True}, cores=2))
-    assert words[:3] == ["py", "-m", "stages.engines.xllamacpp_server"]
+    assert words[:4] == ["py", "-P", "-m", "stages.engines.xllamacpp_server"]
     assert {"--model=/a b.gguf", "--port=7", "--alias=one", "--name=two", "--kv_unified=true"} <= set(words)
     assert len(words) == len(XLLAMACPP.command) + len(XLLAMACPP.parameters)
 
