@@ -154,7 +154,7 @@ def test_a_suite_without_data_says_what_to_do(tmp_path: Path) -> None:
         ("gsm8k.jsonl", b'{"answer": "#### 1"}\n', "has no question"),
         ("gsm8k.jsonl", b'{"question": "\xff", "answer": "#### 1"}\n', "UTF-8"),
         ("gsm8k.jsonl.gz", b"not packed", "cannot be read"),
-        ("gsm8k.jsonl.gz", gzip.compress(b"x" * 1_000)[:-9], "cannot be read"),
+        ("gsm8k.jsonl.gz", gzip.compress(b"x" * 1_000, mtime=0)[:-9], "cannot be read"),
         ("gsm8k.json", b'{"name": 1}', "no list of records"),
         ("gsm8k.json", b"[" * 100_000, "no JSON"),
         ("gsm8k.csv", b"question,answer\n1,2,3\n", "another number of cells"),
