@@ -19,6 +19,8 @@ from control_plane.model.byte_limits import (
     EVENT_BYTES_DEFAULT,
     KEY_EVENT_BYTES_DEFAULT,
 )
+from events.runtime.egress_policy import SETTING as PRIVATE_HOSTS
+from events.runtime.egress_policy import EgressPolicy, read_egress_policy
 from events.runtime.errors import ConfigError
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -77,6 +79,7 @@ class Settings:
     artifact_bytes_max: int = ARTIFACT_BYTES_DEFAULT  # of one attempt
     origins: tuple[str, ...] = ()  # whose pages may ask us through a browser, with a key of their own
     secrets_keys: tuple[bytes, ...] = field(default=(), repr=False)  # the first encrypts, all decrypt
+    egress: EgressPolicy = field(default_factory=EgressPolicy)  # where listings of models may be
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
@@ -142,6 +145,11 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         if not re.fullmatch("[1-9][0-9]{5,14}", value)
     ]
     secrets_keys = _secrets_keys(values, problems)
+    egress = EgressPolicy()
+    try:
+        egress = read_egress_policy(values.get(PRIVATE_HOSTS, ""))
+    except ValueError as error:
+        problems.append(str(error))
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if keyless and host not in LOOPBACK:
@@ -165,6 +173,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         key_bytes_max=int(budgets[KEY_BYTES]),
         artifact_bytes_max=int(budgets[ARTIFACT_BYTES]),
         secrets_keys=secrets_keys,
+        egress=egress,
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
     )
 

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from events.answers.logs import LoggedEvent
 from events.catalog import Level, RunLog, type_of
 from events.kinds import KINDS
-from events.kinds.guarded_call import asked
+from events.kinds.calls.guarded_call import asked
 from events.text.escaping import is_number
 from events.text.truncation import brief_data
 
@@ -80,6 +80,7 @@ NEXT_STEPS: Final = {
     "GPU_BROKEN": "The pod's GPU, its driver or its libraries fail, as the message says; mend or replace it.",
     "BUDGET_EXCEEDED": "What was found by then is kept; raise max_cost_usd or max_tokens and run it again.",
     "NOT_AVAILABLE": "The message says what the pod lacks.",
+    "ENGINE_FAILED": "Look at the engine's log; often the memory of the pod is too small.",
     "CONFIG": "The message says what can be run; submit again with that.",
     "MODEL_UNREACHABLE": "Check OPENAI_BASE_URL and the network of the pod, then try again.",
     "MODEL_TIMED_OUT": "The model's server was too slow; try again when it is less busy.",

@@ -141,6 +141,9 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     literature = values.get("PODFLEET_LITERATURE_URL")
     if literature and not _is_address(literature):
         problems.append("PODFLEET_LITERATURE_URL must begin with http:// or https://")
+    hub = values.get("PODFLEET_HUB_URL")
+    if hub and hub != "none" and not _is_address(hub):
+        problems.append("PODFLEET_HUB_URL must begin with http:// or https://, or be none")
     isolation = values.get("PODFLEET_ISOLATION")
     if isolation and isolation not in ISOLATIONS:
         problems.append(f"PODFLEET_ISOLATION is {isolation!r}; accepted values: {', '.join(ISOLATIONS)}")

@@ -18,7 +18,7 @@ HELP_NAMES: Final = ("-h", "--help")
 # The module of each, whose `app` it is, and what is said of it where all are listed.
 OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "submit": ("podfleet.commands.submit", "Queue a run and print its id."),
-    "kinds": ("podfleet.commands.kinds", "List the kinds of run and their parameters."),
+    "kinds": ("podfleet.commands.catalogue.kinds", "List the kinds of run and their parameters."),
     "runs": ("podfleet.commands.runs", "List, show, watch and control runs."),
     "boards": ("podfleet.commands.boards", "Show a number of runs by their fields, and save such boards."),
     "events": ("podfleet.commands.events", "Show and follow the events of a run."),
@@ -32,6 +32,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "pods": ("podfleet.commands.pods", "List, show, cordon and drain the pods of the fleet."),
     "queue": ("podfleet.commands.queue", "Show the queue: waiting runs per class, and their wait."),
     "keys": ("podfleet.commands.access.keys", "Create, list, rotate and revoke API keys."),
+    "models": ("podfleet.commands.catalogue.models", "List, set and sync the models that runs may name."),
     "secrets": ("podfleet.commands.access.secrets", "Set, list and remove secrets, by name."),
     "audit": ("podfleet.commands.access.audit", "List and export the audit log."),
     "config": ("podfleet.commands.maintenance.config", "Show the settings and the source of each."),

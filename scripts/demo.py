@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -151,7 +151,7 @@ class Demo:
     def _tell(self, begun_s: float) -> None:
         """Write one line whenever a node or a stage moved on: it stays on the terminal, or in a log."""
         now = self.progress
-        line = f"{now.stage:10} {now.node:28} best {now.best}"
+        line = f"{now.stage:10} {now.node:28} best {now.best}" if now.node != "–" else f"{now.stage:10}"
         if line != self._told:
             self.console.print(f"  {self._elapsed(begun_s)}  {escape(line)}", highlight=False)
             self._told = line
@@ -195,6 +195,11 @@ def main() -> int:
     )
     parser.add_argument("--hypothesis", type=Path, default=sorted(HYPOTHESES.glob("*.json"))[0])
     arguments = parser.parse_args()
+    return with_fleet(arguments, lambda stack, console, asked: _run(stack, arguments, console, asked))
+
+
+def with_fleet(arguments: argparse.Namespace, run: Callable[[Stack, Console, Interrupts], int]) -> int:
+    """Start a fleet on this machine, do what `run` does with it, end it; return the exit status."""
     console = Console()
     port = arguments.port if arguments.port is not None else (DEFAULT_PORT if is_free(DEFAULT_PORT) else 0)
     options = Options(data=arguments.data, port=port, workers=1)
@@ -208,7 +213,7 @@ def main() -> int:
                 if asked.count:
                     raise Interrupted
             stack.check()
-            return _run(stack, arguments, console, asked)
+            return run(stack, console, asked)
         except Interrupted:
             console.print("interrupted: stopping everything")
             return EXIT_INTERRUPTED

@@ -51,6 +51,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions")
     arguments = parser.parse_args(argv)
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    own = pyproject["tool"]["podfleet"]
     pins = read_lock(LOCK.read_text()).values()
     # the index alone: builds of places beside it are not what everybody finds
     settings = {
@@ -61,7 +62,9 @@ def main(argv: Sequence[str]) -> None:
         if not arguments.upgrade:  # an output that is there already tells what is preferred
             output.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in pins))
         versions.write_text(
-            "\n".join((*pyproject["build-system"]["requires"], BACK_END_OF_SOURCES, INSTALLER))
+            "\n".join(
+                (*pyproject["build-system"]["requires"], BACK_END_OF_SOURCES, INSTALLER, *own["bounds"])
+            )
         )
         subprocess.run(
             [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--all-extras",
@@ -69,7 +72,7 @@ def main(argv: Sequence[str]) -> None:
              "pyproject.toml", str(versions)],
             cwd=ROOT, env=os.environ | settings, check=True,
         )  # fmt: skip
-        LOCK.write_text(written(output.read_text(), pyproject["tool"]["podfleet"]["builds"]))
+        LOCK.write_text(written(output.read_text(), own["builds"]))
 
 
 if __name__ == "__main__":

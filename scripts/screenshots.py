@@ -132,6 +132,7 @@ def pages(url: str) -> dict[str, str]:
             "pod": f"/pods/{pod}",
             "reviews": "/reviews",
             "schedules": "/schedules",
+            "models": "/models",
             "secrets": "/secrets",
             "numbers": "/numbers",
         }

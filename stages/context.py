@@ -27,8 +27,8 @@ from events.kinds.kind import Kind
 from events.kinds.results import Value
 from events.kinds.spec import Spec
 from events.runtime.clock import Clock
-from stages.checkpoints import Checkpoints, Restored
 from stages.ports import Barrier, NoBarrier, Notes, Reporter, Tools
+from stages.ports.checkpoints import Checkpoints, Restored
 from stages.results import (
     NO_ROWS_LEFT,
     NO_SUMMARIES_LEFT,

@@ -24,10 +24,10 @@ from events.kinds.fact import Fact
 from events.kinds.spec import Spec
 from events.pipe import Note
 from events.runtime.clock import Clock, SystemClock
-from stages.checkpoints import Checkpoints, Restored
 from stages.context import Context
 from stages.isolation.sandbox import LOG_TAIL_CHARS, Ended, Isolation, Job, Sandbox
 from stages.ports import Reporter, Tools
+from stages.ports.checkpoints import Checkpoints, Restored
 
 F = TypeVar("F", bound=Fact)
 

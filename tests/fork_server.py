@@ -61,6 +61,7 @@ PRELOADED: Final = (
     ),
     *("pod_worker.program", "pod_worker.child.main", "pod_worker.child.fork_server_main"),
     *("stages.ideation.pipeline", "stages.probe.pipeline", "stages.experiment.pipeline"),
+    *("stages.benchmark.pipeline", "inspect_ai.agent._acp.server"),
     *("torch", "sklearn.datasets", "matplotlib.pyplot", "matplotlib.backends.backend_agg"),
     "stages.adapters.models.openai",
 )

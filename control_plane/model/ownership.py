@@ -122,6 +122,12 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "boards": _by(
         "author", "page", "query", "createdBy", "createdAt", "updatedBy", "updatedAt", "revision",
     ),
+    "models": {
+        **_by("author, sync", "title", "endpoint", "inputUsdPerMtok", "outputUsdPerMtok", "contextTokens",
+              "answerTokensMax", "createdBy", "createdAt", "updatedBy", "updatedAt", "revision"),
+        **_by("author", "served", "concurrencyMax"),
+        **_by("sync", "syncedFrom", "syncedAt"),
+    },
     "secrets": {
         **_by("author", "kinds", "keys", "setBy", "setAt", "createdAt"),
         **_by("author, rotation", "sealed", "keyId"),

@@ -25,20 +25,20 @@ from control_plane.server.api import (
     artifacts,
     boards,
     bulk,
-    claims,
     fleet,
     groups,
     ingest,
     kinds,
+    models,
     results,
     runs,
     schedules,
     stream,
-    uploads,
 )
 from control_plane.server.api.access import audit_log, keys, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import answers_of
+from control_plane.server.api.worker import claims, uploads
 from control_plane.server.deps import Deps
 from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders
@@ -61,6 +61,7 @@ from control_plane.server.web.pages import (
     read_only,
     sign_in,
 )
+from control_plane.server.web.pages import models as model_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.server.web.pages import secrets as secret_pages
 from control_plane.server.web.pages.groups import routes as group_pages
@@ -73,7 +74,7 @@ Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads),
-    *(claims, fleet, kinds, schedules, groups, keys, secrets, audit_log, stream),
+    *(claims, fleet, kinds, models, schedules, groups, keys, secrets, audit_log, stream),
 )
 
 
@@ -119,7 +120,7 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [page.router(site) for page in (orders, retry, live)]
     routers.append(run_pages.router(site))
     routers += [page.router(site) for page in (change, group_pages, schedule_pages)]
-    routers += [page.router(site) for page in (secret_pages, numbers, pods)]
+    routers += [page.router(site) for page in (model_pages, secret_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"))

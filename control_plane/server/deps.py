@@ -51,6 +51,8 @@ from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.service import GroupService
+from control_plane.runs.models.catalogue import Catalogue
+from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.pod_steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
@@ -69,6 +71,7 @@ from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.inspections import Inspections
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
+from control_plane.store.models import ModelEntries
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.queue.attempt_ends import AttemptEnds
@@ -169,6 +172,11 @@ class Deps:
     def board_shelf(self) -> BoardShelf:
         """Boards that are saved."""
         return BoardShelf(SavedBoards(self.db))
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The catalogue of models."""
+        return Catalogue(ModelEntries(self.db), Fetcher(self.settings.egress).fetch)
 
     def on(self, db: Database) -> Deps:
         """Return the same on another connection, for a loop that is not ours."""

@@ -33,6 +33,8 @@ PROGRESS_EVENTS_MAX: Final = 60
 METRICS_MAX: Final = 5_000
 PICTURES_MAX: Final = 300
 CHECKPOINTS_MAX: Final = 2_000
+ATTEMPTS_MAX: Final = 100  # in which a file of a row is looked for
+_ARTIFACT: Final = re.compile(r"(?P<run>[^/]+)/a(?P<attempt>[1-9][0-9]{0,5})/(?P<name>[0-9a-f]{16})")
 
 _SPOKEN: Final = ("data.message", "data.activity", "data.stage", "data.node", "data.name", "data.code")
 _STEP: Final = dict.fromkeys(("receivedAt", "attempt", "data.stage", "data.progress"), 1)
@@ -257,9 +259,13 @@ class RunReads:
             return await cursor.limit(BESIDE_MAX * len(run_ids)).to_list()
 
     async def artifact(self, artifact_id: str) -> Document | None:
-        """Return one artifact."""
+        """Return one artifact; where its attempt has none of this name, that of the newest one before it.
+
+        Rows that an attempt has taken over from earlier ones name files that these have made.
+        """
         async with answers():
-            return await self.db.artifacts.find_one({"_id": artifact_id})
+            found = await self.db.artifacts.find({"_id": {"$in": same_name(artifact_id)}}).to_list()
+        return max(found, key=lambda each: int(each["attempt"]), default=None)
 
     async def failed(self, limit: int) -> list[Document]:
         """Return the newest failed runs, with what says why."""
@@ -309,6 +315,16 @@ def spent(run_ids: Sequence[str]) -> list[Document]:
             }
         },
     ]
+
+
+def same_name(artifact_id: str) -> list[str]:
+    """Return the ids of an artifact and of its name in the attempts before; what is no id alone."""
+    found = _ARTIFACT.fullmatch(artifact_id)
+    if found is None:
+        return [artifact_id]
+    newest = int(found["attempt"])
+    attempts = range(newest, max(0, newest - ATTEMPTS_MAX), -1)
+    return [f"{found['run']}/a{attempt}/{found['name']}" for attempt in attempts]
 
 
 def _begun(name: str) -> Document:

@@ -131,6 +131,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),
     ),
     "boards": (),
+    "models": (),
     "pods": (
         _index("by_report", ("reportedAt", _DOWN)),
         _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),

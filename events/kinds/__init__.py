@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
+from events.kinds.calls.guarded_call import asked
 from events.kinds.fact import Fact
-from events.kinds.guarded_call import asked
 from events.kinds.kind import Kind, Projection
 from events.kinds.loading import loaded
 from events.kinds.spec import TITLE_MAX, Spec
 from events.runtime.errors import NotMeasurable, Rejected
 
-ROWS: Final = ("experiment", "ideation", "probe")
+ROWS: Final = ("benchmark", "experiment", "ideation", "probe")
 KINDS: Final[Mapping[str, Kind]] = loaded(ROWS, __name__)
 RUN_KINDS: Final = frozenset(name for name, kind in KINDS.items() if kind.queue.is_open)
 FACTS: Final[Mapping[str, type[Fact]]] = {

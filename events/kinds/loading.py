@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NoReturn
 
-from events.kinds.bounded_call import bounded
+from events.kinds.calls.bounded_call import bounded
 from events.kinds.fields import schema_of
 from events.kinds.kind import Kind
 from events.kinds.results import misdeclared

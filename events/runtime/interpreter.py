@@ -3,7 +3,7 @@
 Law: an old patch level is reported, in the log of each program at its start and by `podfleet doctor`, and
 refused nowhere. A refusal would be right where a vulnerability can be reached from outside and none of our
 code is before it. There is no such one: cookies are read by `control_plane.access.cookies`, addresses
-judged by `stages.isolation.egress_policy`. A change that uses a listed part of the standard library has
+judged by `events.runtime.egress_policy`. A change that uses a listed part of the standard library has
 to refuse instead.
 """
 

@@ -27,7 +27,7 @@ from events.files.open_beneath import read_beneath
 from events.files.paths import RunPath, SafeName
 from events.pipe import Checkpoint, Kept, Made
 from events.runtime.clock import Clock
-from stages.checkpoints import Restored
+from stages.ports.checkpoints import Restored
 
 SAFE_WAIT_S: Final = 10.0
 

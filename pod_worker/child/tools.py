@@ -18,9 +18,9 @@ from stages.adapters.literature import open_literature
 from stages.adapters.models.opening import egress_policy_of, open_model
 from stages.adapters.sandbox.sandbox import LocalSandbox
 from stages.isolation.sandbox import POLICIES
-from stages.literature import Literature, LookUpFailed, Work
 from stages.models.model import Answer, Model, Question
 from stages.ports import Tools
+from stages.ports.literature import Literature, LookUpFailed, Work
 from stages.registry import imported
 
 SLOTS_MAX: Final = 8
@@ -61,6 +61,7 @@ def tools(environ: Mapping[str, str]) -> Tools:
         gpus=gpus,
         pod_usd_per_hour=float(price) if price else None,
         judge_secret=environ.get("PODFLEET_JUDGE_SECRET", ""),
+        variables=environ,
     )
 
 

@@ -18,6 +18,7 @@ from events.answers.groups import Group, GroupMember, GroupRow
 from events.answers.kinds.boards import Board, SavedBoard
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
+from events.answers.kinds.models import CatalogueModel, SyncedModels
 from events.answers.kinds.results import ComparedRows, ResultPage, ResultRow
 from events.answers.logs import LogPage
 from events.answers.pods import Pod, PodStanding, Sample
@@ -556,6 +557,34 @@ def rotate_key(key_id: str, *, overlap_s: int) -> Call[MadeKey]:
 def revoke_key(key_id: str) -> Call[Key]:
     """Let a key open nothing any more."""
     return Call("POST", "/api/keys/{key_id}/revoke", Key, {"key_id": key_id})
+
+
+def models(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[CatalogueModel]]:
+    """Return a page of the catalogue of models, by name."""
+    return Call("GET", "/api/models", Listing[CatalogueModel], query={"limit": limit, "after": after})
+
+
+def model(name: str) -> Call[CatalogueModel]:
+    """Return a model of the catalogue."""
+    return Call("GET", "/api/models/{model_id}", CatalogueModel, {"model_id": name})
+
+
+def set_model(
+    name: str, *, endpoint: Json | None = None, served: Json | None = None, **fields: Any
+) -> Call[CatalogueModel]:
+    """Set a model, in the place of what has its name: its `endpoint`, or how it is `served`."""
+    body = _given(endpoint=endpoint, served=served, **fields)
+    return Call("PUT", "/api/models/{model_id}", CatalogueModel, {"model_id": name}, body=body)
+
+
+def remove_model(name: str) -> Call[None]:
+    """Remove a model; a run that names it fails at its next attempt."""
+    return Call("DELETE", "/api/models/{model_id}", NoneType, {"model_id": name})
+
+
+def sync_models(url: str) -> Call[SyncedModels]:
+    """Add and update the models that the listing of an API names, which needs no key."""
+    return Call("POST", "/api/model-syncs", SyncedModels, body={"url": url})
 
 
 def secrets(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[Secret]]:

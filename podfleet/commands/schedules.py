@@ -12,7 +12,7 @@ from msgspec import UNSET
 from events.answers.schedules import Firing, Schedule, ScheduledRun
 from podfleet import parameters
 from podfleet.client.synchronous import Client
-from podfleet.commands.kind_help import KindHelp, check
+from podfleet.commands.catalogue.kind_help import KindHelp, check
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import EXIT_WRONG_USE, client, fail

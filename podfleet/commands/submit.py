@@ -10,7 +10,7 @@ from events.answers.kinds.hypotheses import Hypothesis
 from events.answers.runs import CheckedRun, Run
 from podfleet import parameters, watching
 from podfleet.client.synchronous import Client
-from podfleet.commands.kind_help import KindHelp, check
+from podfleet.commands.catalogue.kind_help import KindHelp, check
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_fields, print_json, say, tell

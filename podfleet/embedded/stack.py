@@ -224,7 +224,7 @@ class Stack:
     def _tiers(self) -> list[list[Service]]:
         secrets = credentials(self._data / CREDENTIALS, self._world.ids)
         servers: list[Service] = []
-        control = _for_python(self._world.environment)
+        control = LOCAL_MODELS | _for_python(self._world.environment)
         control["CONTROL_PLANE_URL"] = self.url
         self.api_key = control["PODFLEET_API_KEY"] = control.get("PODFLEET_API_KEY") or secrets.api_key
         control["MONGODB_URL"] = self.mongodb_url = self._mongodb(secrets, servers)
@@ -232,7 +232,7 @@ class Stack:
         control |= self._secrets_key()
         self._stores = {name: control[name] for name in control if name.startswith(STORES)}
         has_model = any(self._world.environment.get(name, "").strip() for name in MODELS)
-        worker = (LOCAL_MODELS if has_model else LOCAL_MODELS | SHIPPED_ONLY) | {
+        worker = ({} if has_model else SHIPPED_ONLY) | {
             name: value for name, value in control.items() if not name.startswith(NOT_FOR_WORKERS)
         }
         workers = [self._worker(number, worker) for number in range(1, self._options.workers + 1)]

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
+from events.runtime.allowed_addresses import AddressRefused, Guard
 from events.runtime.clock import Clock, Ids
+from events.runtime.egress_policy import EgressPolicy
 from events.runtime.errors import PipelineError
-from stages.adapters.allowed_addresses import AddressRefused, Guard
 from stages.adapters.time_limit import run_within
-from stages.isolation.egress_policy import EgressPolicy
-from stages.literature import Literature, LookUpFailed, Work
 from stages.models.retrying import retry_after_of
+from stages.ports.literature import Literature, LookUpFailed, Work
 
 TIME_MAX_S: Final = 10.0  # of one request
 WAIT_MAX_S: Final = 5.0  # before the only second one

@@ -20,7 +20,7 @@ from stages.experiment.record.record import Curve, Finalist, Point, Record, Sett
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Pair, Registration, judge
 from stages.experiment.tree import UNVARIED, Node
-from stages.literature import Work
+from stages.ports.literature import Work
 
 HOSTILE: Final = (
     r"\input{/etc/passwd} \end{document} $x_1$ 50% #1 & ~ ^ {effect.mean} <script>alert(1)</script> \val{effect.mean}{9.99} "

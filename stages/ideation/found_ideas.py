@@ -18,8 +18,8 @@ from stages.bounds import Line, Ordinal, Unreadable, read_state
 from stages.context import Context
 from stages.ideation.idea_fields import bounded, cut, missing, printable, public
 from stages.ideation.literature_lookup import LOOK_UPS_MAX, WORKS_EACH, WORKS_MAX, LookUps
-from stages.literature import Work
 from stages.models.budget import NOTHING, Spent
+from stages.ports.literature import Work
 
 CHECKPOINT: Final = "ideation"
 ARTIFACT: Final = "ideas.json"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stages.ideation.idea_fields import cut, printable
-from stages.literature import Literature, LookUpFailed, Work
+from stages.ports.literature import Literature, LookUpFailed, Work
 
 LOOK_UPS_MAX: Final = 40  # of one request
 FAILURES_MAX: Final = 2  # in a row; an index that is down is not asked twenty times

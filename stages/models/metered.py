@@ -55,6 +55,12 @@ class Metered:
             self._bill(question, answer.usage, price, answer.text)
         return answer
 
+    def lost(self, question: Question) -> None:
+        """Bill a request of which nobody knows whether it was answered: its prompt counts."""
+        self._bill(
+            question, Usage(prompt_tokens=None, completion_tokens=None, seconds=0.0), self._price(), ""
+        )
+
     def _bill(self, question: Question, usage: Usage, price: Price | None, text: str) -> None:
         counted = _estimated(question, usage, text)
         self.budget.charge(counted, price, is_estimate=counted != usage)

@@ -21,6 +21,7 @@ from testing.bench.workloads import (
     artifacts,
     claims,
     emit,
+    evaluation,
     groups,
     ingest,
     lists,
@@ -36,7 +37,7 @@ from testing.bench.workloads import (
 _ALL: Final = (
     pickup.BENCH, claims.BENCH, claims.LABELLED_BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING,
     results.BENCH, lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH, sick_pods.BENCH,
-    groups.BENCH, races.BENCH,
+    groups.BENCH, races.BENCH, evaluation.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"

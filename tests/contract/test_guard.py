@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from events.runtime.clock import SystemClock
+from events.runtime.egress_policy import read_egress_policy
 from events.testing import SeededIds
 from stages.adapters.literature import GraphIndex
 from stages.adapters.models.opening import open_model
 from stages.adapters.models.retrier import Retrier
-from stages.isolation.egress_policy import read_egress_policy
-from stages.literature import LookUpFailed
 from stages.models.model import ModelError, Question
+from stages.ports.literature import LookUpFailed
 from tests.integration.programs.model_server import ModelServer, Reply
 
 QUESTION = Question(purpose="draft", system="Be brief.", text="Say hello.")

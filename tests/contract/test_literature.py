@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from events.runtime.clock import SystemClock
+from events.runtime.egress_policy import read_egress_policy
 from events.runtime.errors import PipelineError
 from events.testing import ManualClock, SeededIds
 from stages.adapters import literature
 from stages.adapters.literature import GraphIndex, open_literature
-from stages.isolation.egress_policy import read_egress_policy
-from stages.literature import LookUpFailed, Work
+from stages.ports.literature import LookUpFailed, Work
 from tests.integration.programs.model_server import (
     ModelServer,
     Reply,

@@ -159,7 +159,8 @@ def start_control_plane(
     """Start a control plane, at a free port or at `port`; return its process and its address, when ready."""
     start = start_program if is_forked else execute_program
     values = {**os.environ, **s3.environment, "MONGODB_URL": database_url}
-    values |= {"PODFLEET_SECRETS_KEY": SECRETS_KEY, **environment}
+    # listings of models stand here, too
+    values |= {"PODFLEET_SECRETS_KEY": SECRETS_KEY, "PODFLEET_PRIVATE_HOSTS": "127.0.0.1", **environment}
     for _ in range(PORTS_TRIED):
         chosen = port or choose(SystemIds())
         command = [*program, "serve", "--migrate"]

@@ -11,7 +11,7 @@ import pytest
 
 from events.catalog import RunCompleted, RunLog, RunStarted
 from events.queue.settlement import End
-from podfleet.commands import kind_help
+from podfleet.commands.catalogue import kind_help
 from tests.fork_server import run_program
 from tests.integration.command_line import on_terminal, podfleet, seen, started, within
 

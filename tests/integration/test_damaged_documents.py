@@ -35,6 +35,11 @@ LIES: dict[str, list[tuple[str, Any]]] = {
         ("run.kind", []), ("run.requires", "all"), ("run.labels", {"a": 1}), ("paused", "no"),
         ("last", {"slot": 5}), ("createdAt", MISSING), ("revision", None),
     ],
+    "models": [
+        ("endpoint", "https://a.example"), ("endpoint.baseUrl", MISSING), ("endpoint.secret", ["A"]),
+        ("served", {"engine": "x"}), ("inputUsdPerMtok", "0.5"), ("contextTokens", -1),
+        ("title", MISSING), ("createdAt", {}), ("revision", "1"), ("syncedAt", 5),
+    ],
     "secrets": [
         ("kinds", "all"), ("kinds", [5]), ("keys", {}), ("setBy", MISSING), ("setAt", {}),
         ("createdAt", None),
@@ -69,6 +74,7 @@ async def made(deps: Any, asking: httpx.AsyncClient) -> dict[str, dict[str, Any]
         ("POST", "/api/groups", {"id": "good", "run": RUN, "plan": PLAN, "paused": True}),
         ("POST", "/api/schedules", schedule),
         ("PUT", "/api/boards/good", board),
+        ("PUT", "/api/models/good", {"endpoint": {"model": "m", "base_url": "https://a.example/v1"}}),
     ):
         (await asking.request(method, path, json=body)).raise_for_status()
     lists = {"kinds": [], "keys": [], "sealed": {}, "keyId": "k", "setBy": "ada", "setAt": NOW}
@@ -113,7 +119,8 @@ async def test_a_damaged_document_is_named_and_the_others_are_shown(
         if name == "secrets":
             continue
         for number, lie in enumerate(lies):
-            path = f"/{name}/bad-{number}" if number % 2 else f"/api/{name}/bad-{number}"
+            has_page = number % 2 and name != "models"
+            path = f"/{name}/bad-{number}" if has_page else f"/api/{name}/bad-{number}"
             answer = await asking.get(path)
             assert (answer.status_code, f"bad-{number}" in answer.text) == (409, True), (path, lie)
 

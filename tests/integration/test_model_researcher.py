@@ -16,6 +16,7 @@ from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.effect import Effect
 from events.kinds.space.metrics import METRICS
 from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.egress_policy import read_egress_policy
 from events.runtime.errors import PipelineError
 from stages.adapters.models.openai import OpenAiModel
 from stages.adapters.models.retrier import Retrier
@@ -29,12 +30,11 @@ from stages.experiment.research.proposal import NoProposal
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Pair, Registration, judge
 from stages.experiment.tree import UNVARIED, Node, Tree
-from stages.isolation.egress_policy import read_egress_policy
-from stages.literature import Work
 from stages.models.budget import Budget
 from stages.models.metered import Metered
 from stages.models.model import Model
 from stages.models.prices import Prices
+from stages.ports.literature import Work
 from stages.testing import MemoryNotes
 from tests.integration.programs.model_server import (
     Asked,

@@ -37,6 +37,7 @@ COMMANDS = {
     "/runs all": 2, "/api/runs all": 1, "/runs/ long": 8, "/api/runs/ long": 11,
     "/runs/ long/metrics": 4, "/runs/ long/files": 4, "/runs/ long/attempts": 6, "/runs/ long/spec": 3,
 }  # fmt: skip
+MODEL = {"endpoint": {"model": "m", "base_url": "https://a.example/v1"}}
 BOARD = "kind=probe&rows=spec.seconds&columns=label.team&cell=value&show=mean"
 EXTRA = {
     "/api/boards/": "/api/boards/probes",
@@ -44,6 +45,7 @@ EXTRA = {
     "/api/boards/view label": f"/api/boards/view?{BOARD}&label=team%3Dvision",
     "/api/boards/export": f"/api/boards/export?{BOARD}",
     "/boards/": "/boards/probes",
+    "/api/models/": "/api/models/fast",
     "/boards/view": f"/boards/view?{BOARD}",
     "/api/runs sorted": "/api/runs?sort=-spec.seconds&columns=label.team,spec.seconds,summary.value",
     "/api/runs sorted, of a status": "/api/runs?sort=spec.seconds&status=COMPLETED",
@@ -160,6 +162,7 @@ async def test_every_question_is_answered_along_an_index_in_its_order(
     monkeypatch.setattr(pages, "SCAN_MAX", SCAN)
     (await asking.post("/api/schedules", json=SCHEDULE)).raise_for_status()
     (await asking.post("/api/groups", json=GROUP)).raise_for_status()
+    (await asking.put("/api/models/fast", json=MODEL)).raise_for_status()
     # one that is there: other tests count the runs of this store
     queued = await asking.get("/api/runs", params={"status": "QUEUED", "limit": 1})
     waiting = queued.json()["items"][0]["id"]

@@ -20,6 +20,7 @@ from tests.integration.programs.attacker import MEMORY_KEY
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests/integration/programs/nobodys_worker.py"
+SERVING = ROOT / "tests/integration/programs/serving_run.py"
 NOBODY = 65_533
 # Landlock lets nobody list a folder and not those in it: the worker's lies in one of packages here.
 NAMES = ["names of runs"]
@@ -106,6 +107,22 @@ def test_a_pipeline_of_the_same_user_gets_nothing_of_its_worker(home: Path, way:
     other = home / "data" / "work" / "run-1" / "other-a1"
     assert [each.name for each in other.iterdir()] == ["secret"]
     assert (other / "secret").read_text() == "secret"
+
+
+@pytest.mark.parametrize("way", ["user", *WAYS])
+def test_a_confined_run_serves_a_model_to_itself(home: Path, way: str) -> None:
+    if way == "user" and os.getuid() != 0:
+        pytest.skip("only root can give away users")
+    home.chmod(0o711)
+    command = [sys.executable, str(SERVING), str(ROOT), str(home), way]
+    environ = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), "HOME": str(home / "home")}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=home, env=environ, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["user"] != 0
+    assert (told["tokens"], told["left"]) == (8, [])
 
 
 @pytest.mark.parametrize("way", WAYS)

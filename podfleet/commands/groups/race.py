@@ -8,8 +8,8 @@ import typer
 from msgspec import UNSET
 
 from podfleet import parameters
+from podfleet.commands.catalogue.kind_help import KindHelp
 from podfleet.commands.groups.sweep import group_name
-from podfleet.commands.kind_help import KindHelp
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_json, say

@@ -9,8 +9,8 @@ import typer
 
 from events.runtime.clock import SystemIds
 from podfleet import parameters
+from podfleet.commands.catalogue.kind_help import KindHelp
 from podfleet.commands.groups.values import fixed_and_varied, plan_of, prune_of
-from podfleet.commands.kind_help import KindHelp
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_json, say

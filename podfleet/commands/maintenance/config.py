@@ -53,6 +53,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_DATASETS": None,
     "PODFLEET_JUDGE_SECRET": None,
     "PODFLEET_LITERATURE_URL": None,
+    "PODFLEET_HUB_URL": "https://huggingface.co",
     "PODFLEET_PRIVATE_HOSTS": None,
     "OPENAI_API_KEY": None,
     "OPENAI_BASE_URL": None,

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import httpx2
 import msgspec
-from anthropic import AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic
+from anthropic import AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic, omit
 
-from stages.adapters.allowed_addresses import AddressRefused
+from events.runtime.allowed_addresses import AddressRefused
+from events.runtime.egress_policy import EgressPolicy
 from stages.adapters.models.endpoint import (
     Count,
     client,
@@ -26,7 +27,6 @@ from stages.adapters.models.endpoint import (
 )
 from stages.adapters.models.retrier import Retrier, TryFailed
 from stages.adapters.time_limit import run_within
-from stages.isolation.egress_policy import EgressPolicy
 from stages.models.model import Answer, Question, Usage
 
 TEMPERATURE_MAX: Final = 1.0
@@ -70,6 +70,7 @@ class AnthropicModel:
     api_key: str = field(repr=False)
     retrier: Retrier
     egress: EgressPolicy = field(default_factory=EgressPolicy)
+    is_direct: bool = False
     _has_temperature: bool = field(default=True, repr=False)  # newer models refuse it
 
     @property
@@ -112,12 +113,12 @@ class AnthropicModel:
             base_url=self.base_url,
             max_retries=0,
             timeout=seconds,
-            http_client=client(seconds, self.egress),
+            http_client=client(seconds, self.egress, is_direct=self.is_direct),
             open_telemetry=False,
         ) as sdk:
             answer = await sdk.messages.with_raw_response.create(
                 model=self.model,
-                system=text_of(question.system),
+                system=text_of(question.system) or omit,
                 messages=[{"role": "user", "content": text_of(question.text)}],
                 max_tokens=question.tokens_max,
                 extra_body=extra,

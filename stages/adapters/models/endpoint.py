@@ -1,7 +1,8 @@
 """The HTTP client of a model's SDK, and the meaning of the SDK's failures.
 
 Law: an answer is bounded in bytes and uncompressed. No redirect is followed, so no key and no prompt goes
-to another address, and only allowed addresses are connected to. Proxies are those of the environment.
+to another address, and only allowed addresses are connected to. Proxies are those of the
+environment, or none.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Annotated, Any, Final, TypeVar
 import httpx2
 import msgspec
 
-from stages.adapters.allowed_addresses import AddressRefused, Guard
+from events.runtime.allowed_addresses import AddressRefused, Guard
+from events.runtime.egress_policy import EgressPolicy
 from stages.adapters.models.retrier import TryFailed
-from stages.isolation.egress_policy import EgressPolicy
 from stages.models.model import Usage
 from stages.models.retrying import retry_after_of, trouble_of
 
@@ -77,9 +78,13 @@ def _trusted() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def client(seconds: float, egress: EgressPolicy) -> httpx2.AsyncClient:
-    """Return a client for one request that takes at most `seconds`, and connects within `egress`."""
+def client(seconds: float, egress: EgressPolicy, *, is_direct: bool = False) -> httpx2.AsyncClient:
+    """Return a client for one request that takes at most `seconds`, and connects within `egress`.
+
+    `is_direct` asks no proxy, whatever the environment names.
+    """
     return httpx2.AsyncClient(
+        trust_env=not is_direct,
         verify=_trusted(),
         timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_MAX_S)),
         headers={"Accept-Encoding": "identity"},

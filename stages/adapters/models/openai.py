@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
+from openai.types.chat import ChatCompletionMessageParam
 
-from stages.adapters.allowed_addresses import AddressRefused
+from events.runtime.allowed_addresses import AddressRefused
+from events.runtime.egress_policy import EgressPolicy
 from stages.adapters.models.endpoint import (
     Count,
     client,
@@ -27,7 +29,6 @@ from stages.adapters.models.endpoint import (
 )
 from stages.adapters.models.retrier import Retrier, TryFailed
 from stages.adapters.time_limit import run_within
-from stages.isolation.egress_policy import EgressPolicy
 from stages.models.model import Answer, Question, Usage
 
 OWN_HOST: Final = "api.openai.com"
@@ -98,6 +99,7 @@ class OpenAiModel:
     api_key: str = field(repr=False)
     retrier: Retrier
     egress: EgressPolicy = field(default_factory=EgressPolicy)
+    is_direct: bool = False
     _dialect: Dialect = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -138,14 +140,11 @@ class OpenAiModel:
             api_key=self.api_key,
             base_url=self.base_url,
             max_retries=0,
-            http_client=client(seconds, self.egress),
+            http_client=client(seconds, self.egress, is_direct=self.is_direct),
         ) as sdk:
             answer = await sdk.chat.completions.with_raw_response.create(
                 model=self.model,
-                messages=[
-                    {"role": "system", "content": text_of(question.system)},
-                    {"role": "user", "content": text_of(question.text)},
-                ],
+                messages=_messages(question),
                 extra_body=dialect.parameters(question),
             )
             return answer.content
@@ -154,6 +153,14 @@ class OpenAiModel:
         """Return the bill of a request without a count."""
         seconds = self.retrier.clock.monotonic_s() - begun_s
         return Usage(prompt_tokens=None, completion_tokens=None, seconds=seconds)
+
+
+def _messages(question: Question) -> list[ChatCompletionMessageParam]:
+    """Return what is said; without a system prompt none is sent, not an empty one."""
+    asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": text_of(question.text)}]
+    if not question.system:
+        return asked
+    return [{"role": "system", "content": text_of(question.system)}, *asked]
 
 
 def read(body: bytes, lost: Usage) -> Answer:

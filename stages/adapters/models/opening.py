@@ -1,4 +1,4 @@
-"""Opens the model that the environment of a pod names.
+"""Opens a model at an endpoint: the one that the environment of a pod names, or another.
 
 Law: without a key or an address there is no model and nothing is imported. A model that cannot be used
 fails the run with the reason; the run does not continue without it.
@@ -10,16 +10,18 @@ import importlib
 import importlib.util
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
 from events.runtime.clock import Clock, Ids
+from events.runtime.egress_policy import SETTING, EgressPolicy, read_egress_policy
 from events.runtime.errors import PipelineError
-from events.runtime.model_providers import ANTHROPIC, OPENAI, Provider, named_provider
+from events.runtime.model_providers import ANTHROPIC, NO_KEY, OPENAI, Provider, named_provider
 from stages.adapters.models.retrier import Retrier
-from stages.isolation.egress_policy import SETTING, EgressPolicy, read_egress_policy
 from stages.models.model import Model
+from stages.models.retrying import REQUEST_MAX_S, TOTAL_MAX_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,23 @@ ADAPTERS: Final[Mapping[str, Adapter]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One model behind the API of a provider: its address, the key, and where its requests may go.
+
+    `address_in` and `key_in` say for people where address and key are set. `is_direct` asks no proxy.
+    """
+
+    provider: Provider
+    model: str
+    base_url: str
+    api_key: str = field(default=NO_KEY, repr=False)
+    egress: EgressPolicy = field(default_factory=EgressPolicy)
+    is_direct: bool = False
+    address_in: str = "base_url"
+    key_in: str = "its key"
+
+
 def open_model(
     environ: Mapping[str, str], *, clock: Clock, ids: Ids, stop: threading.Event | None = None
 ) -> Model | None:
@@ -47,18 +66,56 @@ def open_model(
     provider = named_provider(environ)
     if provider is None:
         return None
-    if problems := list(_problems(provider, environ)):
-        raise PipelineError("CONFIG", "; ".join(problems))
-    found = ADAPTERS[provider.name]
-    adapter = getattr(importlib.import_module(found.module), found.kind)  # heavy: only where it is used
-    model: Model = adapter(
+    endpoint = Endpoint(
+        provider=provider,
         model=provider.setting(environ, "MODEL") or provider.model,
         base_url=provider.address(environ),
         api_key=provider.key(environ),
-        retrier=Retrier(clock=clock, ids=ids, stop=stop or threading.Event()),
         egress=egress_policy_of(environ),
+        address_in=f"{provider.prefix}_BASE_URL",
+        key_in=f"{provider.prefix}_API_KEY",
+    )
+    return open_endpoint(endpoint, clock=clock, ids=ids, stop=stop)
+
+
+def open_endpoint(
+    endpoint: Endpoint,
+    *,
+    clock: Clock,
+    ids: Ids,
+    stop: threading.Event | None = None,
+    request_max_s: float = REQUEST_MAX_S,
+    total_max_s: float = TOTAL_MAX_S,
+) -> Model:
+    """Return the model at an endpoint; nothing is asked yet. `stop` as in `open_model`, limits of `Retrier`.
+
+    Raises `PipelineError` with the code CONFIG.
+    """
+    if problems := list(_problems(endpoint)):
+        raise PipelineError("CONFIG", "; ".join(problems))
+    found = ADAPTERS[endpoint.provider.name]
+    adapter = getattr(importlib.import_module(found.module), found.kind)  # heavy: only where it is used
+    model: Model = adapter(
+        model=endpoint.model,
+        base_url=endpoint.base_url,
+        api_key=endpoint.api_key,
+        retrier=Retrier(
+            clock=clock,
+            ids=ids,
+            stop=stop or threading.Event(),
+            request_max_s=request_max_s,
+            total_max_s=total_max_s,
+        ),
+        egress=endpoint.egress,
+        is_direct=endpoint.is_direct,
     )
     return model
+
+
+def served_endpoint(name: str, url: str) -> Endpoint:
+    """Return the endpoint of a model that this process serves: its requests go to this machine alone."""
+    own = EgressPolicy(networks=(ip_network("127.0.0.1/32"),))
+    return Endpoint(provider=OPENAI, model=name, base_url=url, egress=own, is_direct=True)
 
 
 def egress_policy_of(environ: Mapping[str, str]) -> EgressPolicy:
@@ -69,21 +126,19 @@ def egress_policy_of(environ: Mapping[str, str]) -> EgressPolicy:
         raise PipelineError("CONFIG", str(error)) from error
 
 
-def _problems(provider: Provider, environ: Mapping[str, str]) -> Iterator[str]:
-    prefix, sdk = provider.prefix, ADAPTERS[provider.name].sdk
+def _problems(endpoint: Endpoint) -> Iterator[str]:
+    sdk = ADAPTERS[endpoint.provider.name].sdk
     if importlib.util.find_spec(sdk) is None:
         yield (
-            f"{prefix}_API_KEY or {prefix}_BASE_URL is set, and the package {sdk!r} is missing: "
+            f"{endpoint.key_in} or {endpoint.address_in} is set, and the package {sdk!r} is missing: "
             "pip install 'podfleet[models]' on this pod, or unset it to use the built-in researcher"
         )
-    address = provider.setting(environ, "BASE_URL")
-    if address and not _is_address(address):
-        yield f"{prefix}_BASE_URL has to be an address like {provider.base_url}"
-    elif objection := egress_policy_of(environ).early_objection(urlsplit(address).hostname or ""):
-        yield f"{prefix}_BASE_URL: {objection}"
-    key = provider.setting(environ, "API_KEY")
-    if not (key.isascii() and key.isprintable()):
-        yield f"{prefix}_API_KEY holds characters that no key has"
+    if not _is_address(endpoint.base_url):
+        yield f"{endpoint.address_in} has to be an address like {endpoint.provider.base_url}"
+    elif objection := endpoint.egress.early_objection(urlsplit(endpoint.base_url).hostname or ""):
+        yield f"{endpoint.address_in}: {objection}"
+    if not (endpoint.api_key.isascii() and endpoint.api_key.isprintable()):
+        yield f"{endpoint.key_in} holds characters that no key has"
 
 
 def _is_address(text: str) -> bool:

@@ -21,7 +21,7 @@ from stages.experiment.record.numbers import REFERENCE, Number, Numbers
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record
 from stages.experiment.statistics.validation import Judgement
-from stages.literature import Work
+from stages.ports.literature import Work
 
 GENERATED: Final = frozenset({"abstract", "method", "validation"})  # nothing of a model is taken here
 GENERATED_WHY: Final = "this section is generated"

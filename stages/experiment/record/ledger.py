@@ -32,13 +32,13 @@ from stages.bounds import (
     Word,
     read_state,
 )
-from stages.checkpoints import Restored
 from stages.context import Context
 from stages.experiment.record.record import Curve, Setting, StageRecord
 from stages.experiment.record.reviews import ENSEMBLE, Review
 from stages.experiment.statistics.validation import Reading
 from stages.experiment.tree import Node
-from stages.literature import Work
+from stages.ports.checkpoints import Restored
+from stages.ports.literature import Work
 
 COMPLETE: Final = "is_complete"
 FOUND: Final = "found"

@@ -20,7 +20,7 @@ from stages.experiment.record.record import ARMS, Finalist, Record, StageRecord
 from stages.experiment.statistics.estimate import CONFIDENCE, POWER, rate_not_excluded
 from stages.experiment.statistics.validation import Judgement, Pair
 from stages.experiment.tree import Node
-from stages.literature import Work
+from stages.ports.literature import Work
 
 REFERENCE: Final = re.compile(r"\{([A-Za-z0-9_./-]+)\}")
 MINUS: Final = "\N{MINUS SIGN}"

@@ -37,7 +37,7 @@ from stages.experiment.statistics.estimate import CONFIDENCE, rate_not_excluded
 from stages.experiment.statistics.several import together
 from stages.experiment.statistics.validation import TOO_GOOD, Judgement
 from stages.experiment.tree import Node, NodeId, StageName
-from stages.literature import Work
+from stages.ports.literature import Work
 
 ARMS: Final[tuple[Arm, ...]] = ("baseline", "intervention")
 

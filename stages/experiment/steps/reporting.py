@@ -42,7 +42,7 @@ from stages.experiment.record.record import (
 from stages.experiment.record.reviews import ENSEMBLE
 from stages.experiment.steps.experiment_run import STAGES_TOTAL, ExperimentRun
 from stages.experiment.steps.verdict import Verdict, weigh
-from stages.literature import LookUpFailed, Work
+from stages.ports.literature import LookUpFailed, Work
 
 WORKS_MAX: Final = 8
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")

@@ -158,6 +158,14 @@ TREES = {
           - textbox /When/
           - button "Preview"
     """,
+    "/models": """
+        - main:
+          - heading "Models" [level=1]
+          - table
+          - heading "Sync from a listing" [level=2]
+          - textbox /Address/
+          - button "Sync"
+    """,
     "/secrets": """
         - main:
           - heading "Secrets" [level=1]

@@ -23,7 +23,7 @@ from control_plane.files.blobs import DOWNLOAD, PIECE_BYTES, SHOWN_CHARS_MAX, Bl
 from control_plane.files.multipart import PART_BYTES_MIN, Cutting, Multipart
 from control_plane.files.signing import URL_LIFE, Content, with_headers
 from control_plane.server.api.contract.bodies import SoughtArtifact
-from control_plane.server.api.uploads import artifact_key, cut, named
+from control_plane.server.api.worker.uploads import artifact_key, cut, named
 from events.runtime.errors import PodfleetError, Rejected, Transient
 
 NOWHERE = {

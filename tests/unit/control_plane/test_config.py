@@ -93,6 +93,14 @@ def test_only_an_origin_may_be_listed(text: str) -> None:
         read_settings({**GOOD, "PODFLEET_ORIGINS": text}, host="127.0.0.1", port=8700)
 
 
+def test_hosts_where_listings_may_be_are_named_without_ports() -> None:
+    with pytest.raises(ConfigError, match=r"PODFLEET_PRIVATE_HOSTS has '10\.0\.0\.7:80'"):
+        read_settings({**GOOD, "PODFLEET_PRIVATE_HOSTS": "10.0.0.7:80"}, host="127.0.0.1", port=8700)
+    settings = read_settings({**GOOD, "PODFLEET_PRIVATE_HOSTS": "10.0.0.0/8"}, host="127.0.0.1", port=8700)
+    assert settings.egress.objection("a.example", "10.0.0.7") is None
+    assert settings.egress.objection("a.example", "127.0.0.1") is not None
+
+
 def test_several_origins_are_separated_by_commas() -> None:
     values = {**GOOD, "PODFLEET_ORIGINS": "https://a.example, http://localhost:3000"}
     found = read_settings(values, host="127.0.0.1", port=8700)

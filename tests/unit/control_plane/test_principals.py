@@ -17,7 +17,7 @@ from control_plane.access.auth import Principal, require
 from control_plane.access.keys import Scope
 from control_plane.access.scrapers import Scrapers
 from control_plane.config import Settings, read_settings
-from control_plane.server.api.claims import require_pod
+from control_plane.server.api.worker.claims import require_pod
 from control_plane.server.app import create_app
 from control_plane.server.dependencies import Dependencies
 from control_plane.server.deps import wire

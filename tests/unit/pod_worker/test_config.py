@@ -49,14 +49,15 @@ def test_every_problem_is_named_together_with_what_is_accepted(tmp_path: Path) -
         PODFLEET_DATASETS=os.pathsep.join([str(tmp_path), str(missing)]),
         PODFLEET_ISOLATION="none",
         PODFLEET_LITERATURE_URL="index.example",
+        PODFLEET_HUB_URL="hub.example",
         WORKER_MODE="both",
     )
-    names = ("GPU_USD_PER_HOUR", "PRICES", "DATASETS", "ISOLATION", "LITERATURE_URL")
+    names = ("GPU_USD_PER_HOUR", "PRICES", "DATASETS", "ISOLATION", "LITERATURE_URL", "HUB_URL")
     assert [name for name in names if f"PODFLEET_{name}" not in said] == []
     assert "accepted values: strict, filter, best" in said
     assert "accepted values: experiment, ideation, hybrid" in said
     assert str(missing) in said
-    assert said.count("\n") == 5
+    assert said.count("\n") == 6
 
 
 def test_what_exists_is_accepted(tmp_path: Path) -> None:
@@ -67,6 +68,7 @@ def test_what_exists_is_accepted(tmp_path: Path) -> None:
         read(PODFLEET_PRICES=str(prices), PODFLEET_DATASETS=folders, PODFLEET_ISOLATION=isolation)
     for address in ("", "http://127.0.0.1:9/graph/v1", "https://index.example"):
         read(PODFLEET_LITERATURE_URL=address)
+    read(PODFLEET_HUB_URL="none")
 
 
 @pytest.mark.parametrize("address", ["index.example", "ftp://index.example", "http://", "http://[::1"])

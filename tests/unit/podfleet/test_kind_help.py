@@ -15,7 +15,7 @@ from events.kinds import KINDS, RUN_KINDS, read_spec
 from events.kinds.description import described
 from events.kinds.fields import fields_of, flat, schema_of
 from events.runtime.errors import Rejected
-from podfleet.commands import kind_help
+from podfleet.commands.catalogue import kind_help
 from podfleet.main import app
 from tests.unit.events.all_fields import ALL
 

@@ -14,7 +14,6 @@ import pytest
 from events import catalog as c
 from events.kinds import read_spec
 from events.kinds.experiment import STAGES, ClaimJudged
-from stages.checkpoints import Restored
 from stages.experiment import pipeline
 from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.judging.replication import Replication, second_secret
@@ -23,6 +22,7 @@ from stages.experiment.statistics.validation import CONTRADICTED, NO_SPREAD, Jud
 from stages.experiment.steps import reporting, validating
 from stages.experiment.trials.trial import Bench, Trial, Trials
 from stages.pipeline import run_pipeline
+from stages.ports.checkpoints import Restored
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
 pytestmark = pytest.mark.usefixtures("small_pictures", "small_papers")

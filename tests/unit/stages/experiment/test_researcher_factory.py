@@ -15,13 +15,13 @@ from events.kinds import read_spec
 from events.kinds.experiment import ExperimentSpec
 from events.kinds.space.data_sets import SHIPPED
 from events.testing import ManualClock
-from stages.checkpoints import Restored
 from stages.experiment import pipeline
 from stages.experiment.record.ledger import ClaimState, EffectState, Past, SearchState, state_of
 from stages.experiment.research.researcher_factory import SPENDING, choose_researcher
 from stages.models.model import Answer, ModelError, Question, Usage
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
+from stages.ports.checkpoints import Restored
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
 CHOICE: dict[str, Any] = {

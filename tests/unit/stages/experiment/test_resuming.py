@@ -14,7 +14,6 @@ import pytest
 from events import catalog as c
 from events.kinds import read_spec
 from events.kinds.experiment import STAGES, NodeCompleted, NodeExecuting, NodeRestored, PaperGenerated
-from stages.checkpoints import Restored
 from stages.experiment import pipeline
 from stages.experiment.consistency import OTHER_ROWS
 from stages.experiment.paper.renderer import find_renderer
@@ -22,6 +21,7 @@ from stages.experiment.steps.searching import Searching
 from stages.experiment.steps.validating import Validating
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
+from stages.ports.checkpoints import Restored
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context
 
 pytestmark = [

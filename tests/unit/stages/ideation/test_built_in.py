@@ -15,10 +15,10 @@ from events.kinds.experiment import ExperimentSpec
 from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationFailed, IdeationGenerated, IdeationStarted
 from events.kinds.space.understanding import Understood, understand
-from stages.checkpoints import Restored
 from stages.ideation import pipeline
-from stages.literature import LookUpFailed, Work
 from stages.pipeline import run_pipeline
+from stages.ports.checkpoints import Restored
+from stages.ports.literature import LookUpFailed, Work
 from stages.testing import MemoryCheckpoints, MemoryNotes, RecordingReporter, make_context, make_tools
 
 OWN = "Dropout improves calibration on wine"

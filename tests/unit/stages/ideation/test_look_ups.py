@@ -15,7 +15,7 @@ from stages.ideation.literature_lookup import (
     LookUps,
     without_references,
 )
-from stages.literature import LookUpFailed, Work
+from stages.ports.literature import LookUpFailed, Work
 
 SMOOTH = Work(title="When does smoothing help?", authors=("A. One", "B. Two"), year=2019, venue="Proceedings")
 MIXING = Work(

@@ -17,9 +17,9 @@ from events.kinds.ideation import IdeationFailed, IdeationGenerated
 from events.runtime.errors import Canceled
 from stages.ideation import pipeline
 from stages.ideation.with_model import FAILURES_MAX, HOPELESS, PASSING
-from stages.literature import LookUpFailed, Work
 from stages.models.model import Answer, ModelError, Question, QuestionCanceled, Trouble, Usage
 from stages.pipeline import run_pipeline
+from stages.ports.literature import LookUpFailed, Work
 from stages.testing import MemoryCheckpoints, MemoryNotes, RecordingReporter, make_context, make_tools
 
 USAGE = Usage(prompt_tokens=100, completion_tokens=10, seconds=0.1)

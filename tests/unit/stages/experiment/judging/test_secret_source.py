@@ -9,11 +9,11 @@ import pytest
 
 from events.kinds import read_spec
 from events.kinds.space.data_sets import SHIPPED
-from stages.checkpoints import Restored
 from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.secret import Secret
 from stages.experiment.judging.secret_source import secret_of
+from stages.ports.checkpoints import Restored
 from stages.testing import MemoryCheckpoints, make_context, make_tools
 
 SPEC = read_spec("experiment", {"idea": "Dropout improves accuracy on iris"})

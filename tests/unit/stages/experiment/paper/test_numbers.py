@@ -21,7 +21,7 @@ from stages.experiment.record.numbers import (
     work_text,
 )
 from stages.experiment.testing import HOSTILE, make_record
-from stages.literature import Work
+from stages.ports.literature import Work
 
 BREAK = "\N{ZERO WIDTH SPACE}"
 

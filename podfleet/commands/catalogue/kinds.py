@@ -39,7 +39,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what a kind does, and the fields of its specification."""
-    from podfleet.commands.kind_help import description, fields
+    from podfleet.commands.catalogue.kind_help import description, fields
 
     found = description(kind)
     if as_json:

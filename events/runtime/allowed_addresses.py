@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from stages.isolation.egress_policy import EgressPolicy
+from events.runtime.egress_policy import EgressPolicy
 
 BEFORE: Final = "connection.connect_tcp.started"
 AFTER: Final = "connection.connect_tcp.complete"

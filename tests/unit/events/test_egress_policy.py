@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stages.isolation.egress_policy import SETTING, read_egress_policy
+from events.runtime.egress_policy import SETTING, read_egress_policy
 
 
 @pytest.mark.parametrize(

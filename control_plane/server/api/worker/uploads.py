@@ -13,7 +13,6 @@ from control_plane.files.multipart import PART_BYTES_MIN, Cutting
 from control_plane.files.signing import Content
 from control_plane.model.projection import artifact_prefix
 from control_plane.server.api.artifacts import owner_of
-from control_plane.server.api.claims import MayClaim, require_pod
 from control_plane.server.api.contract.bodies import (
     ArtifactBodies,
     CompletedArtifact,
@@ -21,6 +20,7 @@ from control_plane.server.api.contract.bodies import (
     UploadTest,
 )
 from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.worker.claims import MayClaim, require_pod
 from control_plane.server.deps import Deps
 from events.answers.worker.uploads import CompletedUpload, SignedTest, SignedUpload, SignedUploads, UploadPart
 from events.files.paths import BadPath, RunPath

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -10,8 +10,8 @@ from typing import Protocol
 from events.kinds.fact import Fact
 from events.pipe import Note
 from stages.isolation.sandbox import Sandbox
-from stages.literature import Literature
 from stages.models.model import Model
+from stages.ports.literature import Literature
 
 Say = Callable[[str], None]  # one line for people, into the run's log
 
@@ -55,7 +55,8 @@ class Tools:
 
     `judge_secret` is the fleet's: by it equal seeds hide data in the same way (empty: each run has its own).
     `data_sets` are the folders in which a run may name data files (empty: none), and
-    `pod_usd_per_hour` is what the pod costs while it works.
+    `pod_usd_per_hour` is what the pod costs while it works. `variables` are those of the run's environment:
+    some settings of the pod, and the secrets that the run names.
     """
 
     sandbox: Sandbox
@@ -67,3 +68,4 @@ class Tools:
     gpus: int = 0
     pod_usd_per_hour: float | None = None
     judge_secret: str = field(default="", repr=False)
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -1,0 +1,1 @@
+"""The routes that workers use beside ingest: claims, and uploads of files."""

@@ -1,0 +1,1 @@
+"""One module for each form of data set: how its records become items."""

@@ -1,0 +1,1 @@
+"""Instructions that an answer can be checked against without a judge."""

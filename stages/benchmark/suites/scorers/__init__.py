@@ -1,0 +1,1 @@
+"""How an answer becomes a score, one module for each way."""

@@ -1,0 +1,50 @@
+"""Which processes of a session have not ended, and whether anybody listens at a port of loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+LOOPBACK: Final = "127.0.0.1"
+TABLES: Final = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
+LISTENING: Final = "0A"
+GONE: Final = ("Z", "X")  # ended, and not collected yet by whose child it is
+
+
+def living(session: int) -> list[int]:
+    """Return the processes of a session, or of the group that began it, that have not ended."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError, ValueError, IndexError):
+            fields = Path("/proc", name, "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if fields[0] not in GONE and session in (int(fields[2]), int(fields[3])):
+                found.append(int(name))
+    return found
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens at now."""
+    with socket.socket() as tried:
+        tried.bind((LOOPBACK, 0))
+        port: int = tried.getsockname()[1]
+        return port
+
+
+def is_free(port: int) -> bool:
+    """Return whether nobody listens at a port, by the kernel's own list: to connect could meet a stranger."""
+    return not any(_listens(line, port) for table in TABLES for line in _lines(table))
+
+
+def _listens(line: str, port: int) -> bool:
+    fields = line.split()
+    return fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port
+
+
+def _lines(table: str) -> list[str]:
+    """Return the lines below the heading; none where the kernel has no such protocol."""
+    with suppress(FileNotFoundError):
+        return Path(table).read_text().splitlines()[1:]
+    return []

@@ -1,0 +1,228 @@
+"""Engines of served models: every row by the real engine, and programs in its place that misbehave."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import PipelineError
+from stages.adapters.models.opening import open_endpoint, served_endpoint
+from stages.engines.engine import Engine
+from stages.engines.processes import free_port, is_free, living
+from stages.engines.rows import ENGINES
+from stages.engines.serving import EngineFailed, Served, ServingLimits, serve
+from stages.engines.weights import located
+from stages.models.model import Question
+
+CLOCK, IDS = SystemClock(), SystemIds()
+LIMIT_S = 60.0
+SAYS = Question(purpose="answer", system="", text="Say hello to everybody.", temperature=0.0, tokens_max=12)
+
+
+def served(engine: Engine, folder: Path, *, weights: Path | None = None, **more: Any) -> Any:
+    model = weights or located("smollm2")
+    return serve(
+        engine, model, more.pop("parameters", {}), more.pop("port", None), name="smollm2", folder=folder,
+        clock=CLOCK, ids=IDS, **more,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=ENGINES.values(), ids=ENGINES.keys())
+def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A real engine with two slots, as long as the tests of its row take."""
+    with served(request.param, tmp_path_factory.mktemp("engine"), parameters={"n_parallel": 2}) as found:
+        yield found
+
+
+def test_a_model_answers_with_its_own_count_whatever_proxy_there_is(
+    real: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    model = open_endpoint(served_endpoint(real.name, real.url), clock=CLOCK, ids=IDS)
+    with ThreadPoolExecutor(4) as asking:  # more than it has slots
+        answers = list(asking.map(model.ask, [SAYS] * 4))
+    assert model.name == "smollm2"
+    assert len({each.text for each in answers}) == 1, "greedy answers are one"
+    assert all(each.is_cut_off and each.usage.completion_tokens == 12 for each in answers)
+    assert len({each.usage.prompt_tokens for each in answers}) == 1
+    assert real.ended() is None
+
+
+def test_its_parameters_hold_and_it_counts(real: Served) -> None:
+    rows = httpx.get(f"{real.url}/models", trust_env=False).json()["data"]
+    assert real.alias in rows[0]["aliases"]
+    assert rows[0]["meta"]["n_ctx"] == 4_096, "the context is divided among two requests"
+    assert "tokens" in httpx.get(real.metrics_url, trust_env=False).text
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+def test_an_abandoned_stream_keeps_nothing_alive(engine: Engine, tmp_path: Path) -> None:
+    body = {"messages": [{"role": "user", "content": "Count."}], "stream": True, "ignore_eos": True}
+    with ExitStack() as stack, served(engine, tmp_path) as found:
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=LIMIT_S)
+        stack.callback(connection.close)  # after the engine has ended
+        connection.request(
+            "POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"}
+        )
+        assert connection.getresponse().readline().startswith(b"data: ")
+        assert not is_free(found.port)
+        with pytest.raises(PipelineError, match="listens at port"), served(engine, tmp_path, port=found.port):
+            pytest.fail("the port was taken")
+    assert (living(found.pid), is_free(found.port)) == ([], True)
+    found.stop()
+    assert found.ended() is not None
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+def test_what_lies_in_the_folder_of_a_run_is_not_imported(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("raise SystemExit(7)")
+    with served(engine, tmp_path) as found:
+        assert found.ended() is None
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+def test_weights_that_are_none_fail_with_the_whole_log(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
+    with pytest.raises(EngineFailed) as caught, served(engine, tmp_path, weights=tmp_path / "bad.gguf"):
+        pytest.fail("there was nothing to serve")
+    assert caught.value.code == "ENGINE_FAILED"
+    assert caught.value.log.stat().st_size > 0
+    assert caught.value.log.read_text().splitlines()[-1] in caught.value.message
+
+
+OWNER = """
+import sys, threading
+from pathlib import Path
+from tests.contract.test_engines import ENGINES, served
+with served(ENGINES[sys.argv[1]], Path(sys.argv[2])) as found:
+    print(found.pid, found.port, flush=True)
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+def test_an_engine_ends_with_the_process_that_started_it(engine: Engine, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNER, engine.name, str(tmp_path)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    assert owner.stdout is not None
+    pid, port = map(int, owner.stdout.readline().split())
+    assert living(pid)
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    until(lambda: not living(pid) and is_free(port))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    until_s, never = CLOCK.monotonic_s() + LIMIT_S, threading.Event()
+    while not is_so():
+        assert CLOCK.monotonic_s() < until_s
+        CLOCK.wait(never, 0.02)
+
+
+FAKE = """
+import http.server, json, os, signal, subprocess, sys
+how, port, alias = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+print("fake:", how, "OPENAI_API_KEY" in os.environ, flush=True)
+if how == "exits":
+    sys.exit(3)
+if how == "stays":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    subprocess.Popen(["/bin/sleep", "600"], process_group=0)
+if how == "writes":
+    with open("large", "wb") as file:
+        file.write(bytes(200_000))
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b"[" * 100_000 if how == "nests" else json.dumps({"data": [{"id": alias}]}).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+http.server.HTTPServer(("127.0.0.1", port), Answers).serve_forever()
+"""
+BASE = next(iter(ENGINES.values()))
+
+
+def fake(how: str, alias: str = "{alias}") -> Engine:
+    command = ("{python}", "-c", FAKE.replace("{", "{{").replace("}", "}}"), how, "{port}", alias)
+    return replace(BASE, name=how, command=command, needs="json", parameters=())
+
+
+def test_what_ignores_sigterm_and_leaves_its_group_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-an-engine")
+    with served(fake("stays"), tmp_path, limits=ServingLimits(term_s=0.2)) as found:
+        assert len(living(found.pid)) == 3, "itself, its guard, and who left the group"
+    assert (living(found.pid), is_free(found.port)) == ([], True)
+    assert found.log.read_text() == "fake: stays False\n"
+
+
+@pytest.mark.parametrize(
+    ("how", "alias", "why"),
+    [
+        ("exits", "{alias}", r"exits ended \(status 3\): fake: exits"),
+        ("strange", "somebody", "strange was not ready within 0 s"),
+        ("nests", "{alias}", "nests was not ready within 0 s"),
+        ("writes", "{alias}", r"writes ended \(status 1\)"),
+    ],
+)
+def test_what_is_not_ours_or_does_not_start_is_named(tmp_path: Path, how: str, alias: str, why: str) -> None:
+    limits = ServingLimits(ready_s=0.4, file_bytes=100_000)
+    if how == "writes":
+        limits = replace(limits, ready_s=LIMIT_S)
+    with pytest.raises(EngineFailed, match=why), served(fake(how, alias), tmp_path, limits=limits):
+        pytest.fail("it was not ready")
+
+
+def test_an_engine_that_dies_later_says_so(tmp_path: Path) -> None:
+    with served(fake("dies"), tmp_path) as found:
+        os.kill(found.pid, signal.SIGKILL)
+        until(lambda: found.ended() is not None)
+        assert str(found.ended()).startswith("dies ended (signal 9): fake: dies")
+
+
+def test_who_takes_the_port_is_not_taken_for_gone(tmp_path: Path) -> None:
+    """Somebody still listens there, as a daemon would that left the session: that is said."""
+    with (
+        socket.socket() as stranger,
+        pytest.raises(EngineFailed, match="who listens at port"),
+        served(fake("plain"), tmp_path, limits=ServingLimits(kill_s=0.3)) as found,
+    ):
+        take_over(stranger, found)
+
+
+def take_over(stranger: socket.socket, found: Served) -> None:
+    """Kill an engine, and listen in its place."""
+    os.kill(found.pid, signal.SIGKILL)
+    until(lambda: is_free(found.port))
+    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    stranger.bind(("127.0.0.1", found.port))
+    stranger.listen()
+
+
+def test_without_the_package_nothing_starts(tmp_path: Path) -> None:
+    without = replace(BASE, needs="no_such_engine")
+    with pytest.raises(PipelineError) as caught, served(without, tmp_path, port=free_port()):
+        pytest.fail("it was not there")
+    assert (caught.value.code, list(tmp_path.iterdir())) == ("NOT_AVAILABLE", [])
+    assert "pip install 'podfleet[serving]'" in caught.value.message
