@@ -52,7 +52,8 @@ def named_file(name: str, sources: DataSources) -> list[Path]:
             if not path.is_relative_to(place):
                 continue
             if path.is_dir():
-                return _of_split(list(_files_in(path, DEPTH_MAX)), "")[:FILES_MAX]
+                inside = [file for file in _files_in(path, DEPTH_MAX) if file.resolve().is_relative_to(place)]
+                return _of_split(inside, "")[:FILES_MAX]
             if path.is_file():
                 if ending_of(path) is None:
                     raise DataRefused(f"{name!r} does not end in {', '.join(ENDINGS)}")

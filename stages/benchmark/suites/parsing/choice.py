@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from stages.benchmark.suites.parsing.declaration import GAVE_UP, declared
+from stages.benchmark.suites.parsing.declaration import GAVE_UP, UNFINISHED, declared
 from stages.benchmark.suites.parsing.plain_text import boxes, plain
 from stages.benchmark.suites.parsing.thought import without_thought
 
@@ -150,7 +150,7 @@ def _leading(text: str, count: int) -> int | None:
 def _concluded(said: str, text: str, options: Sequence[str]) -> int | None:
     """Return the option of the last line: in bold, as its only letter, or by its text."""
     lines = [line[-LINE_CHARS_MAX:] for line in text.splitlines() if line.strip()]
-    if not lines or GAVE_UP.search(lines[-1]):
+    if not lines or GAVE_UP.search(lines[-1]) or (UNFINISHED.search(lines[-1]) and len(lines[-1]) > 2):
         return None
     goes_through = len({match[0].strip()[:2] for match in _LEADING.finditer(text)}) > 1
     if goes_through and _LEADING.match(lines[-1]):

@@ -37,6 +37,12 @@ GAVE_UP: Final = re.compile(
     re.IGNORECASE,
 )
 
+# How a text ends that was cut off in the middle of a sentence.
+UNFINISHED: Final = re.compile(
+    r"(?:[,=+*/(:\-]|\b(?:so|and|or|the|is|are|was|we|to|of|by|that|then|which|have|has|can|if|with|for|from|in))\s*\Z",
+    re.IGNORECASE,
+)
+
 
 def declared(text: str) -> list[str]:
     """Return what follows each declaration of an answer in plain text, the last one last."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from stages.benchmark.suites.parsing.declaration import GAVE_UP, declared
+from stages.benchmark.suites.parsing.declaration import GAVE_UP, UNFINISHED, declared
 from stages.benchmark.suites.parsing.number_words import number_in_words
 from stages.benchmark.suites.parsing.plain_text import boxes, plain
 from stages.benchmark.suites.parsing.quantity import NUMBER, Value, value_of
@@ -111,7 +111,7 @@ def _after_conclusion(clause: str) -> Value | None:
 def _concluded(text: str) -> Value | None:
     """Return the last number of an answer that marks none; None where it says that it has none."""
     paragraphs = [each for each in re.split(r"\n\s*\n", text) if each.strip()]
-    if paragraphs and GAVE_UP.search(paragraphs[-1]):
+    if paragraphs and (GAVE_UP.search(paragraphs[-1]) or UNFINISHED.search(paragraphs[-1])):
         return None
     lines = [line for line in text.splitlines() if NUMBER.search(line)]
     if not lines:

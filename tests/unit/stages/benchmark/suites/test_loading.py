@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -244,6 +245,10 @@ def test_a_link_out_of_the_folders_is_not_followed(tmp_path: Path, samples: Path
     (folder / "own.jsonl").symlink_to(samples / "own.jsonl")
     with pytest.raises(NeedsSetup):
         load(own(OWN), given(folder))
+    (folder / "mine").mkdir()
+    (folder / "mine" / "own.jsonl").symlink_to(samples / "own.jsonl")
+    (folder / "mine" / "more.jsonl").write_text('{"nr": "b1", "frage": "?", "soll": "red"}')
+    assert [item.id for item in load(own(msgspec.structs.replace(OWN, file="mine")), given(folder))] == ["b1"]
 
 
 @pytest.mark.parametrize(

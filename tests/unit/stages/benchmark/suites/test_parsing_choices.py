@@ -131,6 +131,7 @@ NOT_UNDERSTOOD = (
     "Answer: A or maybe B",
     "None of these.",
     "(A) and (B)",
+    "First, (A) is in France, and the",
     "\\boxed{A, C}",
     "The options are A, B, C and D.",
     "I don't have enough information to choose A.",

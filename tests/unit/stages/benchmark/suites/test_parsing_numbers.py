@@ -138,6 +138,8 @@ NOT_UNDERSTOOD = (
     "Answer: 10 + 5",
     "Answer: 1.234.567",
     "It is 5 or 6.",
+    "She gives away 3 pens. She has 9 pens left, so ",
+    "First, 3 + 4 =",
     "\\boxed{3 \\pm 1}",
     "Answer: 18,50",
     "The answer is",
