@@ -147,6 +147,7 @@ def test_kinds_are_told_by_the_control_plane_where_they_are_not_installed(
     header, *rows = [line.split("\t") for line in within(fleet.url, "kinds", "list").stdout.splitlines()]
     assert header[:3] == ["KIND", "PODS", "OPEN"]
     assert {row[0]: row[1:3] for row in rows} == {
+        "benchmark": ["0", "true"],
         "experiment": ["0", "true"],
         "ideation": ["0", "false"],
         "probe": ["0", "true"],
@@ -156,7 +157,7 @@ def test_kinds_are_told_by_the_control_plane_where_they_are_not_installed(
     monkeypatch.setattr(kind_help, "RUN_KINDS", frozenset())
     assert [within(fleet.url, *words).stdout for words in TOLD] == here
     unknown = within(fleet.url, "kinds", "show", "nonsense")
-    assert (unknown.returncode, "known kinds: experiment" in unknown.stderr) == (1, True)
+    assert (unknown.returncode, "known kinds: benchmark" in unknown.stderr) == (1, True)
     refused = within(fleet.url, "submit", "--kind", "probe", "-p", "seconds=x")
     assert (refused.returncode, refused.stderr) == (
         2,
