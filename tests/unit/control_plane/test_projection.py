@@ -34,6 +34,7 @@ from control_plane.model.projection import (
 from control_plane.model.run import CurrentStage
 from events import catalog as c
 from events.envelope import Event
+from events.kinds.benchmark import ItemsAsked
 from events.kinds.experiment import (
     ClaimJudged,
     ClaimRegistered,
@@ -114,6 +115,7 @@ ONLY_SHOWN: Final[list[Fact]] = [
     NodeCompleted(stage="train", node="1", buggy=False, seconds=1.0),
     NodeRestored(stage="train", node="1", from_attempt=1, plan="", buggy=False, seconds=1.0),
     NodeSelectedBest(stage="train", node="1"),
+    ItemsAsked(suite="gsm8k", keys=["gsm8k/1"]),
     IdeationStarted(),
     IdeationFailed(code="X", message=""),
     ClaimRegistered(

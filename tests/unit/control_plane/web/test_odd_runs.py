@@ -222,7 +222,7 @@ LEAST: Final[dict[str, Any]] = {
     "test": "t", "level": 0.5, "stopping": "s", "data": "d", "part": "test", "measurement": "m", "says": "s",
     "conclusion": "supported", "number": 1, "outcome": "taken", "set": "s", "values": {"v": 0.5},
     "offset_s": -0.5, "bound_s": 0.1, "hears_s": 0.5, "agreed": "2026-01-01T00:00:00Z", "late_s": 0.0,
-    "ready_late_s": 0.0,
+    "ready_late_s": 0.0, "suite": "s", "keys": ["k"],
 }  # fmt: skip
 
 

@@ -221,6 +221,8 @@ def valid(field: Field) -> st.SearchStrategy[str]:
     match field.path[-1], field.shape:
         case (("start_limit_s" | "time_limit_s" | "no_progress_s" | "program_limit_s"), _):
             return st.floats(1, 1e6).map(str)
+        case "temperature", _:
+            return st.floats(0.001, 2).map(repr)
         case "looks", _:
             return st.integers(1, LOOKS_MAX).map(str)
         case _, "integer":
@@ -233,7 +235,7 @@ def valid(field: Field) -> st.SearchStrategy[str]:
             return st.dictionaries(LETTERS, st.floats(-9, 9), max_size=3).map(json.dumps)
         case "when", _:
             return st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.isoformat())
-        case (("anything" | "deep" | "earlier"), _):
+        case (("anything" | "deep" | "earlier" | "own"), _):
             return st.sampled_from(["{}"] if field.path[-1] == "deep" else ["[]"])
         case _:
             return st.from_regex(r"[a-z][a-z ]{0,40}", fullmatch=True)

@@ -229,7 +229,7 @@ def test_a_pod_checks_what_its_settings_and_devices_are(tmp_path: Path) -> None:
     assert [each.name for each in keyed][len(plain) :] == ["model:models.internal:8000"]
     needed = {each.subject: each.kinds for each in keyed}
     assert needed["disk"] is needed["storage"] is None
-    assert needed["model"] == {"benchmark", "experiment", "ideation"}
+    assert needed["model"] == {"experiment", "ideation"}
     assert needed["gpu"] == {"experiment"}
 
 
