@@ -228,7 +228,7 @@ KIND: Final = Kind(
     facts={"ai.item.asked": ItemsAsked},
     lines={"ai.item.asked": _asked},
     codes={
-        "NO_MODEL": "Name a model that there is: `podfleet models` lists the catalogue.",
+        "UNKNOWN_MODEL": "Name a model of the catalogue (`podfleet models`), or ask for the pod that has it.",
         "NO_SUITE_READY": "Do what the suites' rows say: a suite without its data or key cannot be asked.",
         "NOTHING_SCORED": "Look at the errors of the items: the model answered none of them.",
     },

@@ -11,8 +11,8 @@ from events.kinds.benchmark import ITEMS, OF_SUITES, SUITES, BenchmarkSpec, suit
 from events.runtime.errors import PipelineError
 from stages.benchmark.evaluation import Evaluation
 from stages.benchmark.journal import Journal
-from stages.benchmark.shelf import SHELF, Shelf
 from stages.benchmark.subject import Subject, opened
+from stages.benchmark.suite_loader import LOADER, SuiteLoader
 from stages.benchmark.suites.data.sources import DataRefused, NeedsSetup
 from stages.benchmark.suites.item import Item, Suite
 from stages.benchmark.suites.subset import chosen
@@ -27,14 +27,14 @@ NOTHING_SCORED: Final = "NOTHING_SCORED"
 
 def run(context: Context) -> str:
     """Evaluate the suites of a benchmark. Raises `PipelineError` where none of them has a score."""
-    return run_with(context, SHELF)
+    return run_with(context, LOADER)
 
 
-def run_with(context: Context, shelf: Shelf) -> str:
-    """Evaluate suites of a shelf."""
+def run_with(context: Context, loader: SuiteLoader) -> str:
+    """Evaluate the suites that a loader finds."""
     assert isinstance(context.spec, BenchmarkSpec)
     with ExitStack() as stack:
-        benchmark = _Benchmark(context, context.spec, shelf, stack)
+        benchmark = _Benchmark(context, context.spec, loader, stack)
         stack.callback(benchmark.journal.close)
         return benchmark.run()
 
@@ -45,7 +45,7 @@ class _Benchmark:
 
     context: Context
     spec: BenchmarkSpec
-    shelf: Shelf
+    loader: SuiteLoader
     stack: ExitStack
     journal: Journal = field(init=False)
     tallies: dict[str, Tally] = field(default_factory=dict)
@@ -115,11 +115,11 @@ class _Benchmark:
 
     def _load(self) -> None:
         """Load the items of each suite; one without its data says what to do, and the others go on."""
-        sources = self.shelf.sources(self.context)
+        sources = self.loader.sources(self.context)
         for name in self.tallies:
             try:
-                suite = self.shelf.suite(name, self.spec)
-                items = self.shelf.load(suite, sources)
+                suite = self.loader.suite(name, self.spec)
+                items = self.loader.load(suite, sources)
             except (NeedsSetup, DataRefused) as error:
                 self.said[name] = str(error)
                 self._tell(name, "needs_setup" if isinstance(error, NeedsSetup) else "failed", str(error))

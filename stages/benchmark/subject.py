@@ -23,7 +23,7 @@ from stages.models.model import Model
 from stages.models.prices import Prices
 from stages.models.retrying import TOTAL_MAX_S
 
-NO_MODEL: Final = "NO_MODEL"
+UNKNOWN: Final = "UNKNOWN_MODEL"  # the fault of the run, which no other pod mends
 PROMPT_TOKENS: Final = 2_048  # of context, beside those of an answer
 CONTEXT_TOKENS_MAX: Final = 8_192  # of one request
 FREE: Final = Price(input_usd_per_mtok=0.0, output_usd_per_mtok=0.0)
@@ -78,7 +78,7 @@ class Subject:
 def opened(context: Context, spec: BenchmarkSpec, tokens_max: int) -> Iterator[Subject]:
     """Open the model that a specification names; a served one lives as long as the block.
 
-    Raises `PipelineError`, with the code NO_MODEL where there is none of this name.
+    Raises `PipelineError`, with the code UNKNOWN_MODEL where there is none of this name.
     """
     tools = context.tools
     found = _catalogued(context)
@@ -97,7 +97,7 @@ def opened(context: Context, spec: BenchmarkSpec, tokens_max: int) -> Iterator[S
     else:
         own = "none" if tools.model is None else repr(tools.model.name)
         raise PipelineError(
-            NO_MODEL,
+            UNKNOWN,
             f"there is no model {spec.model!r}: the catalogue has none of this name, "
             f"{', '.join(WEIGHTS)} can be served here, and this pod's own is {own}",
         )
@@ -110,20 +110,18 @@ def _catalogued(context: Context) -> Catalogued | None:
     try:
         return msgspec.convert(told, Catalogued)
     except msgspec.ValidationError as error:
-        raise PipelineError(
-            NO_MODEL, f"the catalogue's entry of the model cannot be used: {error}"
-        ) from error
+        raise PipelineError(UNKNOWN, f"the catalogue's entry of the model cannot be used: {error}") from error
 
 
 def _at_endpoint(context: Context, spec: BenchmarkSpec, at: AtEndpoint, price: Price | None) -> Subject:
     provider = next((each for each in PROVIDERS if each.name == at.provider), None)
     if provider is None:
         known = ", ".join(each.name for each in PROVIDERS)
-        raise PipelineError(NO_MODEL, f"there is no provider {at.provider!r}; there are {known}")
+        raise PipelineError(UNKNOWN, f"there is no provider {at.provider!r}; there are {known}")
     key = NO_KEY if at.secret is None else context.tools.variables.get(at.secret, "")
     if not key:
         raise PipelineError(
-            "SECRET_MISSING",
+            "CONFIG",
             f"{spec.model} needs the secret {at.secret}: submit the run with --secret {at.secret}",
         )
     endpoint = Endpoint(
@@ -146,7 +144,7 @@ def _at_endpoint(context: Context, spec: BenchmarkSpec, at: AtEndpoint, price: P
 def _served(context: Context, spec: BenchmarkSpec, tokens_max: int, served: ServedHere) -> Iterator[Subject]:
     """Serve weights on this pod; what the catalogue says of parameters goes before what the run needs."""
     if served.engine not in ENGINES:
-        raise PipelineError(NO_MODEL, f"there is no engine {served.engine!r}; there are {', '.join(ENGINES)}")
+        raise PipelineError(UNKNOWN, f"there is no engine {served.engine!r}; there are {', '.join(ENGINES)}")
     each = min(CONTEXT_TOKENS_MAX, tokens_max + PROMPT_TOKENS)
     parameters = {"n_parallel": spec.concurrency, "n_ctx": spec.concurrency * each, **served.parameters}
     folder = context.workspace / "engine"

@@ -14,9 +14,10 @@ import pytest
 
 from events.catalog import ResultRecorded, RunSummarized, RunUsage, StageCompleted
 from events.kinds.benchmark import BenchmarkSpec, ItemsAsked
+from events.queue.faults import Fault, blame_of
 from events.runtime.errors import PipelineError
 from stages.benchmark.pipeline import run_with
-from stages.benchmark.shelf import Shelf
+from stages.benchmark.suite_loader import SuiteLoader
 from stages.benchmark.suites.data.sources import DataRefused, DataSources, NeedsSetup
 from stages.benchmark.suites.item import Item, Score, Scoring, Suite
 from stages.benchmark.suites.payload import Quantity
@@ -111,7 +112,7 @@ def load(suite: Suite, sources: DataSources) -> list[Item]:
     return items(suite.name)
 
 
-SHELF = Shelf(
+LOADER = SuiteLoader(
     suite=lambda name, spec: suite(name),
     sources=lambda context: DataSources(folders=(), cache=context.workspace),
     load=load,
@@ -160,7 +161,7 @@ def attempt(
     )
     ended: str | PipelineError
     try:
-        ended = run_with(context, SHELF)
+        ended = run_with(context, LOADER)
     except PipelineError as error:
         ended = error
     return Attempt(model, reporter, checkpoints, ended)
@@ -315,8 +316,17 @@ def test_a_model_that_answers_nothing_fails_the_run(tmp_path: Path) -> None:
 def test_a_model_that_there_is_not_is_named_with_those_that_there_are(tmp_path: Path) -> None:
     done = attempt(tmp_path, named="gpt-99")
     assert isinstance(done.ended, PipelineError)
-    assert done.ended.code == "NO_MODEL"
+    assert (done.ended.code, done.ended.retryable) == ("UNKNOWN_MODEL", False)
+    assert blame_of("UNKNOWN_MODEL").fault is Fault.RUN, "no pod is suspected for a name that is mistyped"
     assert "smollm2 can be served here, and this pod's own is 'scholar-1'" in done.ended.message
+
+
+def test_a_run_that_does_not_name_the_secret_of_its_model_is_told_so_once(tmp_path: Path) -> None:
+    at = {"provider": "openai", "model": "big-1", "baseUrl": "http://127.0.0.1:1/v1", "secret": "FAST_KEY"}
+    done = attempt(tmp_path, named="fast", told={"model": {"endpoint": at}})
+    assert isinstance(done.ended, PipelineError)
+    assert (done.ended.code, blame_of(done.ended.code).fault) == ("CONFIG", Fault.RUN)
+    assert "submit the run with --secret FAST_KEY" in done.ended.message
 
 
 def test_suites_behind_a_budget_that_is_spent_are_skipped(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ NO_HUB: Final = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class SuiteLoader:
     """Finds a suite by its name, the sources of a run, and the items of a suite."""
 
     suite: Callable[[str, BenchmarkSpec], Suite]
@@ -43,4 +43,4 @@ def _sources(context: Context) -> DataSources:
     )
 
 
-SHELF: Final = Shelf(_suite, _sources, load)
+LOADER: Final = SuiteLoader(_suite, _sources, load)
