@@ -115,12 +115,15 @@ def _whole(content: bytes, path: Path) -> Iterator[Record]:
 
 
 def _table(content: bytes) -> Iterator[Record]:
-    csv.field_size_limit(CELL_CHARS_MAX)
-    rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
-    for number, row in enumerate(rows):
-        if None in row or None in row.values():
-            raise csv.Error(f"row {number + 1} has another number of cells than the header")
-        yield Record(number, row)
+    usual = csv.field_size_limit(CELL_CHARS_MAX)  # of the whole process
+    try:
+        rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        for number, row in enumerate(rows):
+            if None in row or None in row.values():
+                raise csv.Error(f"row {number + 1} has another number of cells than the header")
+            yield Record(number, row)
+    finally:
+        csv.field_size_limit(usual)
 
 
 def _parquet(path: Path) -> Iterator[Record]:

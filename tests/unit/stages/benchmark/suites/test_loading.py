@@ -7,6 +7,7 @@ import gzip
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,15 @@ def write(folder: Path, name: str, rows: Sequence[object]) -> Path:
 
 def given(folder: Path) -> DataSources:
     return DataSources(folders=(folder,), cache=folder / "cache", hub="")
+
+
+def test_a_table_leaves_the_limit_of_a_cell_as_it_was(tmp_path: Path) -> None:
+    usual = csv.field_size_limit()
+    for content in ("question,answer\n1,2\n", "question,answer\n1,2,3\n"):
+        (tmp_path / "gsm8k.csv").write_text(content)
+        with suppress(DataRefused):
+            list(read_records(tmp_path / "gsm8k.csv"))
+        assert csv.field_size_limit() == usual
 
 
 def test_padding_of_mmlu_pro_is_dropped(sources: DataSources) -> None:
