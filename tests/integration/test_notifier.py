@@ -38,18 +38,23 @@ async def is_gone() -> bool:
     return True
 
 
+def tell_each_wait(monkeypatch: pytest.MonkeyPatch, tell: Callable[[], None]) -> None:
+    """Call `tell` whenever a pod has read the queue and begins to wait."""
+    usual = Waiter.wait
+
+    async def wait(waiter: Waiter, seconds: float) -> Change | None:
+        tell()
+        return await usual(waiter, seconds)
+
+    monkeypatch.setattr(Waiter, "wait", wait)
+
+
 async def test_a_pod_that_waits_is_notified_up_for_a_new_run_and_for_one_that_comes_back(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claiming, "LOOK_AGAIN_S", 2 * WAIT_S)  # nobody looks again by himself
     waits = asyncio.Event()
-    usual = Waiter.wait
-
-    async def wait(waiter: Waiter, seconds: float) -> Change | None:
-        waits.set()
-        return await usual(waiter, seconds)
-
-    monkeypatch.setattr(Waiter, "wait", wait)
+    tell_each_wait(monkeypatch, waits.set)
     async with control_plane(database_url) as deps, asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(deps.watcher.run_once())
 
@@ -83,8 +88,10 @@ async def test_a_pod_that_waits_is_notified_up_for_a_new_run_and_for_one_that_co
 
 
 async def test_a_pod_hears_of_a_run_of_its_classes_and_a_ring_for_one_that_left_goes_to_the_next(
-    database_url: str,
+    database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waits = asyncio.Semaphore(0)
+    tell_each_wait(monkeypatch, waits.release)
     async with control_plane(database_url) as deps, asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(deps.watcher.run_once())
 
@@ -97,8 +104,8 @@ async def test_a_pod_hears_of_a_run_of_its_classes_and_a_ring_for_one_that_left_
         left = hearing(is_gone, "probe/cpu/any")
         next_one = hearing(is_there, "probe/8/any", "probe/cpu/any")
         other = hearing(is_there, "experiment/cpu/any")
-        while len(deps.claimer.notifier._waiters) < 3:
-            await asyncio.sleep(0.01)
+        for _ in range(3):
+            await asyncio.wait_for(waits.acquire(), 50)
         await submit(deps)
         assert await asyncio.wait_for(left, 50) is None
         assert await asyncio.wait_for(next_one, 50) == [WaitingClass("runs", "probe/cpu/any", 0)]
