@@ -31,6 +31,7 @@ from testing.bench.machine import CLOCK, ROOT
 PINS: Final[Mapping[str, tuple[str, ...]]] = {
     "boto3": ("boto3==1.44.5",),
     "celery": ("celery[redis,mongodb]==5.7.0",),
+    "lm-eval": ("lm-eval[api]==0.4.13", "torch==2.13.0"),
     "mlflow": ("mlflow==3.17.2",),
     "taskiq": ("taskiq==0.13.0", "taskiq-redis==1.2.4"),
 }
