@@ -13,12 +13,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
-from inspect_ai import Task, eval_async
-from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai import SampleSource, Task, eval_async
+from inspect_ai.dataset import Sample
 from inspect_ai.hooks import Hooks, SampleEnd, hooks
 from inspect_ai.log import EvalSample
 from inspect_ai.model import (
@@ -40,11 +41,12 @@ from inspect_ai.util._display import init_display_type
 
 from events.runtime.errors import PipelineError
 from stages.benchmark.suites.item import Item, Score
-from stages.models.model import Answer, Model, Question
+from stages.models.model import Answer, Model, ModelError, Question, Trouble
 
 LOOK_EVERY_S: Final = 0.5
 END_WAIT_S: Final = 10.0
-BUFFERED: Final = 50  # samples that wait in memory for the log
+AHEAD: Final = 2  # items that inspect_ai holds, for each that is asked at once
+SLICE: Final = 1_000  # items of one evaluation by inspect_ai, which keeps some 4 kB of each until its end
 # An evaluation that a person started may read settings from a file; a run has its own.
 QUIET: Final = {"PYTHON_DOTENV_DISABLED": "1"}
 PROVIDER: Final = "podfleet"  # by which inspect_ai knows our port of models
@@ -64,12 +66,16 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """What came of an item; `answer` is None where none came, and `score` says why."""
+    """What came of an item; `answer` is None where none came, and `score` says why.
+
+    `trouble` is what the port of models gave up for.
+    """
 
     key: str
     score: Score
     answer: Answer | None
     seconds: float
+    trouble: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +118,8 @@ class _Evaluation:
     waiting: Mapping[str, Asking]
     problem: BaseException | None = None
     answers: dict[str, Answer] = field(default_factory=dict)
+    scores: dict[str, Score] = field(default_factory=dict)
+    troubles: dict[str, Trouble] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     done: SimpleQueue[Evaluated | None] = field(default_factory=SimpleQueue)
     loop: asyncio.AbstractEventLoop | None = None
@@ -165,40 +173,51 @@ class _Evaluation:
         os.environ.update(QUIET)  # noqa: TID251 - read by inspect_ai alone
         _current = self
         try:
-            await eval_async(
-                self._task(),
-                model=get_model(f"{PROVIDER}/{self.orders.model.name}", memoize=False, evaluation=self),
-                log_dir=str(self.orders.log_folder),
-                log_buffer=BUFFERED,
-                log_realtime=False,
-                ctl_server=False,
-                acp_server=False,
-                fail_on_error=False,
-                max_samples=self.orders.concurrency,
-                time_limit=max(1, int(self.orders.item_timeout_s)),
-            )
+            askings = iter(self.waiting.values())
+            while part := list(islice(askings, SLICE)):
+                await self._evaluate(part)
         finally:
             _current = None
 
-    def _task(self) -> Task:
-        samples = [
-            Sample(id=each.key, input=_messages(each), target=each.item.expected)
-            for each in self.waiting.values()
-        ]
+    async def _evaluate(self, part: Sequence[Asking]) -> None:
+        await eval_async(
+            self._task(part),
+            model=get_model(f"{PROVIDER}/{self.orders.model.name}", memoize=False, evaluation=self),
+            log_dir=str(self.orders.log_folder),
+            log_samples=False,  # the rows and files of the run have them
+            log_realtime=False,
+            score_display=False,
+            ctl_server=False,
+            acp_server=False,
+            fail_on_error=False,
+            max_samples=self.orders.concurrency,
+            time_limit=max(1, int(self.orders.item_timeout_s)),
+        )
+
+    def _task(self, part: Sequence[Asking]) -> Task:
+        samples = (Sample(id=each.key, input=_messages(each), target=each.item.expected) for each in part)
         return Task(
             name=self.orders.suite,
-            dataset=MemoryDataset(samples, name=self.orders.suite),
+            dataset=_Source(samples, AHEAD * self.orders.concurrency),
             solver=generate(),
             scorer=_scored_by_suite(self),
         )
 
-    async def ask(self, key: str) -> Answer:
-        """Ask an item. Raises `ModelError`, and what ends the run."""
+    async def ask(self, key: str) -> Answer | None:
+        """Ask an item; None where the port of models gave up. Raises what ends the run."""
         item = self.waiting[key].item
         question = replace(self.orders.question, system=item.system, text=item.prompt)
-        self.orders.asked(key)
+
+        def answered() -> Answer:
+            self.orders.asked(key)  # here, so that nothing counts as asked that the end of a run kept back
+            return self.orders.model.ask(question)
+
         try:
-            answer = await self._in(self.askers, lambda: self.orders.model.ask(question))
+            answer = await self._in(self.askers, answered)
+        except ModelError as error:
+            self.troubles[key] = error.trouble
+            self.scores[key] = Score(outcome="error", why=error.message)
+            return None
         except PipelineError as error:
             self.fail(error)
             raise
@@ -206,12 +225,15 @@ class _Evaluation:
         return answer
 
     async def score(self, key: str) -> Score:
-        """Score the answer of an item."""
-        answer = self.answers.get(key)
+        """Score the answer of an item; `end` tells it."""
+        answer, item = self.answers.get(key), self.waiting[key].item
         if answer is None:
-            return Score(outcome="error", why="there is no answer")
-        item = self.waiting[key].item
-        return await self._in(self.scorers, lambda: self.orders.score(item, answer.text))
+            found = self.scores.get(key) or Score(outcome="error", why="there is no answer")
+        else:
+            text = answer.text
+            found = await self._in(self.scorers, lambda: self.orders.score(item, text))
+        self.scores[key] = found
+        return found
 
     def end(self, sample: EvalSample) -> None:
         """Hand over what came of an item."""
@@ -222,14 +244,29 @@ class _Evaluation:
         self.done.put(
             Evaluated(
                 key=key,
-                score=_score_of(sample, self.orders.item_timeout_s),
+                score=_score_of(sample, self.scores.pop(key, None), self.orders.item_timeout_s),
                 answer=self.answers.pop(key, None),
                 seconds=sample.total_time or 0.0,
+                trouble=self.troubles.pop(key, None),
             )
         )
 
     async def _in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
+
+
+class _Source(SampleSource):
+    """Hands items to inspect_ai as others end: it makes a task of each at once, and keeps it."""
+
+    def __init__(self, samples: Iterator[Sample], ahead: int) -> None:
+        self._samples = samples
+        self._ahead = ahead
+
+    def initial_samples(self) -> list[Sample]:
+        return list(islice(self._samples, self._ahead))
+
+    async def sample_complete(self, sample: EvalSample) -> list[Sample]:
+        return list(islice(self._samples, 1))
 
 
 _current: _Evaluation | None = None  # inspect_ai has one evaluation at a time, and hooks for all
@@ -260,6 +297,8 @@ class _Port(ModelAPI):
     ) -> ModelOutput:
         key = next(str(each.metadata[KEY]) for each in input if each.metadata)
         answer = await self._evaluation.ask(key)
+        if answer is None:
+            return ModelOutput.from_content(self.model_name, "", "unknown")
         output = ModelOutput.from_content(
             self.model_name, answer.text, "max_tokens" if answer.is_cut_off else "stop"
         )
@@ -292,12 +331,7 @@ class _Listener(Hooks):
 def _scored_by_suite(evaluation: _Evaluation) -> Scorer:
     async def score(state: TaskState, target: Target) -> InspectScore:
         found = await evaluation.score(str(state.sample_id))
-        return InspectScore(
-            value=found.value,
-            answer=found.parsed,
-            explanation=found.why,
-            metadata={"outcome": found.outcome, "verdict": found.verdict},
-        )
+        return InspectScore(value=found.value)  # it keeps each until the end, so without the texts
 
     return score
 
@@ -315,20 +349,10 @@ def _messages(asking: Asking) -> list[ChatMessage]:
     return [ChatMessageSystem(content=asking.item.system), user] if asking.item.system else [user]
 
 
-def _score_of(sample: EvalSample, limit_s: float) -> Score:
-    """Return the score that the log has of an item, else what prevented it."""
+def _score_of(sample: EvalSample, found: Score | None, limit_s: float) -> Score:
+    """Return the score of an item, else what prevented it."""
     if sample.error is not None:
         return Score(outcome="error", why=sample.error.message)
     if sample.limit is not None:
         return Score(outcome="error", why=f"it was given up after {limit_s:g} s (item_timeout_s)")
-    found = next(iter((sample.scores or {}).values()), None)
-    if found is None:
-        return Score(outcome="error", why="it was not scored")
-    said = found.metadata or {}
-    return Score(
-        outcome=said["outcome"],
-        value=found.as_float(),
-        parsed=found.answer or "",
-        why=found.explanation or "",
-        verdict=said["verdict"],
-    )
+    return found or Score(outcome="error", why="it was not scored")

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from events.kinds.benchmark import ITEMS, OF_SUITES, BenchmarkSpec, ItemsAsked
+from events.runtime.errors import PipelineError
 from stages.benchmark.engine import Asking, Evaluated, Orders, evaluate
 from stages.benchmark.journal import Journal, Row
+from stages.benchmark.outage import Outage
 from stages.benchmark.rows import askings_of, file_of, row_of, text_of
 from stages.benchmark.subject import Subject
 from stages.benchmark.suites.item import Item, Scoring, Suite
@@ -44,9 +46,22 @@ class Evaluation:
         missing = {each.key: each for each in askings if each.key not in self.journal.done}
         self.tell("running")
         self._bill_lost(missing)
-        for found in evaluate(list(missing.values()), self._orders()) if missing else ():
-            self._record(missing[found.key], found)
-            self._progress(stage)
+        outage = Outage()
+        try:
+            self._ask(missing, outage, stage)
+            again = outage.begin_again()
+            self._ask({key: missing[key] for key in again}, outage, stage)
+            for found in outage.left(has_score=self.tally.scored > 0):
+                self._record(missing[found.key], found)
+        except PipelineError:
+            self.journal.unanswered |= outage.held.keys()
+            raise
+
+    def _ask(self, askings: dict[str, Asking], outage: Outage, stage: Stage) -> None:
+        for found in evaluate(list(askings.values()), self._orders()) if askings else ():
+            if not outage.holds(found):
+                self._record(askings[found.key], found)
+                self._progress(stage)
 
     def tell(self, state: str, says: str = "") -> None:
         """Tell the row of the suite."""

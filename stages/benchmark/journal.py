@@ -36,6 +36,8 @@ SEGMENTS: Final = 16  # of those that follow it
 SEGMENT_ROWS: Final = 32
 SEGMENT_S: Final = 5.0
 SPENT: Final = "spent"
+UNANSWERED: Final = "unanswered"
+UNANSWERED_MAX: Final = 200  # more are not asked before a model counts as away
 FILE: Final = "items.ndjson.gz"
 LINE_BYTES_MAX: Final = 256 * 1024
 TOLD_MAX: Final = 5_000
@@ -61,12 +63,16 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Journal:
-    """The rows of a run; `done` has the keys of those there are, `lost` what was asked without a result."""
+    """The rows of a run; `done` has the keys of those there are, `lost` what was asked without a result.
+
+    What is known to have come to nothing is `unanswered`, and not lost.
+    """
 
     context: Context
     spent: Callable[[], Spent] = lambda: NOTHING
     done: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
+    unanswered: set[str] = field(default_factory=set)
     _segment: int = 0
     _open: list[Row] = field(default_factory=list)
     _kept_s: float = 0.0
@@ -82,9 +88,10 @@ class Journal:
         """Yield the rows of earlier attempts, once they are safe under this one."""
         told = _told(self.context)
         rows = {row.key: row for row in (*self._restored(), *filter(_is_sound, told.rows))}
-        self.lost = set(told.asked) - rows.keys()
+        unanswered = self._unanswered_before()
+        self.lost = set(told.asked) - rows.keys() - unanswered
         self.done = set(rows)
-        if rows:
+        if rows or unanswered:
             self._write(rows.values())
             self._keep_all()
         self._kept_s = self.context.clock.monotonic_s()
@@ -117,6 +124,8 @@ class Journal:
             self._keeping.result()
         if self._open:
             self._begin()
+        if self.unanswered:
+            self._keeper.submit(self._keep_all, "-away").result()
         self._keeper.shutdown()
 
     def _begin(self) -> None:
@@ -139,11 +148,21 @@ class Journal:
             file.writelines(_lines(rows))
         self.context.checkpoint(name, {SPENT: self.spent().state()}, {FILE: path})
 
-    def _keep_all(self) -> None:
-        path = self.context.workspace / f"{WHOLE}-all-{len(self.done)}.gz"
-        with self.file.open("rb") as rows, gzip.open(path, "wb", compresslevel=1) as file:
+    def _keep_all(self, ending: str = "") -> None:
+        path = self.context.workspace / f"{WHOLE}-all-{len(self.done)}{ending}.gz"
+        with self.file.open("ab+") as rows, gzip.open(path, "wb", compresslevel=1) as file:
+            rows.seek(0)
             shutil.copyfileobj(rows, file)
-        self.context.checkpoint(WHOLE, {SPENT: self.spent().state()}, {FILE: path})
+        state = {SPENT: self.spent().state(), UNANSWERED: sorted(self.unanswered)[:UNANSWERED_MAX]}
+        self.context.checkpoint(WHOLE, state, {FILE: path})
+
+    def _unanswered_before(self) -> set[str]:
+        """Return what the last attempt asked of a model that was away."""
+        for name, kept in self._checkpoints():
+            found = kept.state.get(UNANSWERED, []) if name == WHOLE else []
+            if isinstance(found, list):
+                return {each for each in found[:UNANSWERED_MAX] if isinstance(each, str)}
+        return set()
 
     def _checkpoints(self) -> Iterator[tuple[str, Restored]]:
         """Yield what earlier attempts of this run left, all rows first."""

@@ -152,6 +152,9 @@ class _Benchmark:
 
     def _give_up(self, name: str, error: PipelineError) -> None:
         """Tell what becomes of the suites that are left, where the run cannot go on."""
+        if error.retryable:
+            self._tell(name, "pending", error.message)
+            return
         names = list(self.ready)
         self._tell(name, "failed", error.message)
         for each in names[names.index(name) + 1 :]:

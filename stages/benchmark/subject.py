@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -83,7 +83,8 @@ def opened(context: Context, spec: BenchmarkSpec, tokens_max: int) -> Iterator[S
     tools = context.tools
     found = _catalogued(context)
     if found is not None and found.endpoint is not None:
-        yield _at_endpoint(context, spec, found.endpoint, found.price)
+        with _at_endpoint(context, spec, found.endpoint, found.price) as subject:
+            yield subject
     elif found is not None and found.served is not None:
         with _served(context, spec, tokens_max, found.served) as subject:
             yield subject
@@ -113,7 +114,10 @@ def _catalogued(context: Context) -> Catalogued | None:
         raise PipelineError(UNKNOWN, f"the catalogue's entry of the model cannot be used: {error}") from error
 
 
-def _at_endpoint(context: Context, spec: BenchmarkSpec, at: AtEndpoint, price: Price | None) -> Subject:
+@contextmanager
+def _at_endpoint(
+    context: Context, spec: BenchmarkSpec, at: AtEndpoint, price: Price | None
+) -> Iterator[Subject]:
     provider = next((each for each in PROVIDERS if each.name == at.provider), None)
     if provider is None:
         known = ", ".join(each.name for each in PROVIDERS)
@@ -137,7 +141,8 @@ def _at_endpoint(context: Context, spec: BenchmarkSpec, at: AtEndpoint, price: P
         endpoint, clock=context.clock, ids=SystemIds(), total_max_s=max(TOTAL_MAX_S, spec.item_timeout_s)
     )
     known_prices = Prices.load(context.tools.prices)
-    return Subject(model, Prices({**known_prices.rows, at.model: price}) if price else known_prices)
+    with closing(model):
+        yield Subject(model, Prices({**known_prices.rows, at.model: price}) if price else known_prices)
 
 
 @contextmanager
@@ -167,4 +172,5 @@ def _served(context: Context, spec: BenchmarkSpec, tokens_max: int, served: Serv
             request_max_s=spec.item_timeout_s,
             total_max_s=spec.item_timeout_s,
         )
-        yield Subject(model, Prices({spec.model: FREE}))
+        with closing(model):
+            yield Subject(model, Prices({spec.model: FREE}))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from events.kinds.benchmark import BenchmarkSpec
@@ -31,16 +32,21 @@ def _suite(name: str, spec: BenchmarkSpec) -> Suite:
     return next((own(each) for each in spec.own if each.name == name), None) or SUITES[name]
 
 
-def _sources(context: Context) -> DataSources:
-    variables = context.tools.variables
+def sources_of(variables: Mapping[str, str], folders: tuple[Path, ...], cache: Path) -> DataSources:
+    """Return the sources that settings name. Raises `PipelineError` with the code CONFIG."""
     hub = variables.get("PODFLEET_HUB_URL") or HUB
     return DataSources(
-        folders=context.tools.data_sets,
-        cache=context.workspace / "data",
+        folders=folders,
+        cache=cache,
         egress=egress_policy_of(variables),
         hub="" if hub == NO_HUB else hub,
         token=variables.get("HF_TOKEN", ""),
     )
+
+
+def _sources(context: Context) -> DataSources:
+    tools = context.tools
+    return sources_of(tools.variables, tools.data_sets, context.workspace / "data")
 
 
 LOADER: Final = SuiteLoader(_suite, _sources, load)

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def test_a_model_answers_with_its_own_count_whatever_proxy_there_is(
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     model = open_endpoint(served_endpoint(real.name, real.url), clock=CLOCK, ids=IDS)
-    with ThreadPoolExecutor(4) as asking:  # more than it has slots
+    with closing(model), ThreadPoolExecutor(4) as asking:  # more than it has slots
         answers = list(asking.map(model.ask, [SAYS] * 4))
     assert model.name == "smollm2"
     assert len({each.text for each in answers}) == 1, "greedy answers are one"

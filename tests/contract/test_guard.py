@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,7 +92,7 @@ def ask(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ask:
         model = open_model(environ, clock=SystemClock(), ids=SeededIds())
         assert model is not None
         model.retrier = Retrier(clock=SystemClock(), ids=SeededIds(), total_max_s=20)  # type: ignore[attr-defined] # both have one
-        with pytest.raises(ModelError) as caught:
+        with closing(model), pytest.raises(ModelError) as caught:
             model.ask(QUESTION)
         assert caught.value.usages == ()
         return caught.value.message

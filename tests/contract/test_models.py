@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from events.catalog import RunUsage
@@ -20,7 +23,7 @@ from events.runtime.clock import Clock, SystemClock
 from events.runtime.errors import PipelineError
 from events.runtime.model_providers import PROVIDERS
 from events.testing import ManualClock, SeededIds
-from stages.adapters.models.opening import open_model
+from stages.adapters.models.opening import Endpoint, OpenModel, open_endpoint, open_model
 from stages.adapters.models.retrier import Retrier
 from stages.models.budget import Budget
 from stages.models.metered import Metered
@@ -69,7 +72,7 @@ class Provider:
         stop: threading.Event | None = None,
         request_max_s: float = OPEN_S,
         total_max_s: float = 3 * OPEN_S,
-    ) -> Model:
+    ) -> OpenModel:
         """Return a model with limits of the test's own."""
         model = open_model(self.environ(server), clock=clock or SystemClock(), ids=SeededIds())
         assert model is not None
@@ -86,6 +89,21 @@ class Provider:
 @pytest.fixture(params=["OPENAI", "ANTHROPIC"])
 def provider(request: pytest.FixtureRequest) -> Provider:
     return Provider(request.param)
+
+
+@pytest.fixture(autouse=True)
+def closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close what a test has opened."""
+    opened: list[OpenModel] = []
+
+    def noted(endpoint: Endpoint, **options: Any) -> OpenModel:
+        opened.append(open_endpoint(endpoint, **options))
+        return opened[-1]
+
+    monkeypatch.setattr("stages.adapters.models.opening.open_endpoint", noted)
+    yield
+    for model in opened:
+        model.close()
 
 
 @pytest.fixture(autouse=True)
@@ -346,6 +364,49 @@ def test_questions_of_many_threads_do_not_mix(provider: Provider) -> None:
         with ThreadPoolExecutor(6) as pool:
             answers = list(pool.map(ask, range(24)))
     assert answers == [f"QUESTION {number}" for number in range(24)]
+
+
+def test_a_connection_is_kept_for_the_next_question_and_closed_with_the_model(
+    provider: Provider,
+) -> None:
+    with ModelServer(lambda _: Reply(text="here")) as server:
+        model = provider.open(server)
+        for _ in range(5):
+            model.ask(QUESTION)
+        assert (server.connections, connections_to(server)) == (1, 1)
+        model.close()
+        assert connections_to(server) == 0
+        assert model.ask(QUESTION).text == "here"
+        assert server.connections == 2
+
+
+def test_a_connection_that_broke_is_not_kept(provider: Provider) -> None:
+    with ModelServer([Reply(), broken_off(), Reply(), Reply()]) as server:
+        model = provider.open(server, clock=ManualClock())
+        for _ in range(3):
+            model.ask(QUESTION)
+        assert server.connections == 2
+
+
+def test_a_question_that_is_open_when_its_model_is_closed_is_canceled_and_perhaps_billed(
+    provider: Provider, until: Callable[..., None]
+) -> None:
+    with ModelServer(lambda _: late(OPEN_S)) as server, ThreadPoolExecutor(1) as pool:
+        model = provider.open(server)
+        asking = pool.submit(model.ask, QUESTION)
+        until(lambda: server.asked)
+        model.close()
+        error = asking.exception(timeout=OPEN_S / 2)
+        assert isinstance(error, QuestionCanceled)
+        assert [usage.prompt_tokens for usage in error.usages] == [None]
+        assert connections_to(server) == 0
+
+
+def connections_to(server: ModelServer) -> int:
+    """Return how many connections this process has to a server."""
+    port = urlsplit(server.url).port
+    mine = psutil.Process().net_connections("tcp")
+    return sum(each.status == psutil.CONN_ESTABLISHED and each.raddr[1:] == (port,) for each in mine)
 
 
 def test_a_question_in_another_thread_ends_when_the_pipeline_stops(

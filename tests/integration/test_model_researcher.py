@@ -126,6 +126,7 @@ def desk() -> Iterator[Open]:
                 retrier=retrier,
                 egress=read_egress_policy("127.0.0.1"),
             )
+            stack.callback(model.close)
             return Desk(server, model)
 
         yield opened

@@ -19,14 +19,15 @@ from stages.adapters.models.endpoint import (
     Count,
     client,
     decoded,
+    limits_of,
     no_answer,
     refusal,
     shown,
     text_of,
     words_of,
 )
+from stages.adapters.models.line import Line
 from stages.adapters.models.retrier import Retrier, TryFailed
-from stages.adapters.time_limit import run_within
 from stages.models.model import Answer, Question, Usage
 
 TEMPERATURE_MAX: Final = 1.0
@@ -63,7 +64,7 @@ class _Message(msgspec.Struct):
 
 @dataclass(slots=True, kw_only=True)
 class AnthropicModel:
-    """One model at one endpoint, for any number of threads."""
+    """One model at one endpoint, for any number of threads; its connections are kept until `close`."""
 
     model: str
     base_url: str
@@ -72,6 +73,10 @@ class AnthropicModel:
     egress: EgressPolicy = field(default_factory=EgressPolicy)
     is_direct: bool = False
     _has_temperature: bool = field(default=True, repr=False)  # newer models refuse it
+    _line: Line[AsyncAnthropic] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._line = Line(self._sdk)
 
     @property
     def name(self) -> str:
@@ -81,13 +86,17 @@ class AnthropicModel:
         """Answer in bounded time. Raises `ModelError`."""
         return self.retrier.ask(partial(self._send, question), requests_max=question.requests_max)
 
+    def close(self) -> None:
+        """Close its connections; nothing is asked at that time."""
+        self._line.close()
+
     def _send(self, question: Question, seconds: float) -> Answer:
         clock = self.retrier.clock
         begun_s = clock.monotonic_s()
         has_temperature = self._has_temperature
         work = partial(self._request, question, has_temperature, seconds)
         try:
-            body = run_within(seconds, work, self.retrier.stop)
+            body = self._line.request(seconds, work, self.retrier.stop)
         except APIStatusError as error:
             words = words_of(error.body, str(error))
             if error.status_code == 400 and has_temperature and "temperature" in words:
@@ -104,26 +113,30 @@ class AnthropicModel:
             raise TryFailed("refused", f"the request cannot be sent: {shown(str(error))}") from error
         return read(body, self._lost(begun_s))
 
-    async def _request(self, question: Question, has_temperature: bool, seconds: float) -> bytes:
+    async def _request(
+        self, question: Question, has_temperature: bool, seconds: float, sdk: AsyncAnthropic
+    ) -> bytes:
         extra: dict[str, Any] = (
             {"temperature": min(TEMPERATURE_MAX, question.temperature)} if has_temperature else {}
         )
-        async with AsyncAnthropic(
+        answer = await sdk.messages.with_raw_response.create(
+            model=self.model,
+            system=text_of(question.system) or omit,
+            messages=[{"role": "user", "content": text_of(question.text)}],
+            max_tokens=question.tokens_max,
+            extra_body=extra,
+            timeout=limits_of(seconds),
+        )
+        return answer.http_response.content
+
+    def _sdk(self) -> AsyncAnthropic:
+        return AsyncAnthropic(
             api_key=self.api_key,
             base_url=self.base_url,
             max_retries=0,
-            timeout=seconds,
-            http_client=client(seconds, self.egress, is_direct=self.is_direct),
+            http_client=client(self.egress, is_direct=self.is_direct),
             open_telemetry=False,
-        ) as sdk:
-            answer = await sdk.messages.with_raw_response.create(
-                model=self.model,
-                system=text_of(question.system) or omit,
-                messages=[{"role": "user", "content": text_of(question.text)}],
-                max_tokens=question.tokens_max,
-                extra_body=extra,
-            )
-            return answer.http_response.content
+        )
 
     def _lost(self, begun_s: float) -> Usage:
         """Return the bill of a request without a count."""

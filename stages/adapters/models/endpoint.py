@@ -28,6 +28,8 @@ from stages.models.retrying import retry_after_of, trouble_of
 ANSWER_BYTES_MAX: Final = 8 << 20
 MESSAGE_CHARS_MAX: Final = 500
 CONNECT_MAX_S: Final = 15.0
+KEPT_MAX: Final = 256  # connections without a request
+KEPT_S: Final = 4.0  # shorter than servers keep one, so that none is used while its server closes it
 KEY: Final = re.compile(r"\b(?:sk|pk|key)-[\w*.-]{4,}")
 # These happen before the request has left: nothing can have been billed.
 NOT_SENT: Final = (
@@ -78,19 +80,26 @@ def _trusted() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def client(seconds: float, egress: EgressPolicy, *, is_direct: bool = False) -> httpx2.AsyncClient:
-    """Return a client for one request that takes at most `seconds`, and connects within `egress`.
+def client(egress: EgressPolicy, *, is_direct: bool = False) -> httpx2.AsyncClient:
+    """Return a client for many requests, each with a limit of its own, that connects within `egress`.
 
-    `is_direct` asks no proxy, whatever the environment names.
+    `is_direct` asks no proxy, whatever the environment names. Connections are kept for the next request.
     """
     return httpx2.AsyncClient(
         trust_env=not is_direct,
         verify=_trusted(),
-        timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_MAX_S)),
+        limits=httpx2.Limits(
+            max_connections=None, max_keepalive_connections=KEPT_MAX, keepalive_expiry=KEPT_S
+        ),
         headers={"Accept-Encoding": "identity"},
         event_hooks={"request": [Guard(egress)], "response": [_bound]},
         follow_redirects=False,
     )
+
+
+def limits_of(seconds: float) -> httpx2.Timeout:
+    """Return the limits of one request that takes at most `seconds`."""
+    return httpx2.Timeout(seconds, connect=min(seconds, CONNECT_MAX_S))
 
 
 def refusal(status: int, response: httpx2.Response, words: str, *, setting: str, now: datetime) -> TryFailed:

@@ -21,14 +21,15 @@ from stages.adapters.models.endpoint import (
     Count,
     client,
     decoded,
+    limits_of,
     no_answer,
     refusal,
     shown,
     text_of,
     words_of,
 )
+from stages.adapters.models.line import Line
 from stages.adapters.models.retrier import Retrier, TryFailed
-from stages.adapters.time_limit import run_within
 from stages.models.model import Answer, Question, Usage
 
 OWN_HOST: Final = "api.openai.com"
@@ -92,7 +93,7 @@ def dialect_of(base_url: str) -> Dialect:
 
 @dataclass(slots=True, kw_only=True)
 class OpenAiModel:
-    """One model at one endpoint, for any number of threads."""
+    """One model at one endpoint, for any number of threads; its connections are kept until `close`."""
 
     model: str
     base_url: str
@@ -101,9 +102,11 @@ class OpenAiModel:
     egress: EgressPolicy = field(default_factory=EgressPolicy)
     is_direct: bool = False
     _dialect: Dialect = field(init=False, repr=False)
+    _line: Line[AsyncOpenAI] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._dialect = dialect_of(self.base_url)
+        self._line = Line(self._sdk)
 
     @property
     def name(self) -> str:
@@ -113,12 +116,18 @@ class OpenAiModel:
         """Answer in bounded time. Raises `ModelError`."""
         return self.retrier.ask(partial(self._send, question), requests_max=question.requests_max)
 
+    def close(self) -> None:
+        """Close its connections; nothing is asked at that time."""
+        self._line.close()
+
     def _send(self, question: Question, seconds: float) -> Answer:
         clock = self.retrier.clock
         begun_s = clock.monotonic_s()
         dialect = self._dialect
         try:
-            body = run_within(seconds, partial(self._request, question, dialect, seconds), self.retrier.stop)
+            body = self._line.request(
+                seconds, partial(self._request, question, dialect, seconds), self.retrier.stop
+            )
         except APIStatusError as error:
             words = words_of(error.body, str(error))
             if error.status_code in (400, 422) and (other := dialect.mended(words)):
@@ -135,19 +144,22 @@ class OpenAiModel:
             raise TryFailed("refused", f"the request cannot be sent: {shown(str(error))}") from error
         return read(body, self._lost(begun_s))
 
-    async def _request(self, question: Question, dialect: Dialect, seconds: float) -> bytes:
-        async with AsyncOpenAI(
+    async def _request(self, question: Question, dialect: Dialect, seconds: float, sdk: AsyncOpenAI) -> bytes:
+        answer = await sdk.chat.completions.with_raw_response.create(
+            model=self.model,
+            messages=_messages(question),
+            extra_body=dialect.parameters(question),
+            timeout=limits_of(seconds),
+        )
+        return answer.content
+
+    def _sdk(self) -> AsyncOpenAI:
+        return AsyncOpenAI(
             api_key=self.api_key,
             base_url=self.base_url,
             max_retries=0,
-            http_client=client(seconds, self.egress, is_direct=self.is_direct),
-        ) as sdk:
-            answer = await sdk.chat.completions.with_raw_response.create(
-                model=self.model,
-                messages=_messages(question),
-                extra_body=dialect.parameters(question),
-            )
-            return answer.content
+            http_client=client(self.egress, is_direct=self.is_direct),
+        )
 
     def _lost(self, begun_s: float) -> Usage:
         """Return the bill of a request without a count."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from events.runtime.clock import Clock, Ids
@@ -56,9 +56,17 @@ class Endpoint:
     key_in: str = "its key"
 
 
+class OpenModel(Model, Protocol):
+    """A model with connections, which its owner closes."""
+
+    def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
 def open_model(
     environ: Mapping[str, str], *, clock: Clock, ids: Ids, stop: threading.Event | None = None
-) -> Model | None:
+) -> OpenModel | None:
     """Return the model that `environ` names, None where it names none; nothing is asked yet.
 
     `stop` ends the questions that wait in any thread. Raises `PipelineError` with the code CONFIG.
@@ -86,7 +94,7 @@ def open_endpoint(
     stop: threading.Event | None = None,
     request_max_s: float = REQUEST_MAX_S,
     total_max_s: float = TOTAL_MAX_S,
-) -> Model:
+) -> OpenModel:
     """Return the model at an endpoint; nothing is asked yet. `stop` as in `open_model`, limits of `Retrier`.
 
     Raises `PipelineError` with the code CONFIG.
@@ -95,7 +103,7 @@ def open_endpoint(
         raise PipelineError("CONFIG", "; ".join(problems))
     found = ADAPTERS[endpoint.provider.name]
     adapter = getattr(importlib.import_module(found.module), found.kind)  # heavy: only where it is used
-    model: Model = adapter(
+    model: OpenModel = adapter(
         model=endpoint.model,
         base_url=endpoint.base_url,
         api_key=endpoint.api_key,

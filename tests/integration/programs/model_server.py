@@ -154,6 +154,7 @@ class ModelServer:
         self.billed = Billed()
         self.listing = Reply(status=404)  # how `GET /v1/models` is answered
         self.listed = 0
+        self.connections = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
         steps = None if callable(script) else iter(script)
@@ -195,6 +196,10 @@ class ModelServer:
             self.billed.prompt_tokens += prompt_tokens
             self.billed.completion_tokens += completion_tokens
 
+    def connected(self) -> None:
+        with self._lock:
+            self.connections += 1
+
     @property
     def is_closing(self) -> bool:
         return self._closing.is_set()
@@ -218,6 +223,10 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     owner: ModelServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.owner.connected()
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)

@@ -71,7 +71,7 @@ _TAGGED: Final = re.compile(r"<answer>\s*(.{0,400}?)\s*</answer>", re.IGNORECASE
 # What stands before a letter without brackets that is an option, and no unit, name or variable.
 _LEADS: Final = re.compile(
     r"(?:\A|[:>,=-]|\b(?:is|be|to|so|thus|hence|therefore|option|choice|answer|choose|pick|with|say|it's"
-    r"|that's))\s*\Z",
+    r"|that's|leaves|means|only|go for))\s*\Z",
     re.IGNORECASE,
 )
 _LAST: Final = re.compile(rf"(?<![\w.'’]){_LETTER}")

@@ -29,7 +29,11 @@ _GROUP: Final = re.compile(r"(?<![\d.,]\d{3})(?<=\d)[ ](?=\d{3}(?![\d/]))")
 _ANOTHER: Final = re.compile(
     r"\s?(?:[-+*/]|to|or|and|,|±|\\pm|\+/-)\s?[-+]?\d|\s?:\s?\d|\s?\\?(?:sqrt|pi\b)|\s?[√π]"
 )
-_ALTERNATIVE: Final = re.compile(r"\d\s*(?:or|to|-)\s*\Z")
+_ALTERNATIVE: Final = re.compile(
+    r"\d\s*(?:or|to|-)\s*\Z|\b(?:between|either)\s[^\n.;=\d]{0,20}\d[\d.,]*\s(?:[^\W\d]+\s){0,2}?(?:and|or)\s"
+    r"(?:[^\W\d]+\s)?\Z",
+    re.IGNORECASE,
+)
 _AGAIN: Final = re.compile(r"\s?(?:or|,|≈)\s?" + NUMBER.pattern, re.IGNORECASE)
 _RANGE: Final = re.compile(
     r"[^\n.]{0,40}?\b(?:between|from|either)\b[^\n.]{0,40}?\d[^\n.]{0,40}?\b(?:and|to|or)\s[^\n.]{0,20}?\d"

@@ -17,10 +17,11 @@ DIGITS_MAX: Final = 300
 POWER_MAX: Final = 300
 
 _PLAIN: Final = rf"\d{{1,{DIGITS_MAX}}}"
+_EUROPEAN: Final = r"\d{1,3}(?:\.\d{3})+,\d{1,2}(?![\d.,]*\d)|\d{4,15},\d{1,2}(?![\d.,]*\d)"
 _MANTISSA: Final = (
-    rf"(?>\d{{1,2}}(?:,\d{{2}})+,\d{{3}}(?:\.\d+)?(?!\d|,\d)|\d{{1,3}}(?:[,'_]\d{{3}})+(?:\.\d+)?(?!\d"
+    rf"(?>{_EUROPEAN}|\d{{1,2}}(?:,\d{{2}})+,\d{{3}}(?:\.\d+)?(?!\d|,\d)|\d{{1,3}}(?:[,'_]\d{{3}})+(?:\.\d+)?(?!\d"
     rf"|[,'_]\d)|\d{{1,3}}(?:[ ]\d{{3}}){{2,}}(?!\d)"
-    rf"|{_PLAIN}(?:\.{_PLAIN})?(?!\.?\d)|\.{_PLAIN}(?!\d))"
+    rf"|{_PLAIN}(?:\.{_PLAIN})?(?!\.?\d|,\d)|\.{_PLAIN}(?!\d))"
 )
 _SCALE: Final = "|".join(SCALES)
 # Not a part of a word, a power, a time or a longer number.
@@ -55,7 +56,10 @@ class Value:
 
 def value_of(match: re.Match[str]) -> Value | None:
     """Return the number that `NUMBER` found; None for one that is divided by zero, or too large."""
-    exact = Fraction(re.sub("[,'_ ]", "", match["mantissa"]))
+    mantissa = match["mantissa"]
+    if re.fullmatch(_EUROPEAN, mantissa):
+        mantissa = mantissa.replace(".", "").replace(",", ".")
+    exact = Fraction(re.sub("[,'_ ]", "", mantissa))
     if (power := int(match["exponent"] or match["power"] or 0)) and abs(power) > POWER_MAX:
         return None
     exact *= Fraction(10) ** power

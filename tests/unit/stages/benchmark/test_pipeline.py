@@ -26,6 +26,7 @@ from stages.ports.checkpoints import Restored
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
 ITEMS = 12
+QUESTIONS = [f"What is {number}" for number in range(100, 100 + ITEMS)]
 
 
 @dataclass
@@ -209,6 +210,11 @@ def test_each_item_is_a_row_with_its_whole_texts_beside_it(tmp_path: Path) -> No
     assert [each.stage for each in done.reporter.of(StageCompleted)] == ["gsm8k"]
 
 
+def failing(questions: list[str], trouble: Any) -> Mapping[str, str | Exception]:
+    """Return an error of its own for each question."""
+    return {each: ModelError(trouble, "nobody there") for each in questions}
+
+
 def numbers(done: Attempt) -> list[int]:
     """Return which items were asked, in their order."""
     return [int(text.removeprefix("What is ")) for text in done.model.asked]
@@ -303,14 +309,67 @@ def test_a_run_none_of_whose_suites_has_its_data_fails_with_what_to_do(tmp_path:
     assert "gpqa: put the file gpqa.csv into a data folder" in done.ended.message
 
 
-def test_a_model_that_answers_nothing_fails_the_run(tmp_path: Path) -> None:
-    broken = Scholar(
-        {f"What is {number}": ModelError("unreachable", "nobody there") for number in range(100, 112)}
-    )
-    done = attempt(tmp_path, broken)
+def test_a_suite_is_evaluated_in_slices_so_that_memory_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.benchmark.engine.SLICE", 5)
+    done = attempt(tmp_path, concurrency=2)
+    assert done.ended == "scholar-1: gsm8k 100.0% of 12"
+    assert sorted(done.model.asked) == QUESTIONS
+    logs = [each.name for each in done.reporter.files if each.name.endswith(".eval")]
+    assert len(logs) == len(set(logs)) == 3
+
+
+def test_a_model_that_refuses_everything_fails_the_run(tmp_path: Path) -> None:
+    done = attempt(tmp_path, Scholar(failing(QUESTIONS, "refused")))
     assert isinstance(done.ended, PipelineError)
-    assert done.ended.code == "NOTHING_SCORED"
+    assert (done.ended.code, done.ended.retryable) == ("NOTHING_SCORED", False)
     assert done.rows("suites")["gsm8k"]["state"] == "failed"
+    assert {each["outcome"] for each in done.rows().values()} == {"error"}
+
+
+@pytest.mark.parametrize("trouble", ["unreachable", "rate_limited", "quota", "unauthorised"])
+def test_a_model_that_is_away_is_waited_for_and_what_it_did_not_answer_is_asked_again(
+    tmp_path: Path, trouble: Any
+) -> None:
+    away = Scholar(failing(QUESTIONS[3:], trouble))
+    first = attempt(tmp_path, away, concurrency=1)
+    assert isinstance(first.ended, PipelineError)
+    assert (first.ended.code, first.ended.retryable) == (f"MODEL_{trouble.upper()}", True)
+    assert blame_of(first.ended.code).fault is not Fault.RUN
+    assert 3 + 8 <= len(away.asked) <= 3 + 9, "the next one may be under way"
+    assert set(first.rows()) == {f"gsm8k/{number}" for number in range(100, 103)}
+    assert first.rows("suites")["gsm8k"]["state"] == "pending"
+
+    asked = [key for each in first.reporter.of(ItemsAsked) for key in each.keys]
+    second = attempt(tmp_path, number=2, found=first.checkpoints.kept, told={"asked": asked}, concurrency=1)
+    assert sorted(second.model.asked) == QUESTIONS[3:], "nothing that was answered is asked twice"
+    assert second.ended == "scholar-1: gsm8k 100.0% of 12"
+    lost = {key for key, each in second.rows().items() if each["lost_requests"]}
+    assert lost <= {"gsm8k/111"}, "it is known what came of the others"
+
+
+def test_a_short_run_whose_model_is_away_waits_as_well(tmp_path: Path) -> None:
+    away = Scholar(failing(QUESTIONS, "unreachable"))
+    done = attempt(tmp_path, away, sample_size=2)
+    assert isinstance(done.ended, PipelineError)
+    assert (done.ended.code, done.rows()) == ("MODEL_UNREACHABLE", {})
+
+
+def test_an_item_that_fails_twice_while_others_are_answered_has_its_own_error(tmp_path: Path) -> None:
+    done = attempt(tmp_path, Scholar(failing(QUESTIONS[:11], "unreachable")), concurrency=12)
+    assert isinstance(done.ended, PipelineError), "eleven in a row"
+    done = attempt(tmp_path, Scholar(failing(QUESTIONS[1::2], "unreachable")), number=2, concurrency=1)
+    assert done.ended == "scholar-1: gsm8k 100.0% of 6"
+    assert Counter(done.model.asked) == {each: 1 + number % 2 for number, each in enumerate(QUESTIONS)}
+    assert Counter(each["outcome"] for each in done.rows().values()) == {"right": 6, "error": 6}
+
+
+def test_an_item_that_comes_too_late_is_no_outage(tmp_path: Path) -> None:
+    late = Scholar(failing(QUESTIONS[1:], "timed_out"))
+    done = attempt(tmp_path, late)
+    assert done.ended == "scholar-1: gsm8k 100.0% of 1"
+    assert len(late.asked) == ITEMS
 
 
 def test_a_model_that_there_is_not_is_named_with_those_that_there_are(tmp_path: Path) -> None:

@@ -13,8 +13,11 @@ import pytest
 
 from events.runtime.egress_policy import EgressPolicy, read_egress_policy
 from events.runtime.errors import Canceled
+from stages.benchmark.__main__ import fetch, main
+from stages.benchmark.suites.catalogue import SUITES
 from stages.benchmark.suites.data import hub
 from stages.benchmark.suites.data.hub import fetched
+from stages.benchmark.suites.data.local import local_files
 from stages.benchmark.suites.data.sources import DataRefused, DataSources, NeedsSetup
 from stages.benchmark.suites.item import Source
 
@@ -158,3 +161,24 @@ def test_a_stop_ends_a_download(sources: DataSources) -> None:
 def test_an_offline_pod_says_which_files_are_missing(sources: DataSources) -> None:
     with pytest.raises(NeedsSetup, match=r"main/test\.jsonl.*PODFLEET_DATASETS"):
         fetched(SOURCE, replace(sources, hub=""))
+
+
+def test_what_is_fetched_for_a_machine_is_found_by_its_runs_without_a_hub(
+    a_hub: Hub, sources: DataSources, tmp_path: Path
+) -> None:
+    others = tuple(replace(SOURCE, name=f"of/{each}", files=("test.jsonl",)) for each in ("B", "a"))
+    for name, of in (("one", (SOURCE,)), ("two", others)):
+        suite = replace(SUITES["gsm8k"], split="", name=name, sources=of, local=(name,))
+        paths = fetch(suite, tmp_path / "shared", sources)
+        asked = len(a_hub.asked)
+        assert fetch(suite, tmp_path / "shared", sources) == paths
+        assert len(a_hub.asked) == asked, "it is there"
+        assert local_files(suite, (tmp_path / "shared",)) == paths
+        assert [each.read_bytes() for each in paths] == [CONTENT] * len(of)
+
+
+def test_a_data_set_that_cannot_be_fetched_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gsm8k", "--into", str(tmp_path)], {"PODFLEET_HUB_URL": "none"}) == 1
+    assert "put its files" in capsys.readouterr().err

@@ -111,6 +111,16 @@ UNDERSTOOD = (
     ("The answer is $\\text{B}$.", "B"),
     ("Looking at the options, (B) fits.", "B"),
     ("<|channel|>analysis<|message|>maybe A<|end|><|start|>assistant<|channel|>final<|message|>B", "B"),
+    ("so it must be C", "C"),
+    ("Therefore it has to be D", "D"),
+    ("Hence the correct one would be A.", "A"),
+    ("It can only be C.", "C"),
+    ("That leaves D.", "D"),
+    ("This leaves us with B", "B"),
+    ("which leaves option C", "C"),
+    ("I'd go for B", "B"),
+    ("That means B.", "B"),
+    ("So, it should be D", "D"),
 )
 
 NOT_UNDERSTOOD = (
@@ -146,6 +156,10 @@ NOT_UNDERSTOOD = (
     "\\boxed{A",
     "Tokyo",
     "42",
+    "It must be C or D",
+    "it must not be C",
+    "Eliminating A and B leaves C or D",
+    "It must be something else",
 )
 
 
