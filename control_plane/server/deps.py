@@ -40,7 +40,7 @@ from control_plane.reads.kinds.loops import KindLoops
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading
-from control_plane.reads.results import Results
+from control_plane.reads.results.rows import Results
 from control_plane.runs import claiming
 from control_plane.runs.boards.boards import Boards
 from control_plane.runs.boards.run_table import RunTable

@@ -209,6 +209,7 @@ class AsyncClient(Connected):
     retry = _asks(endpoints.retry)
     review = _asks(endpoints.review)
     results = _asks(endpoints.results)
+    export_keys = _asks(endpoints.export_keys)
     compare_results = _asks(endpoints.compare_results)
     artifacts = _lists(endpoints.artifacts)
     artifact_address = _asks(endpoints.artifact_address)

@@ -19,7 +19,7 @@ from events.answers.kinds.boards import Board, SavedBoard
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
 from events.answers.kinds.models import CatalogueModel, SyncedModels
-from events.answers.kinds.results import ComparedRows, ResultPage, ResultRow
+from events.answers.kinds.results import ComparedRows, ResultPage, ResultRow, SigningKeys
 from events.answers.logs import LogPage
 from events.answers.pods import Pod, PodStanding, Sample
 from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunPage
@@ -259,6 +259,11 @@ def export_results(
     """Return all rows of a result set: one JSON object a line, or a file of `format`."""
     query = {"set": set, "sort": sort, "filter": list(filters), "q": q, "format": format}
     return Call("GET", "/api/runs/{run_id}/results/export", ResultRow, {"run_id": run_id}, query)
+
+
+def export_keys() -> Call[SigningKeys]:
+    """Return the public keys by which signed exports can be verified; the first is the one that signs."""
+    return Call("GET", "/api/results/keys", SigningKeys)
 
 
 def compare_results(

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec import to_builtins
 
 from events.answers.kinds.kind import ColumnAnswer
 from events.answers.kinds.results import ComparedRow, ResultPage
+from events.files.export_check import checked, read_public_key
+from events.runtime.errors import Rejected
 from events.text.escaping import for_terminal
 from podfleet.client import endpoints
 from podfleet.client.synchronous import Client
@@ -26,7 +29,7 @@ from podfleet.output import AsJson, Column, field, is_terminal, print_items, pri
 app = noun("results")
 
 PAGES_MAX: Final = 100_000  # a run has no more rows
-FORMATS: Final = ("csv", "ndjson", "parquet")
+FORMATS: Final = ("csv", "ndjson", "parquet", "zip")
 
 Set = Annotated[str | None, typer.Option("--set", help="The result set; default: the first of the kind.")]
 Sort = Annotated[str | None, typer.Option("--sort", help="A column to sort by; -COLUMN: against it.")]
@@ -74,16 +77,20 @@ def export(
     sort: Sort = None,
     filters: Filters = None,
     search: Search = None,
-    format: Annotated[str, typer.Option("--format", help="csv, ndjson or parquet.")] = "csv",
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="csv, ndjson, parquet or zip; default: as the file ends, else csv."),
+    ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="A file; default: standard output.")
+        str | None, typer.Option("--output", "--to", "-o", help="A file; default: standard output.")
     ] = None,
 ) -> None:
-    """Write all rows of a result set as CSV, NDJSON or Parquet."""
+    """Write all rows of a result set as CSV, NDJSON or Parquet, or the run's results as a signed ZIP."""
+    format = format or _by_ending(output)
     if format not in FORMATS:
         fail(f"--format is {', '.join(FORMATS)}, not {format}", EXIT_WRONG_USE)
-    if format == "parquet" and output is None and is_terminal():
-        fail("Parquet is no text; name a file with --output", EXIT_WRONG_USE)
+    if format in ("parquet", "zip") and output is None and is_terminal():
+        fail(f"{format} is no text; name a file with --to", EXIT_WRONG_USE)
     control_plane = client()
     run_id = find(control_plane, RUN, run)
     call = endpoints.export_results(
@@ -105,6 +112,48 @@ def export(
     finally:
         half.unlink(missing_ok=True)
     say(output)
+
+
+@app.command()
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A ZIP of `podfleet results export`.")],
+    key: Annotated[
+        str | None, typer.Option("--key", help="The public key that must have signed it: 64 digits.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Verify a signed ZIP without a control plane: its signature, each hash, and every other byte."""
+    try:
+        found = checked(file, None if key is None else read_public_key(key))
+    except Rejected as error:
+        wrong_use = error.code in ("bad_key", "no_library")
+        fail(f"{file}: {error.message}", EXIT_WRONG_USE if wrong_use else EXIT_FAILED)
+    except OSError as error:
+        fail(f"{file} cannot be read: {error.strerror or error}", EXIT_FAILED)
+    manifest = found.manifest
+    if as_json:
+        print_json({"is_pinned": found.is_pinned, "manifest": to_builtins(manifest)})
+        return
+    for each in manifest.files:
+        rows = "" if each.rows is None else f", {each.rows:,} rows"
+        say(f"{each.name}: {each.size:,} bytes{rows}, sha256 {each.sha256}")
+    say(f"{file} is whole: run {manifest.run_id}, attempt {manifest.attempt}, made at {manifest.made_at}")
+    say(f"signed by the key {manifest.key.id} ({manifest.key.public})")
+    if not found.is_pinned:
+        tell("anybody can sign with a key of his own: compare it with `podfleet results keys`, or give --key")
+
+
+@app.command()
+def keys(as_json: AsJson = False) -> None:
+    """List the public keys of signed exports; the first is the one that signs."""
+    found = client().export_keys()
+    shown = [Column("ID", field("id"), is_whole=True), Column("PUBLIC", field("public"), is_whole=True)]
+    print_items(found.items, shown, as_json=as_json, none="this control plane has no key for secrets")
+
+
+def _by_ending(output: str | None) -> str:
+    ending = Path(output).suffix.removeprefix(".").lower() if output else ""
+    return ending if ending in FORMATS else "csv"
 
 
 def printed(pieces: Iterable[bytes]) -> Iterator[bytes]:

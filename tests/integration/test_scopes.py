@@ -91,6 +91,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /runs/{run_id}/events",
         "GET /runs/{run_id}/results",
         "GET /api/results/compare",
+        "GET /api/results/keys",
         "GET /api/runs/{run_id}/results",
         "GET /api/runs/{run_id}/results/export",
         "GET /runs/{run_id}/files",

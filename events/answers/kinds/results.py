@@ -65,3 +65,16 @@ class ComparedRows(Answer, frozen=True, kw_only=True):
     columns: list[ColumnAnswer]
     items: list[ComparedRow]
     next: str | None
+
+
+class SigningKey(Answer, frozen=True, kw_only=True):
+    """A key by which exports are signed: its id, and its public key in hexadecimal digits."""
+
+    id: str
+    public: str
+
+
+class SigningKeys(Answer, frozen=True, kw_only=True):
+    """The keys of exports; the first signs, the others signed earlier ones."""
+
+    items: list[SigningKey]

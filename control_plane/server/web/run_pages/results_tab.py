@@ -8,9 +8,9 @@ from urllib.parse import quote, urlencode
 from fastapi.responses import HTMLResponse
 
 from control_plane.model.projection import artifact_id
-from control_plane.reads.result_export import MEDIA_TYPES
-from control_plane.reads.result_filters import FILTERS_MAX
-from control_plane.reads.results import UNKNOWN_SET
+from control_plane.reads.results.export import MEDIA_TYPES
+from control_plane.reads.results.filters import FILTERS_MAX
+from control_plane.reads.results.rows import UNKNOWN_SET
 from control_plane.server.api.results import RowsPage
 from control_plane.server.web.page_renderer import NOT_LIVE, Site
 from control_plane.server.web.run_pages.frame import framed
@@ -42,6 +42,7 @@ async def results_tab(site: Site, run_id: str, wanted: RowsPage) -> HTMLResponse
         has_room=len(filters) < FILTERS_MAX,
         address=_Addresses(run_id, found, wanted, filters),
         formats=list(MEDIA_TYPES),
+        has_key=bool(site.deps.settings.secrets_keys),
     )
 
 
@@ -80,6 +81,11 @@ class _Addresses:
     def file(self, format: str) -> str:
         """Return the address of the rows as a file."""
         return f"/api{self._with(sort=self._sort, format=format, path='/export')}"
+
+    @property
+    def archive(self) -> str:
+        """Return the address of the signed ZIP of all sets."""
+        return f"/api{self._path}/export?format=zip"
 
     def detail(self, row: ResultRow) -> str:
         """Return the address of the artifact that a row names."""

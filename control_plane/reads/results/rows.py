@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -13,13 +14,13 @@ from control_plane.model.views.readable import reading_of, typed
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen as compared_runs
 from control_plane.reads.reading import Reading, listing
-from control_plane.reads.result_filters import Chosen, chosen, sortable
+from control_plane.reads.results.filters import Chosen, chosen, sortable
 from control_plane.store.pages import Slice
 from control_plane.store.results import Place, ResultReads, RowPage, WantedRows
 from events.answers.kinds.kind import ColumnAnswer
 from events.answers.kinds.results import ComparedRow, ComparedRows, ResultPage, ResultRow, SetName
 from events.kinds import KINDS
-from events.kinds.results import COLUMNS_MAX, WHOLE_MAX, Column, ResultSet, Value, is_of, set_named
+from events.kinds.results import COLUMNS_MAX, SET_NAME, WHOLE_MAX, Column, ResultSet, Value, is_of, set_named
 from events.runtime.errors import Rejected
 
 SAMPLE_MAX: Final = 50  # rows by which the columns of a set are found that no kind declares here
@@ -116,6 +117,12 @@ class Results:
         how = chosen(declared, query.sort or None, query.filters, (query.q or "").strip() or None)
         asked = msgspec.json.encode([declared.name, query.sort, sorted(query.filters)]).decode()
         return Opened(run_id, attempt, declared, sets, how, f"results {asked[:400]}")
+
+    async def set_names(self, run_id: str) -> list[str]:
+        """Return the names of the sets that a run has, the declared ones first. Raises `NotFound`."""
+        run = await self.reading.require(run_id)
+        sets = await self._sets(run, await self.reads.newest_attempt(run_id))
+        return [each.name for each in sets if re.fullmatch(SET_NAME, each.name)]
 
     async def rows(self, opened: Opened) -> AsyncIterator[Sequence[ResultRow]]:
         """Yield all rows of a set that are chosen, page by page, so that no more than a page is held."""
