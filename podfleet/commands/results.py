@@ -14,11 +14,12 @@ import typer
 from msgspec import to_builtins
 
 from events.answers.kinds.kind import ColumnAnswer
-from events.answers.kinds.results import ComparedRow, ResultPage
+from events.answers.kinds.results import ChangedItem, ComparedRow, ResultPage
 from events.files.export_check import checked, read_public_key
 from events.runtime.errors import Rejected
 from events.text.escaping import for_terminal
 from podfleet.client import endpoints
+from podfleet.client.problems import NotFound, Refused
 from podfleet.client.synchronous import Client
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.connection import EXIT_FAILED, EXIT_WRONG_USE, client, fail
@@ -28,6 +29,8 @@ from podfleet.output import AsJson, Column, field, is_terminal, print_items, pri
 
 app = noun("results")
 
+PAIR: Final = 2
+NO_OUTCOME: Final = "no_outcome"
 PAGES_MAX: Final = 100_000  # a run has no more rows
 FORMATS: Final = ("csv", "ndjson", "parquet", "zip")
 
@@ -170,12 +173,26 @@ def compare(
     runs: RunNames,
     set: Set = None,
     everything: Annotated[bool, typer.Option("--all", help="Include rows that do not differ.")] = False,
+    by_rows: Annotated[
+        bool, typer.Option("--rows", help="Every value, also where rows have an outcome.")
+    ] = False,
     limit: Limit = SHOWN,
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs row by row: a line for each value in which rows of the same key differ."""
+    """Compare runs row by row: a line for each value in which rows of the same key differ.
+
+    Two runs whose rows are right or wrong are compared item by item, with McNemar's exact test.
+    """
     control_plane = client()
     ids = [find(control_plane, RUN, run) for run in runs]
+    if len(ids) == PAIR and not by_rows and not everything:
+        try:
+            _print_pairs(control_plane, ids, set, limit, as_json=as_json)
+        except Refused as error:
+            if error.code != NO_OUTCOME and not (isinstance(error, NotFound) and error.is_route):
+                raise
+        else:
+            return
     found: list[ComparedRow] = []
     columns: Sequence[ColumnAnswer] = ()
     after: str | None = None
@@ -193,6 +210,40 @@ def compare(
     shown = [Column("KEY", field("key")), Column("COLUMN", field("column"), is_whole=True)]
     shown += [Column(run_id, partial(_nth, number)) for number, run_id in enumerate(ids)]
     print_items(lines, shown, none="no differences")
+
+
+def _print_pairs(
+    control_plane: Client, ids: Sequence[str], set: str | None, limit: int, *, as_json: bool
+) -> None:
+    """Print two runs item by item. Raises `Refused`."""
+    items: list[ChangedItem] = []
+    after: str | None = None
+    while True:
+        page = control_plane.compare_items(ids, set=set, limit=min(limit, 200), after=after)
+        items, after = [*items, *page.items], page.next
+        if after is None or len(items) >= limit:
+            break
+    items = items[:limit]
+    if as_json:
+        print_json({**to_builtins(page), "items": to_builtins(items)})
+        return
+    counts = (page.both_right, page.only_first, page.only_second, page.both_wrong)
+    say("both right {:,}, only the first {:,}, only the second {:,}, both wrong {:,}".format(*counts))
+    say(f"{page.method}: p = {page.p_value:.4g}")
+    left_out = {
+        "only in the first": page.in_first_alone, "only in the second": page.in_second_alone,
+        "not asked alike": page.other_question, "without an answer": page.unanswered,
+    }  # fmt: skip
+    for words, count in left_out.items():
+        if count:
+            tell(f"not compared: {count:,} {words}")
+    shown = [Column("ITEM", field("item"), is_whole=True)]
+    shown += [Column(run_id, partial(_is_right, number)) for number, run_id in enumerate(ids)]
+    print_items(items, shown, none="no item changed")
+
+
+def _is_right(number: int, item: ChangedItem) -> str:
+    return "right" if item.is_right[number] else "wrong"
 
 
 def _pages(control_plane: Client, run_id: str, limit: int, **wanted: Any) -> Iterator[ResultPage]:

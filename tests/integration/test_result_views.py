@@ -28,6 +28,7 @@ from podfleet.main import app
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 KEY = "B" * 43 + "="
+MODEL = {"model": "m", "base_url": "https://a.example/v1"}
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -57,16 +58,23 @@ async def asking(deps: Deps) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def benchmark(
-    deps: Deps, asking: httpx.AsyncClient, outcomes: str, *, model: str = "m", hours: int = 0, **more: Any
+    deps: Deps,
+    asking: httpx.AsyncClient,
+    outcomes: str,
+    *,
+    model: str = "m",
+    hours: int = 0,
+    schedule: str = "",
 ) -> str:
     """Make a completed benchmark; a letter is the outcome of an item: right, wrong, unparsed, error."""
-    body = {"kind": "benchmark", "spec": {"model": model, "suites": "gsm8k"}}
+    labels = {"schedule": schedule} if schedule else {}
+    body = {"kind": "benchmark", "spec": {"model": model, "suites": "gsm8k"}, "labels": labels}
     run_id = str((await asking.post("/api/runs", json=body)).json()["id"])
     words = {"r": "right", "w": "wrong", "u": "unparsed", "e": "error"}
     right, scored = outcomes.count("r"), len(outcomes) - outcomes.count("e")
     summary = {"score": right / scored, "score_gsm8k": right / scored, "scored_gsm8k": scored, "failures": 1}
     ended = {"status": "COMPLETED", "finishedAt": START + timedelta(hours=hours), "summary": summary}
-    await deps.db.runs.update_one({"_id": run_id}, {"$set": {**ended, "summaryAttempt": 1, **more}})
+    await deps.db.runs.update_one({"_id": run_id}, {"$set": {**ended, "summaryAttempt": 1}})
     rows = []
     for number, letter in enumerate(outcomes):
         values = {
@@ -192,3 +200,165 @@ async def test_an_archive_that_somebody_made_is_refused_with_the_reason(
         checked(str(path))
     assert refused.value.code == code, refused.value.message
     assert verified(path)[0] == 1
+
+
+async def test_items_are_counted_by_their_outcome_searched_and_gone_through_one_by_one(
+    deps: Deps, asking: httpx.AsyncClient
+) -> None:
+    run_id = await benchmark(deps, asking, "rwuewrw")
+    path = f"/runs/{run_id}/results"
+    page = (await asking.get(path, params={"set": "items"})).text
+    for words in ("all 7", "right 2", "wrong 3", "unparsed 1", "error 1"):
+        assert f">{words}</a>" in page
+    assert HOSTILE not in page
+    wrong = {"set": "items", "filter": "outcome=wrong"}
+    listed = (await asking.get(path, params=wrong)).text
+    assert 'aria-current="page">wrong 3' in listed
+    assert [f"gsm8k/0000{number}</a>" in listed for number in range(7)] == [
+        letter == "w" for letter in "rwuewrw"
+    ]
+    assert "gsm8k/00004" in (await asking.get(path, params={"set": "items", "q": "alert(1)</script> 4"})).text
+
+    async def row(number: int, **more: str) -> str:
+        answer = await asking.get(f"{path}/row", params={**more, "key": f"gsm8k/{number:05}"})
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    middle = await row(4, **wrong)
+    assert HOSTILE not in middle
+    assert [f"key=gsm8k%2F0000{number}" in middle for number in (1, 3, 5, 6)] == [True, False, False, True]
+    assert 'rel="prev"' not in await row(1, **wrong)
+    assert 'rel="next"' not in await row(6, **wrong)
+    # in the order of a column that not every row has: 1 2 4 6, 0 5, and the failed one last
+    order = [1, 2, 4, 6, 0, 5, 3]
+    for before, number, behind in zip([None, *order], order, [*order[1:], None], strict=False):
+        shown = await row(number, set="items", sort="score")
+        for other, word in ((before, "prev"), (behind, "next")):
+            link = f'rel="{word}" href="/runs/{run_id}/results/row?set=items&amp;sort=score&amp;key=gsm8k%2F'
+            assert (f"{link}0000{other}" in shown) if other is not None else (f'rel="{word}"' not in shown)
+    for wrong_key, status in (("none", 404), ("x" * 201, 422)):
+        assert (await asking.get(f"{path}/row", params={"key": wrong_key})).status_code == status
+
+
+async def test_two_runs_are_compared_item_by_item(deps: Deps, asking: httpx.AsyncClient) -> None:
+    one = await benchmark(deps, asking, "rrrrrrrrwwe")
+    other = await benchmark(deps, asking, "wwwwwwwrrwrr")
+    await deps.db.results.update_one(
+        {"_id": f"{other}/a1/items/gsm8k/00009"}, {"$set": {"values.question": "another"}}
+    )
+    answer = await asking.get("/api/results/pairs", params={"run": [one, other], "limit": 5})
+    found = answer.json()
+    assert answer.status_code == 200, found
+    names = ("bothRight", "onlyFirst", "onlySecond", "bothWrong", "inFirstAlone", "inSecondAlone")
+    assert [found[each] for each in names] == [1, 7, 1, 0, 0, 1]
+    assert (found["otherQuestion"], found["unanswered"]) == (1, 1)
+    assert found["pValue"] == pytest.approx(2 * (1 + 8) / 2**8)
+    first = found["items"][0]
+    assert (first["item"], first["isRight"], len(found["items"])) == ("gsm8k/00000", [True, False], 5)
+    more = {"run": [one, other], "after": found["next"]}
+    rest = (await asking.get("/api/results/pairs", params=more)).json()
+    assert ([each["item"] for each in rest["items"]], rest["next"]) == (
+        ["gsm8k/00005", "gsm8k/00006", "gsm8k/00008"], None,
+    )  # fmt: skip
+    page = (await asking.get("/runs/compare/items", params={"ids": f"{one},{other}"})).text
+    assert "p = 0.0703" in page
+    assert f"/runs/{other}/results/row?set=items&amp;key=gsm8k%2F00008" in page
+    assert (
+        f"/runs/compare/items?ids={one},{other}"
+        in (await asking.get("/runs/compare", params={"ids": f"{one},{other}"})).text
+    )
+    probe = (await asking.post("/api/runs", json={"kind": "probe", "spec": {}})).json()["id"]
+    refused = await asking.get("/api/results/pairs", params={"run": [probe, one]})
+    assert (refused.status_code, refused.json()["code"]) == (422, "no_outcome")
+    for ids in (one, f"{one},{other},{probe}", f"{probe},{one}"):
+        assert (await asking.get("/runs/compare/items", params={"ids": ids})).status_code == 422
+    assert (await asking.get("/runs/compare/items", params={"ids": f"{one},none"})).status_code == 404
+
+
+async def test_twelve_thousand_items_are_paged_gone_through_and_compared_quickly(
+    deps: Deps, asking: httpx.AsyncClient
+) -> None:
+    one, other = await benchmark(deps, asking, "rwru" * 3_000), await benchmark(deps, asking, "rrwe" * 500)
+    begun = asyncio.get_running_loop().time()
+    page = await asking.get(f"/runs/{one}/results", params={"set": "items", "filter": "outcome=unparsed"})
+    assert ">unparsed 3,000</a>" in page.text
+    key = {"set": "items", "filter": "outcome=unparsed", "key": "gsm8k/11995"}
+    assert "key=gsm8k%2F11999" in (await asking.get(f"/runs/{one}/results/row", params=key)).text
+    pages = asyncio.get_running_loop().time()
+    found = (await asking.get("/api/results/pairs", params={"run": [one, other]})).json()
+    assert [found["bothRight"], found["onlyFirst"], found["onlySecond"]] == [500, 500, 500]
+    assert found["inFirstAlone"] == 10_000
+    assert pages - begun < 10
+
+
+async def test_a_leaderboard_has_models_by_suites_with_intervals_and_what_stands_beside(
+    deps: Deps, asking: httpx.AsyncClient
+) -> None:
+    await benchmark(deps, asking, "rrww", model="older", hours=1)
+    newest = await benchmark(deps, asking, "rwwwwwwwww", model="older", hours=2)
+    mmlu = {"score_mmlu-pro": 0.5, "scored_mmlu-pro": 8, "failures": 3, "cost_usd": 0.25}
+    other = await benchmark(deps, asking, "r", model=HOSTILE, hours=3)
+    await deps.db.runs.update_one({"_id": other}, {"$set": {f"summary.{k}": v for k, v in mmlu.items()}})
+    board = (await asking.get("/api/boards/view", params={"kind": "benchmark"})).json()
+    assert board["columns"] == ["score_mmlu-pro", "score_gsm8k"]
+    assert [each["name"] for each in board["beside"]] == ["failures", "cost_usd", "seconds", "tokens"]
+    rows = {each["value"]: each["cells"] for each in board["rows"]}
+    none, cell = rows["older"]
+    assert none is None
+    assert (cell["number"], cell["runId"], cell["count"]) == (0.1, newest, 2)
+    assert [cell["low"], cell["high"]] == pytest.approx([0.0179, 0.4042], abs=5e-5)
+    assert [each["beside"] for each in rows[HOSTILE]] == [[3, 0.25, None, None]] * 2
+    complete = {
+        "kind": "benchmark",
+        "complete": "true",
+        "cell": "score_gsm8k,score_mmlu-pro",
+        "rows": "spec.model",
+    }
+    found = (await asking.get("/api/boards/view", params=complete)).json()
+    assert ([each["value"] for each in found["rows"]], found["incomplete"]) == ([HOSTILE], 1)
+    assert found["columns"] == ["score_gsm8k", "score_mmlu-pro"]
+    page = (await asking.get("/boards/view", params={"kind": "benchmark"})).text
+    assert "<small>1.8% to 40.4%</small>" in page
+    assert HOSTILE not in page
+    text = (await asking.get("/api/boards/export", params={"kind": "benchmark"})).text.splitlines()
+    assert text[0].startswith("spec.model,score_mmlu-pro,score_mmlu-pro low,score_mmlu-pro high,")
+    assert len({line.count(",") for line in text}) == 1
+    for listed in ("/models", "/boards"):
+        assert "/boards/view?kind=benchmark&amp;rows=spec.model&amp;cell=" in (await asking.get(listed)).text
+    for wrong in (
+        {"cell": "a,b", "columns": "spec.x", "rows": "spec.x"},
+        {"cell": ",".join("abcdefghijklmnopq")},
+    ):
+        assert (
+            await asking.get("/api/boards/view", params={"kind": "benchmark", **wrong})
+        ).status_code == 422
+    assert (await asking.get("/api/boards/view", params={"kind": "probe"})).status_code == 422
+
+
+async def test_a_models_score_over_time_has_its_interval_and_its_schedule(
+    deps: Deps, asking: httpx.AsyncClient
+) -> None:
+    one = await benchmark(deps, asking, "rrww", model="tracked", hours=1)
+    other = await benchmark(deps, asking, "rrrw", model="tracked", hours=2, schedule="nightly")
+    await deps.db.runs.update_one({"_id": other}, {"$set": {"title": HOSTILE}})
+    await benchmark(deps, asking, "r", model="another", hours=3)
+    wanted = {"kind": "benchmark", "cell": "score_gsm8k", "label": "model=tracked", "rows": "spec.suites"}
+    found = (await asking.get("/api/boards/history", params=wanted)).json()
+    points = found["points"]
+    assert [(each["runId"], each["number"], each["schedule"]) for each in points] == [
+        (one, 0.5, None), (other, 0.75, "nightly"),
+    ]  # fmt: skip
+    assert [points[1]["low"], points[1]["high"]] == pytest.approx([0.3006, 0.9544], abs=5e-5)
+    assert ({each["line"] for each in points}, found["lookedAt"]) == ({"gsm8k"}, 2)
+    page = (await asking.get("/boards/history", params=wanted)).text
+    assert '<a href="/schedules/nightly">nightly</a>' in page
+    assert "30.1% to 95.4%" in page
+    assert HOSTILE not in page
+    of_schedule = {"kind": "benchmark", "label": "schedule=nightly"}
+    told = (await asking.get("/api/boards/history", params=of_schedule)).json()
+    assert ([each["runId"] for each in told["points"]], told["cell"]) == ([other], "score")
+    (await asking.put("/api/models/tracked", json={"endpoint": MODEL})).raise_for_status()
+    assert "/boards/history?kind=benchmark&amp;label=model%3Dtracked" in (await asking.get("/models")).text
+    for wrong in ({"cell": "a,b"}, {"kind": "a b"}, {"rows": "$where"}):
+        for path in ("/api/boards/history", "/boards/history"):
+            assert (await asking.get(path, params={**wanted, **wrong})).status_code == 422

@@ -18,7 +18,7 @@ from control_plane.reads.results.rows import ResultQuery
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page, Several
 from control_plane.server.deps import Deps
-from events.answers.kinds.results import ComparedRows, ResultPage, SigningKey, SigningKeys
+from events.answers.kinds.results import ComparedRows, ItemPairs, ResultPage, SigningKey, SigningKeys
 from events.runtime.errors import Rejected
 
 FILE: Final[dict[int | str, dict[str, Any]]] = {
@@ -90,6 +90,16 @@ def router(deps: Deps) -> APIRouter:
         after: str | None = None,
     ) -> ComparedRows:
         return await results.compared(run, set, limit=limit, after=after)
+
+    @routes.get("/api/results/pairs", responses={404: {}})
+    async def pairs(
+        _: MayRead,
+        run: Several,
+        set: Annotated[str | None, Query(max_length=64)] = None,
+        limit: int = LIMIT_DEFAULT,
+        after: str | None = None,
+    ) -> ItemPairs:
+        return await results.pairs(run, set, limit=limit, after=after)
 
     return routes
 
