@@ -19,7 +19,6 @@ from podfleet.output import NOTHING, AsJson, Column, IdsOnly, ago, field, print_
 
 app = noun("boards")
 
-MANY: Final = 2
 RUNS: Final = "runs"  # what is saved is a view of the list of runs
 
 Name = Annotated[str, typer.Argument(metavar="BOARD", help="Its name.")]
@@ -172,7 +171,7 @@ def _arguments(query: Mapping[str, str]) -> dict[str, Any]:
 
 def _title(board: Board, number: int) -> str:
     if board.columns_by is None:
-        return board.cell if len(board.numbers) < MANY else board.numbers[number].name
+        return board.numbers[number].name if board.numbers else board.cell
     return f"{board.columns_by}={_text(board.columns[number])}"
 
 
@@ -186,7 +185,7 @@ def _cell(board: Board, number: int, row: BoardRow) -> Any:
         return None
     if board.show == "mean" and cell.low is not None:
         return f"{cell.number:.6g} ({cell.low:.6g} to {cell.high:.6g}, {cell.count} runs)"
-    declared = board.numbers[number if len(board.numbers) >= MANY else 0] if board.numbers else None
+    declared = board.numbers[number if board.columns_by is None else 0] if board.numbers else None
     more = [
         f"{each.name} {result(value, each.format)}"
         for each, value in zip(board.beside, cell.beside, strict=False)

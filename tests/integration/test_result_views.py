@@ -297,6 +297,10 @@ async def test_a_leaderboard_has_models_by_suites_with_intervals_and_what_stands
     await benchmark(deps, asking, "rrww", model="older", hours=1)
     newest = await benchmark(deps, asking, "rwwwwwwwww", model="older", hours=2)
     mmlu = {"score_mmlu-pro": 0.5, "scored_mmlu-pro": 8, "failures": 3, "cost_usd": 0.25}
+    alone = (await asking.get("/boards/view", params={"kind": "benchmark"})).text
+    assert '<th class="n">score_gsm8k</th>' in alone
+    csv = (await asking.get("/api/boards/export", params={"kind": "benchmark"})).text
+    assert csv.startswith("spec.model,score_gsm8k,score_gsm8k low,")
     other = await benchmark(deps, asking, "r", model=HOSTILE, hours=3)
     await deps.db.runs.update_one({"_id": other}, {"$set": {f"summary.{k}": v for k, v in mmlu.items()}})
     board = (await asking.get("/api/boards/view", params={"kind": "benchmark"})).json()

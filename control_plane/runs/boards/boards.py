@@ -49,7 +49,10 @@ def in_csv(board: BoardAnswer) -> bytes:
         " runs",
         *(f" {each.name}" for each in board.beside),
     ]
-    titles = [spreadsheet_cell(each) if _has_titles(board) else board.cell for each in board.columns]
+    titles = [
+        spreadsheet_cell(each) if board.columns_by else board.numbers[place].name
+        for place, each in enumerate(board.columns)
+    ]
     text = io.StringIO()
     lines = csv.writer(text)
     lines.writerow([spreadsheet_cell(board.rows_by), *(f"{each}{part}" for each in titles for part in parts)])
@@ -57,10 +60,6 @@ def in_csv(board: BoardAnswer) -> bytes:
         cells = [each for cell in row.cells for each in _numbers(cell, len(parts), has_ends=has_ends)]
         lines.writerow([spreadsheet_cell(row.value), *cells])
     return text.getvalue().encode("utf-8", "replace")
-
-
-def _has_titles(board: BoardAnswer) -> bool:
-    return board.columns_by is not None or len(board.numbers) > 1
 
 
 def _numbers(cell: BoardCell | None, count: int, *, has_ends: bool) -> list[str]:
