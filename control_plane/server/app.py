@@ -51,7 +51,6 @@ from control_plane.server.kind_routes import include_kinds
 from control_plane.server.metrics import STALLS, WAITING
 from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
-from control_plane.server.web.pages import boards as board_pages
 from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import (
     compare,
@@ -64,6 +63,8 @@ from control_plane.server.web.pages import (
 from control_plane.server.web.pages import models as model_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.server.web.pages import secrets as secret_pages
+from control_plane.server.web.pages.boards import boards as board_pages
+from control_plane.server.web.pages.boards import history
 from control_plane.server.web.pages.groups import routes as group_pages
 from control_plane.server.web.pages.steering import change, orders, retry
 from control_plane.server.web.run_pages import routes as run_pages
@@ -116,7 +117,7 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [noun.router(deps) for noun in NOUNS]
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
-    routers += [page.router(site) for page in (board_pages, bulk_pages, compare, new_run, read_only)]
+    routers += [page.router(site) for page in (history, board_pages, bulk_pages, compare, new_run, read_only)]
     routers += [page.router(site) for page in (orders, retry, live)]
     routers.append(run_pages.router(site))
     routers += [page.router(site) for page in (change, group_pages, schedule_pages)]

@@ -40,9 +40,10 @@ from control_plane.reads.kinds.loops import KindLoops
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading
-from control_plane.reads.results import Results
+from control_plane.reads.results.rows import Results
 from control_plane.runs import claiming
 from control_plane.runs.boards.boards import Boards
+from control_plane.runs.boards.history import Histories
 from control_plane.runs.boards.run_table import RunTable
 from control_plane.runs.boards.saved import BoardShelf
 from control_plane.runs.bulk import Bulk
@@ -167,6 +168,11 @@ class Deps:
     def boards(self) -> Boards:
         """Boards over runs."""
         return Boards(RunFieldReads(self.db))
+
+    @property
+    def histories(self) -> Histories:
+        """Histories of runs."""
+        return Histories(RunFieldReads(self.db))
 
     @property
     def board_shelf(self) -> BoardShelf:

@@ -7,7 +7,7 @@ and last those without a value. Filters on other columns are looked at in bounde
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from control_plane.model.projection import RESULTS
@@ -57,6 +57,7 @@ class WantedRows:
     residual: Document = field(default_factory=dict)
     is_descending: bool = False
     after: Place | None = None
+    is_backward: bool = False  # the rows before `after`, the nearest first
     limit: int
 
 
@@ -116,6 +117,20 @@ class ResultReads:
         )
         return next((int(each["count"]) for each in await counted.to_list()), 0)
 
+    @answers()
+    async def row(self, run_id: str, attempt: int, set: str, key: str) -> Document | None:
+        """Return one row: one seek."""
+        query = {"runId": run_id, "attempt": attempt, "set": set, "key": key}
+        return await self.db[RESULTS].find_one(query)
+
+    @answers()
+    async def count(self, wanted: WantedRows, most: int) -> int:
+        """Return how many rows have a value in the column of the order, counted along its index."""
+        assert wanted.sorted_by is not None, "an index counts them"
+        query = {"runId": wanted.run_id, "attempt": wanted.attempt, "set": wanted.set}
+        condition = {wanted.sorted_by.name: wanted.sorted_by.conditions}
+        return await self.db[RESULTS].count_documents({**query, **condition}, limit=most)
+
     async def page(self, wanted: WantedRows) -> RowPage:
         """Return the page. Raises `Transient` when the store does not answer."""
         rows: list[Document] = []
@@ -151,6 +166,8 @@ def _of_segment(wanted: WantedRows, segment: _Segment, limit: int) -> Wanted:
 def _segments(wanted: WantedRows) -> list[_Segment]:
     """Return the stretches of the index that follow a place, in their order."""
     by, after = wanted.sorted_by, wanted.after
+    if wanted.is_backward:
+        return _backward(wanted)
     if by is None:
         direction = -1 if wanted.is_descending else 1
         beyond = {} if after is None else {"key": {"$lt" if wanted.is_descending else "$gt": after.key}}
@@ -171,6 +188,20 @@ def _segments(wanted: WantedRows) -> list[_Segment]:
     kept = {name: each for name, each in every.items() if name not in (side, f"{side}e")}
     behind = _Segment({by.name: {**kept, side: after.value}}, along)
     return [same, behind, *missing]
+
+
+def _backward(wanted: WantedRows) -> list[_Segment]:
+    """Return the stretches before a place, rows without a value first: they are the last in order."""
+    by, after = wanted.sorted_by, wanted.after
+    turned = replace(wanted, is_backward=False, is_descending=not wanted.is_descending)
+    if by is None:
+        return _segments(turned)
+    other = replace(by, is_descending=not by.is_descending)
+    if after is not None and after.value is None:
+        missing = _Segment({by.name: NO_VALUE, "key": {"$lt": after.key}}, (("key", -1),))
+        return [missing, _segments(replace(turned, sorted_by=other, after=None))[0]]
+    found = _segments(replace(turned, sorted_by=other))
+    return [each for each in found if each.condition.get(by.name) != NO_VALUE]
 
 
 def _place(segment: _Segment, found: Slice) -> Place:

@@ -9,7 +9,7 @@ import msgspec
 
 from events.kinds.fact import Fact
 from events.kinds.kind import Kind
-from events.kinds.results import KEY_BYTES_MAX, Column, ResultSet
+from events.kinds.results import KEY_BYTES_MAX, Column, Leaderboard, Outcome, ResultSet
 from events.kinds.spec import TITLE_MAX, Positive, Seconds, Spec
 
 # What ships, in the order in which boards have their columns.
@@ -179,6 +179,15 @@ ITEMS: Final = ResultSet(
         Column("prompt_tokens", format=",d"),
         Column("completion_tokens", format=",d"),
         Column("lost_requests", direction="lower", format="d"),
+        Column("question", type="text"),  # a digest of what was asked
+    ),
+    outcome=Outcome(
+        "outcome",
+        ("right", "wrong", "unparsed", "error"),
+        right="right",
+        none=("error",),
+        item=("suite", "item"),
+        same="question",
     ),
 )
 OF_SUITES: Final = ResultSet(
@@ -205,13 +214,18 @@ OF_SUITES: Final = ResultSet(
 )
 FAILURES: Final = Column("failures", direction="lower", format=",d")
 HEADLINE: Final = (
-    SCORE,
+    Column("score", direction="higher", format=".1%", share_of="scored"),
     Column("items", format=",d"),
     FAILURES,
     SECONDS,
     TOKENS,
     COST,
-    *(Column(f"score_{name}", direction="higher", format=".1%") for name in SUITES),
+    *(
+        Column(f"score_{name}", direction="higher", format=".1%", share_of=f"scored_{name}")
+        for name in SUITES
+    ),
+    *(Column(f"scored_{name}", format=",d") for name in SUITES),
+    Column("scored", format=",d"),  # where one suite has a score: a mean over several is no share
 )
 
 KIND: Final = Kind(
@@ -234,6 +248,12 @@ KIND: Final = Kind(
     },
     results=(ITEMS, OF_SUITES),
     headline=HEADLINE,
+    leaderboard=Leaderboard(
+        "Models by suites",
+        "spec.model",
+        tuple(f"score_{name}" for name in SUITES),
+        ("failures", "cost_usd", "seconds", "tokens"),
+    ),
     labels={"model": "model"},
     tells=True,
 )

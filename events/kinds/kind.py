@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from events.kinds.fact import Fact
 from events.kinds.queues import RUNS, Queue
-from events.kinds.results import Column, ResultSet
+from events.kinds.results import Column, Leaderboard, ResultSet
 from events.kinds.spec import Spec
 
 
@@ -98,6 +98,7 @@ class Kind:
     - `lines`: its facts, each in one line;
     - `codes`: its own codes of failure, with what a person can do;
     - `results`: the rows that its runs record; `headline`: the numbers that sum a run up;
+    - `leaderboard`: the board of these numbers that pages lead to;
     - `labels`: labels of its runs, each with the field of the specification that it is taken from;
     - `prepares`: whether its pipeline calls `wait_for_start` itself, after what it prepares; the worker waits
       with the others before they do anything;
@@ -127,6 +128,7 @@ class Kind:
     codes: Mapping[str, str] = field(default_factory=dict)
     results: tuple[ResultSet, ...] = ()
     headline: tuple[Column, ...] = ()
+    leaderboard: Leaderboard | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     tells: bool = False
     prepares: bool = False

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, sqrt
 from typing import Annotated, Final, Literal, TypeGuard
 
 import msgspec
@@ -22,6 +22,7 @@ SORTED_MAX: Final = 8
 ROWS_MAX: Final = 100_000
 RESULT_BYTES_MAX: Final = 256_000_000
 ROW_BYTES_MIN: Final = RESULT_BYTES_MAX // ROWS_MAX
+NORMAL_95: Final = 1.959963984540054  # of a normal distribution, for 95 % within both sides
 TITLE_CHARS_MAX: Final = 100
 UNIT_CHARS_MAX: Final = 20
 KEY_BYTES_MAX: Final = 200
@@ -53,6 +54,7 @@ class Column:
     """A column: the type of its values, their unit, which direction is better, and their format.
 
     `format` is a format of Python for numbers: `.3f`, `.1%`, `.4g` or `d`; empty is the shortest form.
+    A headline number that is a share names the one that counts what it is a share of: `share_of`.
     """
 
     name: str
@@ -60,6 +62,33 @@ class Column:
     unit: str = ""
     direction: Direction | None = None
     format: str = ""
+    share_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    """The board that a kind proposes: headline numbers by the field `rows`, others `beside` each cell."""
+
+    title: str
+    rows: str
+    cells: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the rows of a set end, so that their ends are counted, and two runs compared item by item.
+
+    `column` has one of `values`: `right` is success, those of `none` are no answer at all. The columns of
+    `item` name what was asked, once or several times; `same` is equal where two runs have asked the same.
+    """
+
+    column: str
+    values: tuple[str, ...]
+    right: str
+    none: tuple[str, ...]
+    item: tuple[str, ...]
+    same: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +102,7 @@ class ResultSet:
     title: str
     columns: tuple[Column, ...]
     is_declared: bool = True
+    outcome: Outcome | None = None
 
     def column(self, name: str) -> Column | None:
         """Return the column of this name."""
@@ -97,6 +127,18 @@ def is_of(column: Column, value: Value) -> bool:
 def is_measured(value: object) -> TypeGuard[int | float]:
     """Say whether a headline number, or what stands in its place, is a finite number; a boolean is none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FLOAT_MAX
+
+
+def wilson(value: float, count: float) -> tuple[float, float]:
+    """Return the 95 % interval of a share of `count` of which `value` are right; partly right ones count so.
+
+    E. B. Wilson: Probable inference, the law of succession, and statistical inference, Journal of the
+    American Statistical Association 22 (1927), 209-212.
+    """
+    share, square = value / count, NORMAL_95 * NORMAL_95
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = NORMAL_95 * sqrt(share * (1 - share) / count + square / (4 * count * count)) / (1 + square / count)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def sort_values(result_set: ResultSet, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -149,6 +191,10 @@ def misdeclared(results: Sequence[ResultSet], headline: Sequence[Column]) -> Ite
         if len(each.title) > TITLE_CHARS_MAX:
             yield f"the title of {each.name!r} is over {TITLE_CHARS_MAX} characters"
         yield from _columns(each.name, each.columns)
+        named = [] if each.outcome is None else [each.outcome.column, each.outcome.same, *each.outcome.item]
+        for name in named:
+            if each.column(name) is None:
+                yield f"the outcome of {each.name!r} names {name!r}, which is no column of it"
         for name in OF_EVERY_ROW:
             if each.column(name) is not None:
                 yield f"{each.name!r} has a column {name!r}, which every row has"

@@ -15,11 +15,11 @@ from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
 from events.answers.fleet import Queue, SignInLink
 from events.answers.groups import Group, GroupMember, GroupRow
-from events.answers.kinds.boards import Board, SavedBoard
+from events.answers.kinds.boards import Board, History, SavedBoard
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
 from events.answers.kinds.models import CatalogueModel, SyncedModels
-from events.answers.kinds.results import ComparedRows, ResultPage, ResultRow
+from events.answers.kinds.results import ComparedRows, ItemPairs, ResultPage, ResultRow, SigningKeys
 from events.answers.logs import LogPage
 from events.answers.pods import Pod, PodStanding, Sample
 from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunPage
@@ -123,10 +123,11 @@ def remove_board(board_id: str) -> Call[None]:
 
 def board(
     kind: str,
-    rows: str,
-    cell: str,
+    rows: str = "",
+    cell: str = "",
     *,
     columns: str | None = None,
+    beside: str | None = None,
     show: str = "newest",
     complete: bool = False,
     status: str | None = None,
@@ -139,11 +140,15 @@ def board(
 ) -> Call[Board]:
     """Return a board: `cell`, a number of the summary of runs that succeeded, by one field and by another.
 
+    Several numbers, with commas between them, are a column each; `beside` are more of each cell's run.
+    Without `rows` and `cell` it is the board that the kind proposes.
+
     A field is `spec.PATH` or `label.NAME`; `show` is newest, best or mean. `status` is COMPLETED or
     HUMAN_VALIDATED; without it runs of both are on it.
     """
     query = {
-        "kind": kind, "rows": rows, "cell": cell, "columns": columns, "show": show,
+        "kind": kind, "rows": rows or None, "cell": cell or None, "columns": columns, "beside": beside,
+        "show": show,
         "complete": "true" if complete else None, "status": status, "group": group, "label": label,
         "hypothesis": hypothesis, "pod": pod, "region": region, "q": q,
     }  # fmt: skip
@@ -232,6 +237,14 @@ def artifacts(run_id: str, *, limit: int = PAGE, after: str | None = None) -> Ca
     return Call("GET", "/api/runs/{run_id}/artifacts", Listing[Artifact], {"run_id": run_id}, query)
 
 
+def history(
+    kind: str, cell: str = "", *, rows: str | None = None, label: str | None = None, group: str | None = None
+) -> Call[History]:
+    """Return a headline number of runs over time; a line for each value of the field `rows`."""
+    query = {"kind": kind, "cell": cell or None, "rows": rows, "label": label, "group": group}
+    return Call("GET", "/api/boards/history", History, query=query)
+
+
 def results(
     run_id: str,
     *,
@@ -261,12 +274,25 @@ def export_results(
     return Call("GET", "/api/runs/{run_id}/results/export", ResultRow, {"run_id": run_id}, query)
 
 
+def export_keys() -> Call[SigningKeys]:
+    """Return the public keys by which signed exports can be verified; the first is the one that signs."""
+    return Call("GET", "/api/results/keys", SigningKeys)
+
+
 def compare_results(
     run_ids: Sequence[str], *, set: str | None = None, limit: int = PAGE, after: str | None = None
 ) -> Call[ComparedRows]:
     """Return a page of the rows of runs beside each other, by key."""
     query = {"run": list(run_ids), "set": set, "limit": limit, "after": after}
     return Call("GET", "/api/results/compare", ComparedRows, query=query)
+
+
+def compare_items(
+    run_ids: Sequence[str], *, set: str | None = None, limit: int = PAGE, after: str | None = None
+) -> Call[ItemPairs]:
+    """Return two runs item by item: McNemar's exact test, and a page of the items that changed."""
+    query = {"run": list(run_ids), "set": set, "limit": limit, "after": after}
+    return Call("GET", "/api/results/pairs", ItemPairs, query=query)
 
 
 def artifact_address(artifact_id: str) -> Call[Redirect]:

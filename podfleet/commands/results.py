@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec import to_builtins
 
 from events.answers.kinds.kind import ColumnAnswer
-from events.answers.kinds.results import ComparedRow, ResultPage
+from events.answers.kinds.results import ChangedItem, ComparedRow, ResultPage
+from events.files.export_check import checked, read_public_key
+from events.runtime.errors import Rejected
 from events.text.escaping import for_terminal
 from podfleet.client import endpoints
+from podfleet.client.problems import NotFound, Refused
 from podfleet.client.synchronous import Client
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.connection import EXIT_FAILED, EXIT_WRONG_USE, client, fail
@@ -25,8 +29,10 @@ from podfleet.output import AsJson, Column, field, is_terminal, print_items, pri
 
 app = noun("results")
 
+PAIR: Final = 2
+NO_OUTCOME: Final = "no_outcome"
 PAGES_MAX: Final = 100_000  # a run has no more rows
-FORMATS: Final = ("csv", "ndjson", "parquet")
+FORMATS: Final = ("csv", "ndjson", "parquet", "zip")
 
 Set = Annotated[str | None, typer.Option("--set", help="The result set; default: the first of the kind.")]
 Sort = Annotated[str | None, typer.Option("--sort", help="A column to sort by; -COLUMN: against it.")]
@@ -74,16 +80,20 @@ def export(
     sort: Sort = None,
     filters: Filters = None,
     search: Search = None,
-    format: Annotated[str, typer.Option("--format", help="csv, ndjson or parquet.")] = "csv",
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="csv, ndjson, parquet or zip; default: as the file ends, else csv."),
+    ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="A file; default: standard output.")
+        str | None, typer.Option("--output", "--to", "-o", help="A file; default: standard output.")
     ] = None,
 ) -> None:
-    """Write all rows of a result set as CSV, NDJSON or Parquet."""
+    """Write all rows of a result set as CSV, NDJSON or Parquet, or the run's results as a signed ZIP."""
+    format = format or _by_ending(output)
     if format not in FORMATS:
         fail(f"--format is {', '.join(FORMATS)}, not {format}", EXIT_WRONG_USE)
-    if format == "parquet" and output is None and is_terminal():
-        fail("Parquet is no text; name a file with --output", EXIT_WRONG_USE)
+    if format in ("parquet", "zip") and output is None and is_terminal():
+        fail(f"{format} is no text; name a file with --to", EXIT_WRONG_USE)
     control_plane = client()
     run_id = find(control_plane, RUN, run)
     call = endpoints.export_results(
@@ -107,6 +117,48 @@ def export(
     say(output)
 
 
+@app.command()
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A ZIP of `podfleet results export`.")],
+    key: Annotated[
+        str | None, typer.Option("--key", help="The public key that must have signed it: 64 digits.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Verify a signed ZIP without a control plane: its signature, each hash, and every other byte."""
+    try:
+        found = checked(file, None if key is None else read_public_key(key))
+    except Rejected as error:
+        wrong_use = error.code in ("bad_key", "no_library")
+        fail(f"{file}: {error.message}", EXIT_WRONG_USE if wrong_use else EXIT_FAILED)
+    except OSError as error:
+        fail(f"{file} cannot be read: {error.strerror or error}", EXIT_FAILED)
+    manifest = found.manifest
+    if as_json:
+        print_json({"is_pinned": found.is_pinned, "manifest": to_builtins(manifest)})
+        return
+    for each in manifest.files:
+        rows = "" if each.rows is None else f", {each.rows:,} rows"
+        say(f"{each.name}: {each.size:,} bytes{rows}, sha256 {each.sha256}")
+    say(f"{file} is whole: run {manifest.run_id}, attempt {manifest.attempt}, made at {manifest.made_at}")
+    say(f"signed by the key {manifest.key.id} ({manifest.key.public})")
+    if not found.is_pinned:
+        tell("anybody can sign with a key of his own: compare it with `podfleet results keys`, or give --key")
+
+
+@app.command()
+def keys(as_json: AsJson = False) -> None:
+    """List the public keys of signed exports; the first is the one that signs."""
+    found = client().export_keys()
+    shown = [Column("ID", field("id"), is_whole=True), Column("PUBLIC", field("public"), is_whole=True)]
+    print_items(found.items, shown, as_json=as_json, none="this control plane has no key for secrets")
+
+
+def _by_ending(output: str | None) -> str:
+    ending = Path(output).suffix.removeprefix(".").lower() if output else ""
+    return ending if ending in FORMATS else "csv"
+
+
 def printed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield a file as standard output takes it: a terminal without the characters that steer it."""
     if not is_terminal():
@@ -121,12 +173,26 @@ def compare(
     runs: RunNames,
     set: Set = None,
     everything: Annotated[bool, typer.Option("--all", help="Include rows that do not differ.")] = False,
+    by_rows: Annotated[
+        bool, typer.Option("--rows", help="Every value, also where rows have an outcome.")
+    ] = False,
     limit: Limit = SHOWN,
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs row by row: a line for each value in which rows of the same key differ."""
+    """Compare runs row by row: a line for each value in which rows of the same key differ.
+
+    Two runs whose rows are right or wrong are compared item by item, with McNemar's exact test.
+    """
     control_plane = client()
     ids = [find(control_plane, RUN, run) for run in runs]
+    if len(ids) == PAIR and not by_rows and not everything:
+        try:
+            _print_pairs(control_plane, ids, set, limit, as_json=as_json)
+        except Refused as error:
+            if error.code != NO_OUTCOME and not (isinstance(error, NotFound) and error.is_route):
+                raise
+        else:
+            return
     found: list[ComparedRow] = []
     columns: Sequence[ColumnAnswer] = ()
     after: str | None = None
@@ -144,6 +210,40 @@ def compare(
     shown = [Column("KEY", field("key")), Column("COLUMN", field("column"), is_whole=True)]
     shown += [Column(run_id, partial(_nth, number)) for number, run_id in enumerate(ids)]
     print_items(lines, shown, none="no differences")
+
+
+def _print_pairs(
+    control_plane: Client, ids: Sequence[str], set: str | None, limit: int, *, as_json: bool
+) -> None:
+    """Print two runs item by item. Raises `Refused`."""
+    items: list[ChangedItem] = []
+    after: str | None = None
+    while True:
+        page = control_plane.compare_items(ids, set=set, limit=min(limit, 200), after=after)
+        items, after = [*items, *page.items], page.next
+        if after is None or len(items) >= limit:
+            break
+    items = items[:limit]
+    if as_json:
+        print_json({**to_builtins(page), "items": to_builtins(items)})
+        return
+    counts = (page.both_right, page.only_first, page.only_second, page.both_wrong)
+    say("both right {:,}, only the first {:,}, only the second {:,}, both wrong {:,}".format(*counts))
+    say(f"{page.method}: p = {page.p_value:.4g}")
+    left_out = {
+        "only in the first": page.in_first_alone, "only in the second": page.in_second_alone,
+        "not asked alike": page.other_question, "without an answer": page.unanswered,
+    }  # fmt: skip
+    for words, count in left_out.items():
+        if count:
+            tell(f"not compared: {count:,} {words}")
+    shown = [Column("ITEM", field("item"), is_whole=True)]
+    shown += [Column(run_id, partial(_is_right, number)) for number, run_id in enumerate(ids)]
+    print_items(items, shown, none="no item changed")
+
+
+def _is_right(number: int, item: ChangedItem) -> str:
+    return "right" if item.is_right[number] else "wrong"
 
 
 def _pages(control_plane: Client, run_id: str, limit: int, **wanted: Any) -> Iterator[ResultPage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -36,7 +37,7 @@ def key_of(suite: str, item: str, epoch: int | None) -> str:
 def file_of(asking: Asking, suite: str) -> str:
     """Return the name of the file with an item's texts: safe, and another one for each key."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", asking.item.id)[:FILE_CHARS_MAX].lstrip(".")
-    return f"items/{suite}/{safe}-{_digest(asking.key)}.txt"
+    return f"items/{suite}/{safe}-{_digest(asking.key)}.json"
 
 
 def row_of(asking: Asking, found: Evaluated, suite: str, price: Price | None, lost: int) -> dict[str, Value]:
@@ -66,12 +67,13 @@ def row_of(asking: Asking, found: Evaluated, suite: str, price: Price | None, lo
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "lost_requests": lost,
+        "question": _digest(f"{item.system}\0{item.prompt}"),
     }
     return {name: cut(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def text_of(asking: Asking, found: Evaluated) -> str:
-    """Return the whole texts of an item, for people."""
+    """Return the whole texts of an item as JSON: whatever they hold, each stands by itself."""
     item, score = asking.item, found.score
     parts = {
         "System": item.system,
@@ -83,7 +85,9 @@ def text_of(asking: Asking, found: Evaluated) -> str:
         "Why": score.why,
         "Note": item.note,
     }
-    return "\n\n".join(f"## {name}\n\n{text}" for name, text in parts.items() if text) + "\n"
+    return (
+        json.dumps({name: text for name, text in parts.items() if text}, ensure_ascii=False, indent=1) + "\n"
+    )
 
 
 def cut(text: str, most: int = TEXT_BYTES_MAX) -> str:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
 from typing import Final
 
-from events.kinds.results import Value
+from events.kinds.results import Value, wilson
 
-Z: Final = 1.959963984540054  # of a normal distribution, for 95 % within both sides
 OUTCOMES: Final = ("right", "wrong", "unparsed", "error")
 
 
@@ -75,26 +73,21 @@ class Tally:
         }
 
 
-def wilson(value: float, count: int) -> tuple[float, float]:
-    """Return the interval of a share of `count` of which `value` are right; partly right ones count so."""
-    share, square = value / count, Z * Z
-    middle = (share + square / (2 * count)) / (1 + square / count)
-    half = Z * sqrt(share * (1 - share) / count + square / (4 * count * count)) / (1 + square / count)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 def headline(tallies: Mapping[str, Tally], named: Sequence[str]) -> dict[str, Value]:
     """Return the numbers of a run: its score is the mean over its suites; those of `named` stand alone."""
     scores = {name: each.score for name, each in tallies.items() if each.score is not None}
     every = tallies.values()
     return {
         "score": sum(scores.values()) / len(scores) if scores else None,
+        # what an earlier summary said stays unless this one says otherwise
+        "scored": tallies[next(iter(scores))].scored if len(scores) == 1 else None,
         "items": sum(each.items for each in every),
         "failures": sum(each.outcomes["unparsed"] + each.outcomes["error"] for each in every),
         "seconds": round(sum(each.seconds for each in every), 3),
         "tokens": sum(each.tokens for each in every),
         "cost_usd": sum(each.cost_usd for each in every) if any(each.priced for each in every) else None,
         **{f"score_{name}": score for name, score in scores.items() if name in named},
+        **{f"scored_{name}": tallies[name].scored for name in scores if name in named},
     }
 
 

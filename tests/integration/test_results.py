@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from control_plane.model.projection import result_id
-from control_plane.reads.result_filters import chosen
+from control_plane.reads.results.filters import chosen
 from control_plane.store.results import ResultReads, WantedRows
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Verifier

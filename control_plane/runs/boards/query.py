@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -17,6 +18,7 @@ from events.kinds.spec import default_at
 from events.runtime.errors import Rejected
 
 METHODS: Final = {"newest": "newest run of the cell", "best": "best run of the cell", "mean": METHOD}
+NUMBERS_MAX: Final = 16
 _KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -24,13 +26,17 @@ _KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 class BoardQuery:
     """A board as its address names it: `cell` of the runs of `kind` that succeeded, by `rows` and `columns`.
 
+    Several numbers, with commas between them, are a column each. Without `rows` and `cell` it is the board
+    that the kind proposes. `beside` names more numbers of the run of each cell.
+
     Without a `status` these are the completed ones and those that a person has validated.
     """
 
     kind: str
-    rows: str
-    cell: str
+    rows: str = ""
+    cell: str = ""
     columns: str = ""
+    beside: str = ""
     show: Show = "newest"
     complete: bool = False
     status: Literal["", "COMPLETED", "HUMAN_VALIDATED"] = ""
@@ -44,8 +50,9 @@ class CheckedQuery:
     asked: BoardQuery
     rows: RunField
     columns: RunField | None
-    number: RunField
-    declared: Column
+    numbers: Sequence[RunField]
+    declared: Sequence[Column]
+    beside: Sequence[Column]
     filters: RunFilters
 
     def conditions(self) -> dict[str, Any]:
@@ -55,8 +62,15 @@ class CheckedQuery:
 
     @property
     def fields(self) -> list[RunField]:
-        """The fields of a run in the order of an entry: the number, the row, the column if there is one."""
-        return [self.number, self.rows, *([self.columns] if self.columns else [])]
+        """The fields of a run: its row, its column if there is one, and the numbers that are read of it."""
+        return [self.rows, *([self.columns] if self.columns else []), *self.read]
+
+    @property
+    def read(self) -> list[RunField]:
+        """Every number that is read of a run, each once."""
+        names = [each.name for each in (*self.declared, *self.beside)]
+        counted = [each.share_of for each in self.declared if each.share_of]
+        return [RunField("summary", each) for each in dict.fromkeys([*names, *counted])]
 
 
 def checked(asked: BoardQuery) -> CheckedQuery:
@@ -65,26 +79,47 @@ def checked(asked: BoardQuery) -> CheckedQuery:
         raise Rejected(
             "bad_kind", f"{asked.kind[:60]!r} is no kind of run; kinds here: {', '.join(sorted(RUN_KINDS))}"
         )
-    number = read_field(f"summary.{asked.cell.removeprefix('summary.')}", ("summary",))
+    proposed = KINDS[asked.kind].leaderboard if asked.kind in KINDS else None
+    if proposed is not None and not asked.rows and not asked.cell:
+        beside = asked.beside or ",".join(proposed.beside)
+        asked = replace(asked, rows=proposed.rows, cell=",".join(proposed.cells), beside=beside)
+    numbers = _numbers(asked.cell) or [read_field("summary.", ("summary",))]
+    if len(numbers) > 1 and asked.columns:
+        raise Rejected("bad_columns", "several numbers are a column each: leave out `columns`, or name one")
     # runs of a kind that is not installed here have their numbers, too
-    declared = {each.name: each for each in KINDS[asked.kind].headline} if asked.kind in KINDS else {}
-    column = declared.get(number.name, Column(number.name))
-    if column.type != "number":
-        raise Rejected("bad_cell", f"{number.name} is a {column.type}; a cell shows a number")
-    if asked.show == "best" and column.direction is None:
-        known = ", ".join(each.name for each in declared.values() if each.direction) or "none"
-        message = (
-            f"no direction of {number.name} is declared, so that none is the best; of {asked.kind}: {known}"
-        )
-        raise Rejected("no_direction", f"{message}; show the newest or the mean")
+    known = {each.name: each for each in KINDS[asked.kind].headline} if asked.kind in KINDS else {}
+    declared = [known.get(each.name, Column(each.name)) for each in numbers]
+    for column in declared:
+        _require_shown(column, asked, known.values())
     return CheckedQuery(
         asked=asked,
         rows=_field(asked.kind, asked.rows),
         columns=_field(asked.kind, asked.columns) if asked.columns else None,
-        number=number,
-        declared=column,
+        numbers=numbers,
+        declared=declared,
+        beside=[known.get(each.name, Column(each.name)) for each in _numbers(asked.beside)],
         filters=replace(asked.filters, kind=None, status=None),
     )
+
+
+def _numbers(text: str) -> list[RunField]:
+    """Return the numbers that a text names, with commas between them, each once. Raises `Rejected`."""
+    names = dict.fromkeys(each.strip().removeprefix("summary.") for each in text.split(",") if each.strip())
+    if len(names) > NUMBERS_MAX:
+        raise Rejected("bad_cell", f"{len(names)} numbers are too many; {NUMBERS_MAX} are the most")
+    return [read_field(f"summary.{each}", ("summary",)) for each in names]
+
+
+def _require_shown(column: Column, asked: BoardQuery, known: Iterable[Column]) -> None:
+    """Raise `Rejected` where a column is no number, or none is the best where the best is wanted."""
+    if column.type != "number":
+        raise Rejected("bad_cell", f"{column.name} is a {column.type}; a cell shows a number")
+    if asked.show == "best" and column.direction is None:
+        named = ", ".join(each.name for each in known if each.direction) or "none"
+        message = (
+            f"no direction of {column.name} is declared, so that none is the best; of {asked.kind}: {named}"
+        )
+        raise Rejected("no_direction", f"{message}; show the newest or the mean")
 
 
 def _field(kind: str, text: str) -> RunField:

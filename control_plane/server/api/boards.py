@@ -20,7 +20,7 @@ from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, RunsView
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
-from events.answers.kinds.boards import Board, SavedBoard
+from events.answers.kinds.boards import Board, History, SavedBoard
 from events.runtime.errors import Rejected
 
 QUERY_MAX: Final = 20  # parts of an address that is saved
@@ -41,14 +41,18 @@ class BoardWanted(BaseModel):
 
     These are the completed ones and those that a person has validated; `status` chooses one of the two.
 
+    Several numbers, with commas between them, are a column each; `beside` names more numbers of the run of
+    each cell. Without `rows` and `cell` it is the board that the kind proposes.
+
     A field is `spec.PATH` or `label.NAME`; without `columns` there is one column. `complete` leaves out rows
     that lack a cell.
     """
 
     kind: Text
-    rows: Text
+    rows: Text = ""
     columns: Text = ""
-    cell: Text
+    cell: Text = ""
+    beside: Text = ""
     show: Show = "newest"
     complete: bool = False
     status: Literal["", "COMPLETED", "HUMAN_VALIDATED"] = ""
@@ -61,7 +65,7 @@ class BoardWanted(BaseModel):
 
     def asked(self) -> BoardQuery:
         """Return what is asked for."""
-        own = {"kind", "rows", "columns", "cell", "show", "complete", "status"}
+        own = {"kind", "rows", "columns", "cell", "beside", "show", "complete", "status"}
         filters = RunFilters(
             **self.model_dump(include={"group", "label", "hypothesis", "pod", "region", "q"})
         )
@@ -106,6 +110,10 @@ def router(deps: Deps) -> APIRouter:
         board = await deps.boards.board(wanted.asked())
         headers = {"Content-Disposition": f'attachment; filename="board-{board.kind}.csv"'}
         return Response(in_csv(board), media_type=CSV, headers=headers)
+
+    @routes.get("/history")
+    async def history(_: MayRead, wanted: Annotated[BoardWanted, Query()]) -> History:
+        return await deps.histories.history(wanted.asked())
 
     @routes.get("/{board_id}")
     async def one(board_id: str, _: MayRead) -> SavedBoard:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
+from control_plane.access.export_signing import ExportSigner
 from control_plane.reads.paging import LIMIT_DEFAULT
-from control_plane.reads.result_export import MEDIA_TYPES, Format, exported, require
-from control_plane.reads.result_filters import FILTERS_MAX, SEARCH_CHARS_MAX
-from control_plane.reads.results import ResultQuery
+from control_plane.reads.results.archive import ZIP, archived
+from control_plane.reads.results.archive import opened as opened_archive
+from control_plane.reads.results.export import MEDIA_TYPES, Format, exported, require
+from control_plane.reads.results.filters import FILTERS_MAX, SEARCH_CHARS_MAX
+from control_plane.reads.results.rows import ResultQuery
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page, Several
 from control_plane.server.deps import Deps
-from events.answers.kinds.results import ComparedRows, ResultPage
+from events.answers.kinds.results import ComparedRows, ItemPairs, ResultPage, SigningKey, SigningKeys
+from events.runtime.errors import Rejected
 
 FILE: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "content": {each: {"schema": {"type": "string"}} for each in MEDIA_TYPES.values()},
+        "content": {each: {"schema": {"type": "string"}} for each in (*MEDIA_TYPES.values(), ZIP)},
         "description": "The rows as a file",
     }
 }
@@ -46,9 +50,9 @@ class RowsPage(RowsWanted, Page):
 
 
 class RowsFile(RowsWanted):
-    """All rows that are wanted, as a file."""
+    """All rows that are wanted, as a file; `zip` has every set of the run whole, and is signed."""
 
-    format: Format = "csv"
+    format: Format | Literal["zip"] = "csv"
 
 
 def router(deps: Deps) -> APIRouter:
@@ -62,12 +66,20 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/api/runs/{run_id}/results/export", response_class=StreamingResponse, responses=FILE)
     async def export(run_id: str, _: MayRead, wanted: Annotated[RowsFile, Query()]) -> StreamingResponse:
+        if wanted.format == "zip":
+            return await _zipped(deps, run_id, wanted)
         require(wanted.format)
         opened = await results.open(run_id, wanted.query())
         pieces = exported(wanted.format, opened.declared.columns, results.rows(opened))
         name = f"{run_id}-{opened.declared.name}.{wanted.format}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return StreamingResponse(pieces, media_type=MEDIA_TYPES[wanted.format], headers=headers)
+
+    @routes.get("/api/results/keys")
+    async def keys(_: MayRead) -> SigningKeys:
+        return SigningKeys(
+            items=[SigningKey(id=each.id, public=each.public) for each in signer_of(deps).public]
+        )
 
     @routes.get("/api/results/compare", responses={404: {}})
     async def compare(
@@ -79,4 +91,28 @@ def router(deps: Deps) -> APIRouter:
     ) -> ComparedRows:
         return await results.compared(run, set, limit=limit, after=after)
 
+    @routes.get("/api/results/pairs", responses={404: {}})
+    async def pairs(
+        _: MayRead,
+        run: Several,
+        set: Annotated[str | None, Query(max_length=64)] = None,
+        limit: int = LIMIT_DEFAULT,
+        after: str | None = None,
+    ) -> ItemPairs:
+        return await results.pairs(run, set, limit=limit, after=after)
+
     return routes
+
+
+def signer_of(deps: Deps) -> ExportSigner:
+    """Return what signs the exports of this fleet."""
+    return ExportSigner.of(deps.db.name, deps.settings.secrets_keys)
+
+
+async def _zipped(deps: Deps, run_id: str, wanted: RowsWanted) -> StreamingResponse:
+    if wanted.query() != ResultQuery(filters=[]):
+        raise Rejected("whole_run", "a signed ZIP has every set whole: leave out set, sort, filter and q")
+    signer = signer_of(deps)
+    archive = await opened_archive(deps.results, signer, run_id, deps.clock.now())
+    headers = {"Content-Disposition": f'attachment; filename="{run_id}.zip"'}
+    return StreamingResponse(archived(archive, deps.results, signer), media_type=ZIP, headers=headers)

@@ -18,13 +18,16 @@ from control_plane.server.web.drawing.chart_figure import chart_figure
 from control_plane.server.web.drawing.charts import Chart, Line, letter
 from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.side_by_side import Metric, lines, mean, metrics, seed_groups, written
-from events.runtime.errors import Rejected
+from events.kinds import KINDS
+from events.runtime.errors import NotFound, Rejected
 
 CHARTS_MAX: Final = 24
 VALUES_MAX: Final = 200
 ROWS_SHOWN: Final = 60  # of the numbers of each chart: there are many of them
 WIDTH: Final = 480.0
 HEIGHT: Final = 220.0
+PAIR: Final = 2
+ITEMS_SHOWN: Final = 200
 
 
 class Wanted(BaseModel):
@@ -56,6 +59,18 @@ class ComparePages:
         # beside the event loop: what pods measured decides how long it takes
         return await self.site.show("compare.html", **await asyncio.to_thread(_view, runs, run_ids, wanted))
 
+    async def items(self, run_ids: Sequence[str], set: str | None, after: str | None) -> HTMLResponse:
+        try:
+            found = await self.site.deps.results.pairs(run_ids, set, limit=ITEMS_SHOWN, after=after)
+        except NotFound:
+            raise
+        except Rejected as error:
+            return await self.site.problem(422, error.message, back="/runs")
+        runs = {run["id"]: run for run in await self.site.deps.reading.compared(found.runs)}
+        titles = [runs[each]["title"] or each if each in runs else each for each in found.runs]
+        p_value = f"{found.p_value:.3g}"
+        return await self.site.show("compare_items.html", pairs=found, titles=titles, p_value=p_value)
+
 
 def _view(runs: Sequence[Json], run_ids: Sequence[str], wanted: Wanted) -> dict[str, Any]:
     """Return the data of the page."""
@@ -80,9 +95,17 @@ def _view(runs: Sequence[Json], run_ids: Sequence[str], wanted: Wanted) -> dict[
         "more_charts": max(0, len(curves) - CHARTS_MAX),
         "values": [(each, [mean([each.last[index] for index in group]) for group in groups])
                    for each in measured[:VALUES_MAX]],
+        "has_items": len(runs) == PAIR and _has_outcome(runs),
         "is_partial": any(run["isPartial"] for run in runs),
         "wanted": wanted,
     }  # fmt: skip
+
+
+def _has_outcome(runs: Sequence[Json]) -> bool:
+    """Say whether the first result set of the runs' common kind says which rows are right."""
+    kinds = {run["kind"] for run in runs}
+    declared = [KINDS[each].results for each in kinds if each in KINDS]
+    return len(kinds) == 1 and any(sets and sets[0].outcome is not None for sets in declared)
 
 
 def _chart(metric: Metric, found: list[Line], wanted: Wanted) -> Chart:
@@ -104,5 +127,14 @@ def router(site: Site) -> APIRouter:
     @routes.get("/runs/compare")
     async def compare(_: MayRead, wanted: Annotated[Wanted, Query()]) -> HTMLResponse:
         return await pages.one(wanted)
+
+    @routes.get("/runs/compare/items")
+    async def items(
+        _: MayRead,
+        ids: Annotated[str, Query(max_length=200)] = "",
+        set: Annotated[str | None, Query(max_length=64)] = None,
+        after: str | None = None,
+    ) -> HTMLResponse:
+        return await pages.items([each for each in ids.split(",") if each], set, after)
 
     return routes

@@ -15,6 +15,7 @@ from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.web.forms import fields
 from control_plane.server.web.forms.fields import Unfit, read_body
 from control_plane.server.web.page_renderer import Site
+from control_plane.server.web.pages.boards.boards import histories, proposed
 from control_plane.server.web.pages.form_actions import carried_out
 from events.answers.kinds.models import SyncedModels
 from events.runtime.errors import Rejected, Transient
@@ -41,7 +42,14 @@ def router(site: Site) -> APIRouter:
     ) -> HTMLResponse:
         found = await catalogue.page(wanted.limit, wanted.after)
         return await site.show(
-            "models.html", code, page=found, form=form or SyncForm(), problems=problems, synced=synced
+            "models.html",
+            code,
+            page=found,
+            form=form or SyncForm(),
+            problems=problems,
+            synced=synced,
+            proposed=proposed(),
+            histories=histories(),
         )
 
     @routes.get("/models")

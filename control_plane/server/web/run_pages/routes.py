@@ -25,7 +25,9 @@ from control_plane.server.web.run_pages.other_tabs import (
 )
 from control_plane.server.web.run_pages.overview import overview
 from control_plane.server.web.run_pages.results_tab import results_tab
+from control_plane.server.web.run_pages.row_page import row_page
 from control_plane.server.web.run_pages.tabs import ATTEMPTS, VALIDATION
+from events.kinds.results import KEY_BYTES_MAX
 
 SEE_OTHER: Final = 303
 
@@ -52,6 +54,15 @@ def router(site: Site) -> APIRouter:
     @routes.get("/results")
     async def results(run_id: str, _: MayRead, wanted: Annotated[RowsPage, Query()]) -> HTMLResponse:
         return await results_tab(site, run_id, wanted)
+
+    @routes.get("/results/row")
+    async def row(
+        run_id: str,
+        _: MayRead,
+        key: Annotated[str, Query(max_length=KEY_BYTES_MAX)],
+        wanted: Annotated[RowsPage, Query()],
+    ) -> HTMLResponse:
+        return await row_page(site, run_id, key, wanted)
 
     @routes.get("/validation")
     async def validation(run_id: str, principal: MayRead) -> HTMLResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -195,7 +196,8 @@ def test_each_item_is_a_row_with_its_whole_texts_beside_it(tmp_path: Path) -> No
     assert "not this one" in failed["why"]
     (row,) = [each for each in done.reporter.of(ResultRecorded) if each.key == "gsm8k/100"]
     (file,) = [each for each in done.reporter.files if each.name == row.detail]
-    assert "## Prompt\n\nWhat is 100\n\n## Expected\n\n100\n\n## Answer\n\n99\n" in file.path.read_text()
+    texts = json.loads(file.path.read_text())
+    assert (texts["Prompt"], texts["Expected"], texts["Answer"]) == ("What is 100", "100", "99")
     suites = done.rows("suites")["gsm8k"]
     assert (suites["state"], suites["items"], suites["failures"], suites["wanted"]) == (
         "succeeded",
@@ -298,7 +300,8 @@ def test_a_suite_without_its_data_says_what_to_do_and_the_others_go_on(tmp_path:
     }
     assert done.summary == {
         "score": 1.0, "items": 4, "failures": 0, "seconds": done.summary["seconds"], "tokens": 48,
-        "cost_usd": None, "score_gsm8k": 1.0, "score_ifeval": 1.0,
+        "cost_usd": None, "score_gsm8k": 1.0, "score_ifeval": 1.0, "scored": None, "scored_gsm8k": 2,
+        "scored_ifeval": 2,
     }  # fmt: skip
 
 

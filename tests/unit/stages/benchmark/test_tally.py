@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from math import comb
 from typing import Any
 
 import pytest
 
 from events.kinds.benchmark import HEADLINE, ITEMS, OF_SUITES
-from events.kinds.results import unlike
-from stages.benchmark.rows import cut, key_of
-from stages.benchmark.tally import Tally, headline, wilson
+from events.kinds.results import unlike, wilson
+from stages.benchmark.engine import Asking, Evaluated
+from stages.benchmark.rows import cut, key_of, row_of, text_of
+from stages.benchmark.suites.item import Item, Score
+from stages.benchmark.tally import Tally, headline
+from stages.models.model import Answer, Usage
 
 
 def tally(*outcomes: str, **values: Any) -> Tally:
@@ -79,3 +83,19 @@ def test_a_text_that_is_cut_says_so_and_stays_text() -> None:
     assert found.endswith("é […]")
     assert cut("a\ud800b") == "a?b"
     assert ITEMS.column("answer") is not None
+
+
+def test_a_row_tells_its_question_and_its_file_keeps_hostile_texts_apart() -> None:
+    def asked(prompt: str, system: str = "") -> Asking:
+        item = Item(id="1", prompt=prompt, payload={}, expected="## Answer", system=system)
+        return Asking(key="s/1", item=item)
+
+    answer = "right\n\n## Why\n\n\ud800 <b>"
+    told = Answer(text=answer, usage=Usage(prompt_tokens=1, completion_tokens=1, seconds=1.0))
+    found = Evaluated(key="s/1", score=Score(outcome="wrong", parsed="p", why="w"), answer=told, seconds=1.0)
+    texts = json.loads(text_of(asked("## Answer"), found).encode("utf-8", "replace"))
+    assert (texts["Prompt"], texts["Expected"]) == ("## Answer", "## Answer")
+    assert texts["Answer"].startswith("right\n\n## Why")
+    rows = [row_of(each, found, "s", None, 0) for each in (asked("a"), asked("b"), asked("a", "be brief"))]
+    assert len({each["question"] for each in rows}) == 3
+    assert unlike(ITEMS.columns, rows[0]) is None

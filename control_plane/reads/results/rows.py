@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -13,17 +15,40 @@ from control_plane.model.views.readable import reading_of, typed
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen as compared_runs
 from control_plane.reads.reading import Reading, listing
-from control_plane.reads.result_filters import Chosen, chosen, sortable
+from control_plane.reads.results.filters import Chosen, chosen, sortable
+from control_plane.reads.results.pairs import METHOD, Changed, Side, named, paired
 from control_plane.store.pages import Slice
 from control_plane.store.results import Place, ResultReads, RowPage, WantedRows
 from events.answers.kinds.kind import ColumnAnswer
-from events.answers.kinds.results import ComparedRow, ComparedRows, ResultPage, ResultRow, SetName
+from events.answers.kinds.results import (
+    ChangedItem,
+    ComparedRow,
+    ComparedRows,
+    ItemPairs,
+    ResultPage,
+    ResultRow,
+    SetName,
+)
 from events.kinds import KINDS
-from events.kinds.results import COLUMNS_MAX, WHOLE_MAX, Column, ResultSet, Value, is_of, set_named
-from events.runtime.errors import Rejected
+from events.kinds.results import (
+    COLUMNS_MAX,
+    ROWS_MAX,
+    SET_NAME,
+    WHOLE_MAX,
+    Column,
+    Outcome,
+    ResultSet,
+    Value,
+    is_of,
+    set_named,
+)
+from events.runtime.errors import NotFound, Rejected
 
 SAMPLE_MAX: Final = 50  # rows by which the columns of a set are found that no kind declares here
 EXPORT_PAGE: Final = 1_000
+PAIR: Final = 2
+NEAREST_PAGES: Final = 6  # that are looked through for a neighbour
+NO_OUTCOME: Final = "no_outcome"
 UNKNOWN_SET: Final = "unknown_set"
 
 
@@ -60,6 +85,17 @@ class Opened:
             after=after,
             limit=limit,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBeside:
+    """A row of a list, and the keys of its neighbours there; None at an end."""
+
+    opened: Opened
+    attempt: int
+    row: ResultRow
+    before: str | None
+    behind: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +136,7 @@ class Results:
             unreadable=rows.unreadable,
             next=_cursor(opened, attempt, found.stopped_at),
             refused=await self.reads.refused(run_id),
+            outcome=None if opened.declared.outcome is None else opened.declared.outcome.column,
         )
 
     async def open(self, run_id: str, query: ResultQuery) -> Opened:
@@ -116,6 +153,12 @@ class Results:
         how = chosen(declared, query.sort or None, query.filters, (query.q or "").strip() or None)
         asked = msgspec.json.encode([declared.name, query.sort, sorted(query.filters)]).decode()
         return Opened(run_id, attempt, declared, sets, how, f"results {asked[:400]}")
+
+    async def set_names(self, run_id: str) -> list[str]:
+        """Return the names of the sets that a run has, the declared ones first. Raises `NotFound`."""
+        run = await self.reading.require(run_id)
+        sets = await self._sets(run, await self.reads.newest_attempt(run_id))
+        return [each.name for each in sets if re.fullmatch(SET_NAME, each.name)]
 
     async def rows(self, opened: Opened) -> AsyncIterator[Sequence[ResultRow]]:
         """Yield all rows of a set that are chosen, page by page, so that no more than a page is held."""
@@ -155,6 +198,92 @@ class Results:
             next=paging.encode(list_name, told[-1]) if has_more and told else None,
         )
 
+    async def beside(self, run_id: str, query: ResultQuery, key: str) -> RowBeside:
+        """Return one row, and which rows stand before and behind it in a list. Raises `NotFound`."""
+        opened = await self.open(run_id, query)
+        attempt, found = opened.attempt, None
+        if attempt is not None:
+            found = await self.reads.row(run_id, attempt, opened.declared.name, key)
+        if attempt is None or found is None:
+            raise NotFound("unknown_row", f"run {run_id} has no row {key[:80]!r} in {opened.declared.name}")
+        by = opened.chosen.sorted_by
+        place = Place(key, None if by is None else found.get(by.name))
+        wanted = opened.wanted(attempt, place, 1)
+        return RowBeside(
+            opened=opened,
+            attempt=attempt,
+            row=_row(found),
+            before=await self._nearest(replace(wanted, is_backward=True)),
+            behind=await self._nearest(wanted),
+        )
+
+    async def _nearest(self, wanted: WantedRows) -> str | None:
+        """Return the key of the next row that filters let through, among the nearest."""
+        for _ in range(NEAREST_PAGES):
+            found = await self.reads.page(wanted)
+            if found.rows:
+                return str(found.rows[0].get("key"))
+            if found.stopped_at is None:
+                return None
+            wanted = replace(wanted, after=found.stopped_at)
+        return None
+
+    async def outcomes(self, run_id: str, set_name: str) -> Mapping[str, int]:
+        """Return how many rows of a set end how; none where no outcome is declared, or no index has it."""
+        opened = await self.open(run_id, ResultQuery(set=set_name))
+        outcome, attempt = opened.declared.outcome, opened.attempt
+        if outcome is None or attempt is None or opened.declared.sort_name(outcome.column) is None:
+            return {}
+        counts: dict[str, int] = {}
+        for value in outcome.values:
+            how = chosen(opened.declared, None, [f"{outcome.column}={value}"], None)
+            wanted = replace(opened, chosen=how).wanted(attempt, None, 1)
+            counts[value] = await self.reads.count(wanted, ROWS_MAX)
+        return counts
+
+    async def pairs(
+        self, run_ids: Sequence[str], set_name: str | None, *, limit: int, after: str | None
+    ) -> ItemPairs:
+        """Return two runs item by item. Raises `NotFound`, `Rejected` where rows have no outcome."""
+        distinct = compared_runs(run_ids)
+        if len(distinct) != PAIR:
+            raise Rejected("bad_selection", f"{PAIR} runs are compared item by item, not {len(distinct)}")
+        opened = [await self.open(each, ResultQuery(set=set_name)) for each in distinct]
+        outcome = opened[0].declared.outcome
+        if outcome is None or outcome != opened[1].declared.outcome:
+            names = " and ".join(dict.fromkeys(each.declared.name for each in opened))
+            raise Rejected(NO_OUTCOME, f"no outcome is declared of the rows of {names}")
+        sides = [await self._side(each, outcome) for each in opened]
+        found = await asyncio.to_thread(paired, *sides)
+        list_name, limit = f"pairs {distinct}", paging.limited(limit)
+        start = 0 if after is None else int(paging.decode(list_name, after, int)[0])
+        shown = found.changed[max(0, start) : max(0, start) + limit]
+        end = start + len(shown)
+        return ItemPairs(
+            runs=distinct,
+            attempts=[each.attempt for each in opened],
+            set=opened[0].declared.name,
+            both_right=found.both_right,
+            only_first=found.only_first,
+            only_second=found.only_second,
+            both_wrong=found.both_wrong,
+            in_first_alone=found.in_first_alone,
+            in_second_alone=found.in_second_alone,
+            other_question=found.other_question,
+            unanswered=found.unanswered,
+            p_value=found.p_value,
+            method=METHOD,
+            items=[_changed(each) for each in shown],
+            next=paging.encode(list_name, end) if end < len(found.changed) else None,
+        )
+
+    async def _side(self, opened: Opened, outcome: Outcome) -> Side:
+        side = Side(outcome)
+        async for page in self.rows(opened):
+            for row in page:
+                side.add(row.key, row.values)
+        return side
+
     async def _after(self, opened: Opened, place: Place | None, limit: int) -> RowPage:
         if opened.attempt is None:
             return RowPage((), None)
@@ -181,9 +310,14 @@ class Results:
         return ResultSet(name, name, tuple(columns.values()), is_declared=False)
 
 
+def told(column: Column) -> dict[str, Any]:
+    """Return what the interface shows of a column."""
+    return {name: value for name, value in asdict(column).items() if name != "share_of"}
+
+
 def answered(columns: Sequence[Column]) -> list[ColumnAnswer]:
     """Return columns as the interface shows them."""
-    return [ColumnAnswer(**asdict(each)) for each in columns]
+    return [ColumnAnswer(**told(each)) for each in columns]
 
 
 def _type_of(value: Value) -> Any:
@@ -211,6 +345,11 @@ def _row(document: Mapping[str, Any]) -> ResultRow:
 def _values(document: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = plain(document["values"])
     return values
+
+
+def _changed(each: Changed) -> ChangedItem:
+    is_right = [bool(each.first.is_right), bool(each.second.is_right)]
+    return ChangedItem(item=named(each.name), is_right=is_right, keys=[each.first.key, each.second.key])
 
 
 def _compared(key: str, values: Sequence[Mapping[str, Any] | None]) -> ComparedRow:

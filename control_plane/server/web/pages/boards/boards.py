@@ -29,6 +29,7 @@ STATUSES: Final = {
 }
 SHOWS: Final = {"newest": "the newest", "best": "the best", "mean": "the mean"}
 QUERY_CHARS_MAX: Final = 4_000
+MODEL_LABEL: Final = "model"
 
 
 def router(site: Site) -> APIRouter:
@@ -108,7 +109,34 @@ def _form(query: Mapping[str, str]) -> dict[str, Any]:
         "shows": SHOWS,
         "statuses": STATUSES,
         **_known(),
+        "proposed": proposed(),
     }
+
+
+def proposed() -> list[dict[str, str]]:
+    """Return the boards that installed kinds propose, each with its whole address."""
+    found = []
+    for name in sorted(RUN_KINDS):
+        board = KINDS[name].leaderboard
+        if board is not None:
+            query = {"kind": name, "rows": board.rows, "cell": ",".join(board.cells)}
+            query |= {"beside": ",".join(board.beside)} if board.beside else {}
+            address = f"/boards/view?{urlencode(query)}"
+            found.append({"kind": name, "title": board.title, "address": address})
+    return found
+
+
+def histories() -> list[tuple[str, str]]:
+    """Return what shows a model's history, of kinds that propose a board: its title, and its address so far.
+
+    The name of a model is appended: it is a label of the runs.
+    """
+    kinds = [KINDS[name] for name in sorted(RUN_KINDS)]
+    found = [(each, by) for each in kinds if each.leaderboard for by in each.labels if by == MODEL_LABEL]
+    return [
+        (each.says, f"/boards/history?{urlencode({'kind': each.name, 'label': f'{by}='})}")
+        for each, by in found
+    ]
 
 
 def _known() -> dict[str, Sequence[str]]:

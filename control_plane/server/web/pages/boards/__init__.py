@@ -1,0 +1,1 @@
+"""The pages of boards, and of a number over time."""
