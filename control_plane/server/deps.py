@@ -48,6 +48,7 @@ from control_plane.runs.boards.saved import BoardShelf
 from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
+from control_plane.runs.estimate import Estimates
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.service import GroupService
@@ -132,6 +133,7 @@ class Deps:
     timekeeper: Timekeeper
     ids: Ids
     reading: Reading
+    estimates: Estimates
     results: Results
     accounts: Accounts
     submitter: Submitter
@@ -236,6 +238,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         timekeeper=Timekeeper(clock, partial(database.moment, db), blobs),
         ids=ids,
         reading=reading,
+        estimates=Estimates(reading),
         results=Results(ResultReads(db), reading),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,

@@ -118,6 +118,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/hypotheses",
         "POST /api/hypotheses/{hypothesis_id}/runs",
         "POST /api/runs",
+        "POST /api/run-estimates",
         "POST /api/runs/bulk",
         "PATCH /api/runs/{run_id}",
         "POST /api/runs/{run_id}/cancel",

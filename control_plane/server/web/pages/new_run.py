@@ -14,7 +14,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from control_plane.runs.estimate import estimate
 from control_plane.runs.explainer import placement
 from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.problems import status_of
@@ -54,9 +53,7 @@ class NewRunPages:
         found: CheckedRun | None = None,
     ) -> HTMLResponse:
         """Show a form with the typed texts, and with its problems or the run that it would queue."""
-        where, cost = await asyncio.gather(
-            self._where(form), estimate(self.site.deps.reading, form.kind.name)
-        )
+        where, cost = await asyncio.gather(self._where(form), self._cost(form))
         return await self.site.show(
             "new_run.html",
             code,
@@ -66,7 +63,7 @@ class NewRunPages:
             problems=problems or {},
             found=found,
             where=where,
-            cost=cost.words,
+            cost=cost,
             commands=_commands(form),
             pressed=self.site.deps.submitter.ids.ulid(),
         )
@@ -82,9 +79,11 @@ class NewRunPages:
         One whose `part` is set is not all that was typed, and no command.
         """
         form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed)
-        commands = None if typed.get("part") else _commands(form)
+        is_part = bool(typed.get("part"))
+        commands = None if is_part else _commands(form)
         problem = form.problem_of(typed.get("at", ""))
-        return {"problem": problem, "where": await self._where(form), "commands": commands}
+        cost = None if is_part else await self._cost(form)
+        return {"problem": problem, "where": await self._where(form), "commands": commands, "cost": cost}
 
     async def _where(self, form: RunForm) -> str:
         """Return in a sentence where the run could start; empty while its requirements are no ones."""
@@ -93,6 +92,15 @@ class NewRunPages:
         except (Unfit, Rejected):
             return ""
         found = await placement(self.site.deps.reading, class_key(form.kind.name, requires))
+        return found.words
+
+    async def _cost(self, form: RunForm) -> str:
+        """Return in a sentence what the run would take; what is no run yet, as runs of its kind did."""
+        estimates = self.site.deps.estimates
+        try:
+            found = await estimates.of(Submission(**form.body().model_dump(), by=""))
+        except (Unfit, Rejected):
+            found = await estimates.of_kind(form.kind.name)
         return found.words
 
     async def order(self, typed: Mapping[str, str], by: str) -> Response:
