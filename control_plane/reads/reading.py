@@ -373,6 +373,10 @@ class Reading:
         """Return how many runs wait for a person, counted up to `WAITING_SHOWN`."""
         return await self.tallies.count(Status.AWAITING_HUMAN, WAITING_SHOWN)
 
+    async def running(self, kinds: Sequence[str]) -> Mapping[str, int]:
+        """Return how many runs of some kinds are running now, each counted up to `WAITING_SHOWN`."""
+        return {each: await self.tallies.running(each, WAITING_SHOWN) for each in kinds}
+
     async def events(
         self,
         run_id: str,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from events.kinds.fact import Fact
-from events.kinds.kind import Kind
+from events.kinds.kind import Kind, QuickStart
 from events.kinds.results import KEY_BYTES_MAX, Column, ResultSet
 from events.kinds.spec import TITLE_MAX, Positive, Seconds, Spec
 
@@ -266,4 +266,5 @@ KIND: Final = Kind(
     headline=HEADLINE,
     labels={"model": "model"},
     tells=True,
+    quick=QuickStart(words="Run benchmark", fields=("model", "sample_size", "suites"), models="model"),
 )

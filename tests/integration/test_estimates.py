@@ -118,3 +118,30 @@ async def test_the_form_says_it_while_one_types_and_after_a_check(
     checked = await asking.post("/runs/new", data={**typed, "do": "check"})
     assert (checked.status_code, checked.text.count(words)) == (200, 2), "in the check, and in the form"
     assert await deps.db.runs.count_documents({}) == 1
+
+
+async def test_the_header_starts_a_run_with_few_fields_and_says_how_many_run(
+    deps: Any, asking: httpx.AsyncClient
+) -> None:
+    entry = {"endpoint": {"model": "m", "base_url": "https://api.example.com"}}
+    assert (await asking.put("/api/models/fast", json=entry)).status_code == 201
+    home = (await asking.get("/")).text
+    link = "/runs/new?kind=benchmark&amp;quick=true"
+    assert f'href="{link}">Run benchmark</a>' in home
+    assert 'class="running"' not in home
+    form = (await asking.get("/runs/new?kind=benchmark&quick=true")).text
+    assert "<option>smollm2</option><option>fast</option>" in form
+    assert form.index('name="spec.suites"') < form.index("Other fields") < form.index('name="spec.epochs"')
+    assert 'name="spec.model" ' in form
+    assert 'value="smollm2"' in form
+    typed = {"kind": "benchmark", "quick": "1", "spec.model": "fast", "spec.suites": "gsm8k"}
+    wrong = await asking.post("/runs/new", data={**typed, "spec.sample_size": "0", "do": "submit"})
+    assert (wrong.status_code, "Other fields" in wrong.text) == (422, True), "what was typed is kept"
+    made = await asking.post("/runs/new", data={**typed, "spec.sample_size": "7", "pressed": "p"})
+    assert made.status_code == 303
+    run = await deps.db.runs.find_one()
+    assert (run["kind"], run["labels"]) == ("benchmark", {"model": "fast"})
+    await deps.db.runs.update_one({"_id": run["_id"]}, {"$set": {"status": "RUNNING"}})
+    said = (await asking.get("/models")).text
+    assert 'href="/runs?kind=benchmark&amp;status=RUNNING"' in said
+    assert '<span class="count">1</span>' in said

@@ -26,11 +26,13 @@ from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.pages.form_actions import see
 from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of
+from events.kinds.kind import Kind
 from events.queue.requirements import class_key, read_requirements
 from events.runtime.errors import Conflict, Rejected
 
 PATH: Final = "/runs/new"
 PRESSED_MAX: Final = 26
+MODELS_SUGGESTED: Final = 200
 
 Name = Annotated[str | None, Query(max_length=200)]
 
@@ -54,9 +56,11 @@ class NewRunPages:
     ) -> HTMLResponse:
         """Show a form with the typed texts, and with its problems or the run that it would queue."""
         where, cost = await asyncio.gather(self._where(form), self._cost(form))
+        quick = form.kind.quick
         return await self.site.show(
             "new_run.html",
             code,
+            models=await self._models(form.kind) if quick is not None and quick.models else [],
             kinds=_kinds(),
             form=form,
             parts=form.shown(problems or {}),
@@ -72,6 +76,12 @@ class NewRunPages:
         """Show a form that is filled in as a run was, with its present options. Raises `NotFound`."""
         run = await self.site.deps.reading.run(run_id, lambda _: ())
         return await self.one(RunForm.like(kind_of(run.kind, among=RUN_KINDS), submission_like(run)))
+
+    async def _models(self, kind: Kind) -> list[str]:
+        """Return names of models to choose from: that of the example, then those of the catalogue."""
+        assert kind.quick is not None
+        named = (await self.site.deps.catalogue.page(MODELS_SUGGESTED, None)).items
+        return [*dict.fromkeys([str(kind.example[kind.quick.models]), *(each.id for each in named)])]
 
     async def look(self, typed: Mapping[str, str]) -> dict[str, Any]:
         """Return the problem of the field that was typed last, where the run could start, and its commands.
@@ -105,7 +115,7 @@ class NewRunPages:
 
     async def order(self, typed: Mapping[str, str], by: str) -> Response:
         """Check the form and show what it would queue, or queue the run and redirect to its page."""
-        form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed)
+        form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed, "quick" in typed)
         try:
             wanted = Submission(**form.body().model_dump(), by=by, named_by=by)
             order = await order_of(wanted)
@@ -129,12 +139,13 @@ def router(site: Site) -> APIRouter:
     pages = NewRunPages(site)
 
     @routes.get(PATH)
-    async def new(_: MaySubmit, kind: Name = None, like: Name = None) -> HTMLResponse:
+    async def new(_: MaySubmit, kind: Name = None, like: Name = None, quick: bool = False) -> HTMLResponse:
         if like:
             return await pages.like(like)
         if not kind:
             return await pages.choice()
-        return await pages.one(RunForm(kind_of(kind, among=RUN_KINDS), {}))
+        wanted = kind_of(kind, among=RUN_KINDS)
+        return await pages.one(RunForm.quick(wanted) if quick else RunForm(wanted, {}))
 
     @routes.get(f"{PATH}/look")
     async def look(_: MaySubmit, request: Request) -> JSONResponse:
