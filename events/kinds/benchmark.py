@@ -159,6 +159,11 @@ def _title(spec: BenchmarkSpec) -> str:
     return f"{spec.model}: {', '.join(suites_of(spec))}"[:TITLE_MAX]
 
 
+def _scheduled_as(spec: BenchmarkSpec) -> str:
+    """Return the model and its set of suites, in any order: each such pair has one schedule."""
+    return f"{spec.model}: {', '.join(sorted(suites_of(spec)))}"
+
+
 def _problems(spec: BenchmarkSpec) -> Iterator[str]:
     own = [each.name for each in spec.own]
     if unknown := [name for name in suites_of(spec) if name not in (*SUITES, *own)]:
@@ -266,5 +271,6 @@ KIND: Final = Kind(
     headline=HEADLINE,
     labels={"model": "model"},
     tells=True,
+    scheduled_as=_scheduled_as,
     quick=QuickStart(words="Run benchmark", fields=("model", "sample_size", "suites"), models="model"),
 )

@@ -115,6 +115,7 @@ class Kind:
     - `prepares`: whether its pipeline calls `wait_for_start` itself, after what it prepares; the worker waits
       with the others before they do anything;
     - `tells`: whether its package has a module `told`, which tells each attempt something at its start;
+    - `scheduled_as`: what a run is about: of each there is one schedule that was set without a name;
     - `quick`: the button that starts a run of it, of a kind that many start by hand;
     - `drawn`: fields of the specification that follow from the run's id unless they are given.
     """
@@ -145,4 +146,5 @@ class Kind:
     tells: bool = False
     prepares: bool = False
     quick: QuickStart | None = None
+    scheduled_as: Callable[[Any], str] | None = None
     drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)

@@ -486,7 +486,7 @@ def schedule(schedule_id: str) -> Call[Schedule]:
 
 
 def add_schedule(
-    schedule_id: str,
+    schedule_id: str | None,
     cron: str,
     kind: str | None = None,
     spec: Json | None = None,
@@ -498,10 +498,13 @@ def add_schedule(
     paused: bool = False,
     **options: Unpack[Options],
 ) -> Call[Schedule]:
-    """Make a schedule: at each slot of a cron text a run of `kind`, or another round of `group`."""
+    """Make a schedule: at each slot of a cron text a run of `kind`, or another round of `group`.
+
+    Without an id it is the one of what its run is about, and takes the place of the one that there is.
+    """
     what = {"group": group} if kind is None else {"run": _run_body(kind, spec, options)}
     body = {
-        "id": schedule_id,
+        **_given(id=schedule_id),
         "cron": cron,
         "time_zone": time_zone,
         "missed": missed,

@@ -189,6 +189,8 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/model-syncs",
         "PUT /api/models/{model_id}",
         "DELETE /api/models/{model_id}",
+        "POST /models",
+        "GET /models/{model_id}/edit",
         "POST /models/sync",
         "POST /models/{model_id}/remove",
         "DELETE /api/secrets/{secret_id}",
