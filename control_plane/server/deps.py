@@ -54,6 +54,7 @@ from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.service import GroupService
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
+from control_plane.runs.models.start_sync import StartSync
 from control_plane.runs.pod_steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
@@ -147,6 +148,7 @@ class Deps:
     rescuer: Rescuer
     schedules: ScheduleService
     scheduler: Scheduler
+    start_sync: StartSync
     groups: GroupParts
     spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
@@ -251,6 +253,9 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         catch_up=CatchUp(runs, events, unclaimed_lines, projector),
         rescuer=Rescuer(runs, LeaseWatches(db), ids),
         schedules=ScheduleService(schedules, submitter, Groups(db)),
+        start_sync=StartSync(
+            Catalogue(ModelEntries(db), Fetcher(settings.egress).fetch), settings.models_url, ids
+        ),
         scheduler=Scheduler(schedules, submitter, grouped.service),
         groups=grouped,
         spec_sweeper=SpecSweeper(submissions),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -12,9 +13,16 @@ from typing import Any, Final
 
 import pytest
 
+from control_plane.runs.models.catalogue import Catalogue
+from control_plane.runs.models.fetching import Fetcher
+from control_plane.runs.models.start_sync import StartSync
+from control_plane.store.models import ModelEntries
 from events.delivery.control_plane_client import bearer
+from events.runtime.egress_policy import read_egress_policy
+from events.runtime.errors import Transient
 from tests.integration.command_line import within
 from tests.integration.conftest import Fleet
+from tests.integration.test_sweeper import control_plane
 
 KEY: Final = "the-key-of-the-test"
 pytestmark = pytest.mark.common_fleet(key=KEY)
@@ -210,3 +218,24 @@ def test_the_command_line_sets_shows_syncs_and_deletes(fleet: Fleet, tmp_path: P
     assert said("delete", "small").strip() == "small is removed"
     said("set", "none", status=2)
     said("show", "small", status=1)
+
+
+async def test_of_two_control_planes_that_start_together_one_reads_the_listing(emptied_url: str) -> None:
+    """One whose listing is away tries again; none is read without an address."""
+    async with control_plane(emptied_url) as first, control_plane(emptied_url) as second:
+        fetch = Fetcher(read_egress_policy("127.0.0.1")).fetch
+        ours, theirs = (Catalogue(ModelEntries(each.db), fetch) for each in (first, second))
+        away = StartSync(ours, "http://127.0.0.1:1/v1", first.ids)
+        for _ in "ab":
+            with pytest.raises(Transient):
+                await away.run_once()
+        with listing({"id": "listed"}) as url:
+            both = [StartSync(ours, url, first.ids), StartSync(theirs, url, second.ids)]
+            done = await asyncio.gather(*(each.run_once() for each in both))
+            assert [each.added for each in done if each is not None] == [1]
+            assert await asyncio.gather(*(each.run_once() for each in both)) == [None, None]
+            assert (await first.catalogue.find("listed")).updated_by == "start"
+        with listing("no row") as url:
+            refused = StartSync(ours, f"{url}?key=1", first.ids)
+            assert await refused.run_once() is None, "an address with a query is refused, and said in the log"
+        assert await StartSync(ours, "", first.ids).run_once() is None
