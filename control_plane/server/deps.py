@@ -134,7 +134,6 @@ class Deps:
     timekeeper: Timekeeper
     ids: Ids
     reading: Reading
-    estimates: Estimates
     results: Results
     accounts: Accounts
     submitter: Submitter
@@ -180,7 +179,12 @@ class Deps:
     @property
     def catalogue(self) -> Catalogue:
         """The catalogue of models."""
-        return Catalogue(ModelEntries(self.db), Fetcher(self.settings.egress).fetch)
+        return _catalogue(self.settings, self.db)
+
+    @property
+    def estimates(self) -> Estimates:
+        """What runs would take."""
+        return Estimates(self.reading)
 
     def on(self, db: Database) -> Deps:
         """Return the same on another connection, for a loop that is not ours."""
@@ -240,7 +244,6 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         timekeeper=Timekeeper(clock, partial(database.moment, db), blobs),
         ids=ids,
         reading=reading,
-        estimates=Estimates(reading),
         results=Results(ResultReads(db), reading),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
@@ -253,9 +256,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         catch_up=CatchUp(runs, events, unclaimed_lines, projector),
         rescuer=Rescuer(runs, LeaseWatches(db), ids),
         schedules=ScheduleService(schedules, submitter, Groups(db)),
-        start_sync=StartSync(
-            Catalogue(ModelEntries(db), Fetcher(settings.egress).fetch), settings.models_url, ids
-        ),
+        start_sync=StartSync(_catalogue(settings, db), settings.models_url, ids),
         scheduler=Scheduler(schedules, submitter, grouped.service),
         groups=grouped,
         spec_sweeper=SpecSweeper(submissions),
@@ -270,6 +271,10 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
     )
+
+
+def _catalogue(settings: Settings, db: Database) -> Catalogue:
+    return Catalogue(ModelEntries(db), Fetcher(settings.egress).fetch)
 
 
 def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencies:
