@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Prepares a rented pod and starts its worker; every argument is the worker's. Safe to run twice.
 # It ends with the worker's own exit status: 3 means that it is not to be started again.
+# PODFLEET_EXTRAS adds to what is installed: serving,benchmark for a pod that runs benchmarks and serves models.
 # PYTHON names the interpreter (python3); PODFLEET_PREPARE_ONLY=1 prepares and starts nothing.
 set -euo pipefail
 cd "$(dirname "$0")"
 PYTHON=${PYTHON:-python3}
+EXTRAS=pod,experiment,models${PODFLEET_EXTRAS:+,$PODFLEET_EXTRAS}
 
 say() { echo "init_pod: $*"; }
 
@@ -26,11 +28,17 @@ if [ -n "$found" ]; then
 fi
 
 stamp=.venv/prepared
-wanted=$(cat pyproject.toml constraints.txt scripts/locked.py | sha256sum; echo "$found")
+wanted=$(cat pyproject.toml constraints.txt scripts/locked.py | sha256sum; echo "$found $EXTRAS")
 if [ ! -x .venv/bin/python ] || [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   say "installing into .venv"
   "$PYTHON" -m venv "${site[@]}" .venv
-  .venv/bin/python scripts/locked.py pod,experiment,models --keep "$keep"
+  .venv/bin/python scripts/locked.py "$EXTRAS" --keep "$keep"
+  case ",$EXTRAS," in
+  *,serving,*)
+    say "fetching the small model"
+    .venv/bin/python -m stages.engines smollm2 || say "the small model is not here: runs that name it need it" >&2
+    ;;
+  esac
   printf '%s\n' "$wanted" >"$stamp"
 fi
 

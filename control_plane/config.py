@@ -80,6 +80,7 @@ class Settings:
     origins: tuple[str, ...] = ()  # whose pages may ask us through a browser, with a key of their own
     secrets_keys: tuple[bytes, ...] = field(default=(), repr=False)  # the first encrypts, all decrypt
     egress: EgressPolicy = field(default_factory=EgressPolicy)  # where listings of models may be
+    models_url: str = ""  # of an API like OpenAI's, whose listing of models is read at the start
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
@@ -150,6 +151,9 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         egress = read_egress_policy(values.get(PRIVATE_HOSTS, ""))
     except ValueError as error:
         problems.append(str(error))
+    models_url = values.get("PODFLEET_MODELS_URL", "").strip()
+    if models_url and not is_address(models_url):
+        problems.append(f"PODFLEET_MODELS_URL is {models_url!r}; it is like https://api.example.com/v1")
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if keyless and host not in LOOPBACK:
@@ -174,6 +178,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         artifact_bytes_max=int(budgets[ARTIFACT_BYTES]),
         secrets_keys=secrets_keys,
         egress=egress,
+        models_url=models_url,
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
     )
 
@@ -207,6 +212,15 @@ def _secrets_key(text: str) -> bytes | None:
     except binascii.Error:
         return None
     return key if len(key) == SECRETS_KEY_BYTES else None
+
+
+def is_address(text: str) -> bool:
+    """Say whether a text is an address of a server, with scheme and host, and without a user."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+    except ValueError:
+        return False
 
 
 def is_origin(text: str) -> bool:

@@ -19,6 +19,7 @@ from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kinds.parts import names_of
 from control_plane.runs.groups import advancer, pruner
+from control_plane.runs.models import start_sync
 from control_plane.runs.schedules import scheduler
 from control_plane.server import dependencies
 from control_plane.server.api import (
@@ -144,6 +145,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (rescuer.TICK_S, "rescuer", deps.rescuer.run_once),
         (quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once),
         (scheduler.TICK_S, "scheduler", deps.scheduler.run_once),
+        (start_sync.TICK_S, "models", deps.start_sync.run_once),
         (advancer.TICK_S, "advancer", deps.groups.advancer.run_once),
         (pruner.TICK_S, "pruner", deps.groups.pruner.run_once),
         (spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once),

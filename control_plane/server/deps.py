@@ -49,11 +49,13 @@ from control_plane.runs.boards.saved import BoardShelf
 from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
+from control_plane.runs.estimate import Estimates
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.service import GroupService
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
+from control_plane.runs.models.start_sync import StartSync
 from control_plane.runs.pod_steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
@@ -146,6 +148,7 @@ class Deps:
     rescuer: Rescuer
     schedules: ScheduleService
     scheduler: Scheduler
+    start_sync: StartSync
     groups: GroupParts
     spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
@@ -182,7 +185,12 @@ class Deps:
     @property
     def catalogue(self) -> Catalogue:
         """The catalogue of models."""
-        return Catalogue(ModelEntries(self.db), Fetcher(self.settings.egress).fetch)
+        return _catalogue(self.settings, self.db)
+
+    @property
+    def estimates(self) -> Estimates:
+        """What runs would take."""
+        return Estimates(self.reading)
 
     def on(self, db: Database) -> Deps:
         """Return the same on another connection, for a loop that is not ours."""
@@ -254,6 +262,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         catch_up=CatchUp(runs, events, unclaimed_lines, projector),
         rescuer=Rescuer(runs, LeaseWatches(db), ids),
         schedules=ScheduleService(schedules, submitter, Groups(db)),
+        start_sync=StartSync(_catalogue(settings, db), settings.models_url, ids),
         scheduler=Scheduler(schedules, submitter, grouped.service),
         groups=grouped,
         spec_sweeper=SpecSweeper(submissions),
@@ -268,6 +277,10 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
     )
+
+
+def _catalogue(settings: Settings, db: Database) -> Catalogue:
+    return Catalogue(ModelEntries(db), Fetcher(settings.egress).fetch)
 
 
 def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencies:

@@ -65,6 +65,26 @@ class ModelEntries:
         return Written(done.upserted_count, done.matched_count)
 
     @answers()
+    async def claim_sync(self, url: str, by: str, within_s: int) -> bool:
+        """Say whether `by` shall read a listing: one does so in `within_s` seconds, by the store's clock."""
+        since = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": within_s}}
+        is_free = {"$lte": [{"$ifNull": ["$claimedAt", since]}, since]}
+        fields = {
+            "claimedAt": {"$cond": [is_free, "$$NOW", "$claimedAt"]},
+            "claimedBy": {"$cond": [is_free, {"$literal": by}, "$claimedBy"]},
+        }
+        found = await self.db.model_syncs.find_one_and_update(
+            {"_id": url}, [{"$set": fields}], upsert=True, return_document=ReturnDocument.AFTER
+        )
+        assert found is not None, "an upsert answers with its document"
+        return bool(found["claimedBy"] == by)
+
+    @answers()
+    async def release_sync(self, url: str) -> None:
+        """Let another try to read a listing."""
+        await self.db.model_syncs.delete_one({"_id": url})
+
+    @answers()
     async def bases(self, names: Sequence[str]) -> dict[str, str | None]:
         """Return the address of each of these entries that there are; None where it has none."""
         cursor = self.db.models.find({"_id": {"$in": list(names)}}, {"endpoint.baseUrl": 1})

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from events.kinds.fact import Fact
-from events.kinds.kind import Kind
+from events.kinds.kind import Kind, QuickStart
 from events.kinds.results import KEY_BYTES_MAX, Column, Leaderboard, Outcome, ResultSet
 from events.kinds.spec import TITLE_MAX, Positive, Seconds, Spec
 
-# What ships, in the order in which boards have their columns.
-SUITES: Final = ("mmlu-pro", "gpqa", "gsm8k", "aime", "ifeval", "humaneval", "livecodebench")
+# What ships, in the order in which boards have their columns, and how many items each has.
+SUITE_ITEMS: Final[Mapping[str, int]] = {
+    "mmlu-pro": 12_032,
+    "gpqa": 198,
+    "gsm8k": 1_319,
+    "aime": 60,
+    "ifeval": 541,
+    "humaneval": 164,
+    "livecodebench": 1_055,
+}
+SUITES: Final = tuple(SUITE_ITEMS)
 OWN_MAX: Final = 16
 CONCURRENCY_MAX: Final = 64
 EPOCHS_MAX: Final = 32
@@ -125,8 +135,33 @@ def suites_of(spec: BenchmarkSpec) -> tuple[str, ...]:
     return (*dict.fromkeys(found), *(each.name for each in spec.own))
 
 
+def items_wanted(spec: BenchmarkSpec, suite: str) -> int | None:
+    """Return how many items of a suite a run asks, each epoch counted; None of an own suite without a limit.
+
+    A user's own suite may have fewer than `sample_size`.
+    """
+    count = SUITE_ITEMS.get(suite)
+    if count is None:
+        count = spec.sample_size
+    elif spec.subset_pct is not None:
+        count = subset_count(count, spec.subset_pct)
+    elif spec.sample_size is not None:
+        count = min(count, spec.sample_size)
+    return None if count is None else count * spec.epochs
+
+
+def subset_count(count: int, subset_pct: float) -> int:
+    """Return how many of `count` items a share is, rounded up, so that there is one where there are any."""
+    return min(count, ceil(round(count * subset_pct / 100.0, 9)))
+
+
 def _title(spec: BenchmarkSpec) -> str:
     return f"{spec.model}: {', '.join(suites_of(spec))}"[:TITLE_MAX]
+
+
+def _scheduled_as(spec: BenchmarkSpec) -> str:
+    """Return the model and its set of suites, in any order: each such pair has one schedule."""
+    return f"{spec.model}: {', '.join(sorted(suites_of(spec)))}"
 
 
 def _problems(spec: BenchmarkSpec) -> Iterator[str]:
@@ -256,4 +291,6 @@ KIND: Final = Kind(
     ),
     labels={"model": "model"},
     tells=True,
+    scheduled_as=_scheduled_as,
+    quick=QuickStart(words="Run benchmark", fields=("model", "sample_size", "suites"), models="model"),
 )

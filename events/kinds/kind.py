@@ -83,6 +83,19 @@ class Noun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuickStart:
+    """A button on each page that starts a run of the kind: its words, and the few fields that it asks for.
+
+    They are filled in as in the kind's `example`. The field `models` takes the name of a model, and suggests
+    those of the catalogue.
+    """
+
+    words: str
+    fields: tuple[str, ...]
+    models: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind of run.
 
@@ -103,6 +116,8 @@ class Kind:
     - `prepares`: whether its pipeline calls `wait_for_start` itself, after what it prepares; the worker waits
       with the others before they do anything;
     - `tells`: whether its package has a module `told`, which tells each attempt something at its start;
+    - `scheduled_as`: what a run is about: of each there is one schedule that was set without a name;
+    - `quick`: the button that starts a run of it, of a kind that many start by hand;
     - `drawn`: fields of the specification that follow from the run's id unless they are given.
     """
 
@@ -132,4 +147,6 @@ class Kind:
     labels: Mapping[str, str] = field(default_factory=dict)
     tells: bool = False
     prepares: bool = False
+    quick: QuickStart | None = None
+    scheduled_as: Callable[[Any], str] | None = None
     drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)

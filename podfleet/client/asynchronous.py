@@ -189,6 +189,7 @@ class AsyncClient(Connected):
 
     submit = _asks(endpoints.submit)
     check = _asks(endpoints.check)
+    estimate = _asks(endpoints.estimate)
     run = _asks(endpoints.run)
     runs = _lists(endpoints.runs)
     run_page = _asks(endpoints.runs)

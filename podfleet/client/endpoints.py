@@ -16,6 +16,7 @@ from events.answers.attempts import PodAttempt
 from events.answers.fleet import Queue, SignInLink
 from events.answers.groups import Group, GroupMember, GroupRow
 from events.answers.kinds.boards import Board, History, SavedBoard
+from events.answers.kinds.estimates import RunEstimate
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.kinds.kind import KindAnswer
 from events.answers.kinds.models import CatalogueModel, SyncedModels
@@ -57,6 +58,15 @@ def check(
     """Return what a submission would queue, every default filled in; nothing is stored."""
     body = _run_body(kind, spec, options)
     return Call("POST", "/api/runs", CheckedRun, query={"dry_run": "true"}, body=body)
+
+
+def estimate(
+    kind: str,
+    spec: Json | None = None,
+    **options: Unpack[StartOptions],
+) -> Call[RunEstimate]:
+    """Return what a submission would take in time, tokens and money; nothing is stored."""
+    return Call("POST", "/api/run-estimates", RunEstimate, body=_run_body(kind, spec, options))
 
 
 def _run_body(kind: str, spec: Json | None, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -502,7 +512,7 @@ def schedule(schedule_id: str) -> Call[Schedule]:
 
 
 def add_schedule(
-    schedule_id: str,
+    schedule_id: str | None,
     cron: str,
     kind: str | None = None,
     spec: Json | None = None,
@@ -514,10 +524,13 @@ def add_schedule(
     paused: bool = False,
     **options: Unpack[Options],
 ) -> Call[Schedule]:
-    """Make a schedule: at each slot of a cron text a run of `kind`, or another round of `group`."""
+    """Make a schedule: at each slot of a cron text a run of `kind`, or another round of `group`.
+
+    Without an id it is the one of what its run is about, and takes the place of the one that there is.
+    """
     what = {"group": group} if kind is None else {"run": _run_body(kind, spec, options)}
     body = {
-        "id": schedule_id,
+        **_given(id=schedule_id),
         "cron": cron,
         "time_zone": time_zone,
         "missed": missed,

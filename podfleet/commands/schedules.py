@@ -173,6 +173,51 @@ def add(
         say(f"{made.id} fires next {made.next_at or 'when it is resumed'}")
 
 
+@app.command("set", cls=KindHelp)
+def set_schedule(
+    cron: Annotated[str, typer.Argument(metavar="CRON", help="Such as '0 3 * * *', or @daily.")],
+    kind: Annotated[str, typer.Option(help="Kind of run; with --help, its fields.")],
+    time_zone: Zone = "UTC",
+    parameter: Parameters = None,
+    file: SpecFile = None,
+    priority: Priority = None,
+    label: Labels = None,
+    requires: Requires = None,
+    attempts: Attempts = None,
+    queue_limit: QueueLimit = None,
+    secret: SecretNames = None,
+    missed: Annotated[str, typer.Option(help="Missed slots: skip, one or all.")] = "one",
+    overlap: Annotated[str, typer.Option(help="While the previous run is active: allow or skip.")] = "allow",
+    paused: Annotated[bool, typer.Option("--paused", help="Set it paused.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Create or replace the one schedule of what a run is about, such as a model and its suites."""
+    spec = parameters.spec(file, parameter)
+    check(kind, spec)
+    made = client().add_schedule(
+        None,
+        cron,
+        kind,
+        spec,
+        time_zone=time_zone,
+        missed=missed,
+        overlap=overlap,
+        paused=paused,
+        **parameters.options(
+            priority=priority,
+            label=label,
+            requires=requires,
+            attempts=attempts,
+            queue_limit=queue_limit,
+            secret=secret,
+        ),
+    )
+    if as_json:
+        print_json(made)
+    else:
+        say(f"{made.id} fires next {made.next_at or 'when it is resumed'}")
+
+
 @app.command()
 def preview(
     schedule: Annotated[

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
+from events.answers.kinds.estimates import RunEstimate
 from events.answers.kinds.hypotheses import Hypothesis
 from events.answers.runs import CheckedRun, Run
 from podfleet import parameters, watching
@@ -13,7 +14,17 @@ from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import KindHelp, check
 from podfleet.connection import client
 from podfleet.nouns import noun
-from podfleet.output import AsJson, print_fields, print_json, say, tell
+from podfleet.output import (
+    AsJson,
+    Column,
+    field,
+    print_fields,
+    print_heading,
+    print_items,
+    print_json,
+    say,
+    tell,
+)
 from podfleet.parameters import (
     Attempts,
     Labels,
@@ -27,6 +38,23 @@ from podfleet.parameters import (
 )
 
 app = noun("submit", has_verbs=False)
+
+
+def duration(value: float) -> str:
+    """Return a number of seconds in words."""
+    from events.formatting import seconds
+
+    return seconds(value)
+
+
+PARTS: Final = (
+    Column("PART", field("name"), is_whole=True),
+    Column("ITEMS", field("items"), is_whole=True),
+    Column("TIME", field("seconds"), duration, is_whole=True),
+    Column("TOKENS", field("tokens"), is_whole=True),
+    Column("USD", field("cost_usd"), is_whole=True),
+    Column("BASIS", field("basis")),
+)
 
 ExitStatus = Annotated[
     bool, typer.Option("--exit-status", help="With --watch: exit with 1 if the run fails or is canceled.")
@@ -50,6 +78,9 @@ def submit(
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the run without queuing it.")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Print what the run would take, without queuing it.")
+    ] = False,
     watch: Watch = False,
     exit_status: ExitStatus = False,
     as_json: AsJson = False,
@@ -69,6 +100,9 @@ def submit(
     control_plane = client()
     if dry_run:
         show_check(control_plane.check(kind, spec, **wanted), as_json=as_json)
+        return
+    if estimate:
+        show_estimate(control_plane.estimate(kind, spec, **wanted), as_json=as_json)
         return
     run = control_plane.submit(kind, spec, **wanted, idempotency_key=key)
     conclude(control_plane, run, run.id, watch=watch, exit_status=exit_status, as_json=as_json)
@@ -102,6 +136,33 @@ def show_check(checked: CheckedRun, *, as_json: bool) -> None:
     fields += [(f"spec.{name}", _shown(value)) for name, value in sorted(checked.spec.items())]
     print_fields(fields)
     tell("it could run; nothing was queued")
+
+
+def show_estimate(found: RunEstimate, *, as_json: bool) -> None:
+    """Print what a run would take, and on what that rests."""
+    if as_json:
+        print_json(found)
+        return
+    from events.formatting import dollars, seconds
+
+    least = "at least " if found.is_least else ""
+    print_fields(
+        [
+            ("kind", found.kind),
+            ("items", None if found.items is None else f"{found.items:,}"),
+            ("time", "not known" if found.seconds is None else f"{least}{seconds(found.seconds)}"),
+            ("tokens", None if found.tokens is None else f"{least}{found.tokens:,}"),
+            ("cost", "not known" if found.cost_usd is None else f"{least}{dollars(found.cost_usd)}"),
+            ("budget", None if found.max_cost_usd is None else dollars(found.max_cost_usd)),
+            ("basis", found.basis or None),
+        ]
+    )
+    if len(found.parts) > 1:
+        print_heading("parts")
+        print_items(found.parts, PARTS)
+    if found.exceeds_budget:
+        tell("the estimate is above max_cost_usd: the run would end before all of it is done")
+    tell("an estimate; nothing was queued")
 
 
 def _shown(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,21 @@ def test_a_hypothesis_says_what_it_would_measure_and_is_not_created(fleet: Any) 
     assert (unread.returncode, "“lookahead”" in unread.stderr) == (2, True), unread.stderr
     assert within(fleet.url, *new, "Dropout helps", "--ideation").returncode == 2
     assert fleet.client.get("/api/hypotheses").json()["items"] == []
+    assert fleet.client.get("/api/runs").json()["items"] == []
+
+
+def test_an_estimate_is_printed_and_queues_nothing(fleet: Any) -> None:
+    benchmark = ("submit", "--kind", "benchmark", "-p", "model=m", "-p", "suites=gsm8k,aime", "--estimate")
+    said = podfleet(fleet.url, *benchmark, "-p", "subset_pct=10", "-p", "max_cost_usd=1")
+    assert said.returncode == 0, said.stderr
+    assert re.search(r"items\s+138\b", said.stdout), "132 of the one, 6 of the other"
+    assert re.search(r"budget\s+\$1\.00", said.stdout)
+    assert "no run has asked it yet" in said.stdout
+    assert "nothing was queued" in said.stderr
+    told = json.loads(podfleet(fleet.url, *benchmark, "--json").stdout)
+    assert [each["items"] for each in told["parts"]] == [1319, 60]
+    probe = podfleet(fleet.url, "submit", "--kind", "probe", "--estimate")
+    assert (probe.returncode, "no run came to its end lately" in probe.stdout) == (0, True)
     assert fleet.client.get("/api/runs").json()["items"] == []
 
 

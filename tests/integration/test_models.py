@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -12,9 +13,16 @@ from typing import Any, Final
 
 import pytest
 
+from control_plane.runs.models.catalogue import Catalogue
+from control_plane.runs.models.fetching import Fetcher
+from control_plane.runs.models.start_sync import StartSync
+from control_plane.store.models import ModelEntries
 from events.delivery.control_plane_client import bearer
+from events.runtime.egress_policy import read_egress_policy
+from events.runtime.errors import Transient
 from tests.integration.command_line import within
 from tests.integration.conftest import Fleet
+from tests.integration.test_sweeper import control_plane
 
 KEY: Final = "the-key-of-the-test"
 pytestmark = pytest.mark.common_fleet(key=KEY)
@@ -142,6 +150,58 @@ def test_the_page_shows_syncs_and_removes(fleet: Fleet) -> None:
     assert "There is no model yet" in fleet.client.get("/models").text
 
 
+def test_a_form_adds_and_changes_models(fleet: Fleet, database: Any) -> None:
+    def sent(**typed: str) -> Any:
+        return fleet.client.post("/models", data=typed, follow_redirects=False)
+
+    typed = {"name": "fast", "base_url": "https://api.example.com/v1", "secret": "FAST_KEY"}
+    made = sent(**typed, model="big-1", input_usd_per_mtok="0.15", context_tokens="8000")
+    assert (made.status_code, made.headers["location"]) == (303, "/models#m-fast")
+    found = fleet.client.get("/api/models/fast").json()
+    assert found["endpoint"] == {
+        "provider": "openai", "model": "big-1", "baseUrl": "https://api.example.com/v1", "secret": "FAST_KEY",
+    }  # fmt: skip
+    assert (found["inputUsdPerMtok"], found["outputUsdPerMtok"], found["contextTokens"]) == (0.15, None, 8000)
+    edit = fleet.client.get("/models/fast/edit").text
+    for value in ("https://api.example.com/v1", "FAST_KEY", "big-1", "0.15", "8000"):
+        assert f'value="{value}"' in edit
+    served = sent(name="fast", engine="xllamacpp", weights="smollm2", parameters="n_ctx=512\r\nflash=true")
+    assert served.status_code == 303
+    assert fleet.client.get("/api/models/fast").json()["served"]["parameters"] == {
+        "n_ctx": 512,
+        "flash": True,
+    }
+    assert "n_ctx=512\nflash=true" in fleet.client.get("/models/fast/edit").text
+    for wrong in (
+        {"name": "fast"},
+        {**typed, "engine": "e", "weights": "w"},
+        {**typed, "name": "../x"},
+        {**typed, "base_url": "file:///etc/passwd"},
+        {**typed, "input_usd_per_mtok": "nan"},
+        {**typed, "context_tokens": "many"},
+        {"name": "fast", "engine": "e", "weights": "w", "parameters": "no pair"},
+    ):
+        refused = sent(**wrong)
+        assert refused.status_code == 422, wrong
+    assert fleet.client.get("/api/models/fast").json()["revision"] == 2
+
+
+def test_the_last_scores_of_a_model_link_to_their_runs(fleet: Fleet, database: Any) -> None:
+    assert fleet.client.put("/api/models/fast", json={"served": SERVED}).status_code == 201
+    ids = [fleet.submit("benchmark", spec={"model": "fast", "suites": "gsm8k"}) for _ in range(3)]
+    said = (
+        {"score_gsm8k": 0.5, "score_aime": 0.25},
+        {"score_gsm8k": 0.75, "tokens": 9},
+        {"score_gsm8k": 1.0},
+    )
+    for run_id, summary, status in zip(ids, said, ("COMPLETED", "COMPLETED", "FAILED"), strict=True):
+        database.runs.update_one({"_id": run_id}, {"$set": {"summary": summary, "status": status}})
+    page = fleet.client.get("/models").text
+    assert f'<a href="/runs/{ids[1]}/results">75.0%</a> <small>score_gsm8k</small>' in page
+    assert f'<a href="/runs/{ids[0]}/results">25.0%</a> <small>score_aime</small>' in page
+    assert ids[2] not in page, "a run that failed is not whole"
+
+
 def test_the_command_line_sets_shows_syncs_and_deletes(fleet: Fleet, tmp_path: Path) -> None:
     def said(*words: str, status: int = 0) -> str:
         done = within(fleet.url, "models", *words, cwd=tmp_path, PODFLEET_API_KEY=KEY)
@@ -158,3 +218,24 @@ def test_the_command_line_sets_shows_syncs_and_deletes(fleet: Fleet, tmp_path: P
     assert said("delete", "small").strip() == "small is removed"
     said("set", "none", status=2)
     said("show", "small", status=1)
+
+
+async def test_of_two_control_planes_that_start_together_one_reads_the_listing(emptied_url: str) -> None:
+    """One whose listing is away tries again; none is read without an address."""
+    async with control_plane(emptied_url) as first, control_plane(emptied_url) as second:
+        fetch = Fetcher(read_egress_policy("127.0.0.1")).fetch
+        ours, theirs = (Catalogue(ModelEntries(each.db), fetch) for each in (first, second))
+        away = StartSync(ours, "http://127.0.0.1:1/v1", first.ids)
+        for _ in "ab":
+            with pytest.raises(Transient):
+                await away.run_once()
+        with listing({"id": "listed"}) as url:
+            both = [StartSync(ours, url, first.ids), StartSync(theirs, url, second.ids)]
+            done = await asyncio.gather(*(each.run_once() for each in both))
+            assert [each.added for each in done if each is not None] == [1]
+            assert await asyncio.gather(*(each.run_once() for each in both)) == [None, None]
+            assert (await first.catalogue.find("listed")).updated_by == "start"
+        with listing("no row") as url:
+            refused = StartSync(ours, f"{url}?key=1", first.ids)
+            assert await refused.run_once() is None, "an address with a query is refused, and said in the log"
+        assert await StartSync(ours, "", first.ids).run_once() is None

@@ -33,9 +33,9 @@ UNASKED = {
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound
 BRANCHES = 10  # of a cursor, each of which may look one too far
 COMMANDS = {
-    "/": 14, "/api/queue": 6, "/metrics": 17, "/numbers": 13, "/reviews": 4, "/hypotheses": 4, "/pods": 2,
-    "/runs all": 2, "/api/runs all": 1, "/runs/ long": 8, "/api/runs/ long": 11,
-    "/runs/ long/metrics": 4, "/runs/ long/files": 4, "/runs/ long/attempts": 6, "/runs/ long/spec": 3,
+    "/": 15, "/api/queue": 6, "/metrics": 17, "/numbers": 14, "/reviews": 5, "/hypotheses": 5, "/pods": 3,
+    "/runs all": 3, "/api/runs all": 1, "/runs/ long": 9, "/api/runs/ long": 11,
+    "/runs/ long/metrics": 5, "/runs/ long/files": 5, "/runs/ long/attempts": 7, "/runs/ long/spec": 4,
 }  # fmt: skip
 MODEL = {"endpoint": {"model": "m", "base_url": "https://a.example/v1"}}
 BOARD = "kind=probe&rows=spec.seconds&columns=label.team&cell=value&show=mean"
@@ -46,6 +46,7 @@ EXTRA = {
     "/api/boards/export": f"/api/boards/export?{BOARD}",
     "/boards/": "/boards/probes",
     "/api/models/": "/api/models/fast",
+    "/models//edit": "/models/fast/edit",
     "/boards/view": f"/boards/view?{BOARD}",
     "/api/runs sorted": "/api/runs?sort=-spec.seconds&columns=label.team,spec.seconds,summary.value",
     "/api/runs sorted, of a status": "/api/runs?sort=spec.seconds&status=COMPLETED",

@@ -9,6 +9,7 @@ follows elapsed time.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,6 +31,8 @@ MISSED_MAX: Final = 100  # of the policy `all`: how many slots of one outage are
 LATE_AFTER: Final = timedelta(seconds=60)  # of the policy `skip`: how late a slot still fires
 LOOK_FIRST: Final = timedelta(hours=2)
 ENTROPY_BYTES: Final = 10
+NAME_CHARS_MAX: Final = 63
+NAME_DIGEST_CHARS: Final = 8
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 NICKNAMES: Final[Mapping[str, str]] = {
@@ -132,6 +135,13 @@ def plan(table: Timetable, missed: Missed, *, due: datetime, now: datetime) -> P
     wanted = [due, *table.latest(due, now, wanted_max)][-wanted_max:]
     fire = [slot for slot in wanted if missed != "skip" or now - slot <= LATE_AFTER]
     return Plan(tuple(fire), wanted[-1], table.next(now))
+
+
+def name_of(kind: str, subject: str) -> str:
+    """Return the name of the one schedule of a subject: readable, and another one for each subject."""
+    digest = hashlib.sha256(f"{kind}\n{subject}".encode()).hexdigest()[:NAME_DIGEST_CHARS]
+    words = re.sub("[^a-z0-9]+", "-", f"{kind}-{subject}".lower()).strip("-")
+    return f"{words[: NAME_CHARS_MAX - NAME_DIGEST_CHARS - 1].strip('-')}-{digest}"
 
 
 def run_id(schedule_id: str, slot: datetime) -> str:

@@ -8,14 +8,23 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
+from control_plane.reads.kinds.loops import beside_loop
 from control_plane.runs.options import Options
-from control_plane.runs.schedules.schedule import Missed, Overlap, Timetable, first_slot, read_timetable
+from control_plane.runs.schedules.schedule import (
+    Missed,
+    Overlap,
+    Timetable,
+    first_slot,
+    name_of,
+    read_timetable,
+)
 from control_plane.runs.schedules.scheduler import LABEL, SLOT_LABEL, submission
-from control_plane.runs.submission import Submitter, check
+from control_plane.runs.submission import Submitter, check, order_of
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.submissions import Submitted
 from control_plane.store.schedules import Schedules
+from events.kinds import RUN_KINDS, kind_of
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
 
 TRIES_MAX: Final = 50
@@ -67,6 +76,33 @@ class ScheduleService:
         if await self.schedules.create(wanted.id, {**fields, "createdBy": wanted.by}) is None:
             message = f"there is a schedule {wanted.id!r} already; replace it with PUT, or choose another id"
             raise Conflict("schedule_exists", message)
+
+    async def set(self, wanted: WantedSchedule) -> bool:
+        """Store a schedule, new or in the place of the one of its name; say whether it is new.
+
+        Any number of replicas may do so at once: one makes it, and the others replace it.
+        """
+        for _ in range(TRIES_MAX):
+            try:
+                await self.create(wanted)
+                return True
+            except Conflict:
+                pass
+            try:
+                await self.replace(wanted)
+                return False
+            except NotFound:  # it was removed meanwhile
+                continue
+        raise _contended(wanted.id)
+
+    async def named(self, run: WantedRun | None) -> str:
+        """Return the name of the one schedule of what a run is about. Raises `Rejected`."""
+        kind = None if run is None else kind_of(run.kind, among=RUN_KINDS)
+        if run is None or kind is None or kind.scheduled_as is None:
+            raise Rejected("id_missing", "id: the schedule needs a name")
+        order = await order_of(submission({"_id": "", "run": _run(run, None)}, None))
+        about = kind.scheduled_as
+        return name_of(kind.name, await beside_loop(kind.name, lambda: str(about(order.spec))))
 
     async def replace(self, wanted: WantedSchedule) -> None:
         """Replace a schedule. Slots that were due before are dropped."""

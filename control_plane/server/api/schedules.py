@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated
@@ -36,11 +37,16 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=StructRoute)
     service, reading = deps.schedules, deps.reading
 
-    @routes.post("", status_code=201)
+    @routes.post("", status_code=201, responses=THE_SAME)
     async def create(body: NewSchedule, principal: MaySubmit, response: Response) -> Schedule:
-        await service.create(_wanted(body.id, body, principal.name))
-        response.headers["Location"] = f"/api/schedules/{body.id}"
-        return await reading.schedule(body.id)
+        wanted = _wanted(body.id or "", body, principal.name)
+        if body.id is None:
+            wanted = replace(wanted, id=await service.named(wanted.run))
+            response.status_code = 201 if await service.set(wanted) else 200
+        else:
+            await service.create(wanted)
+        response.headers["Location"] = f"/api/schedules/{wanted.id}"
+        return await reading.schedule(wanted.id)
 
     @routes.get("")
     async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[Schedule]:
@@ -61,7 +67,7 @@ def router(deps: Deps) -> APIRouter:
         return Slots(items=shown_slots(await service.upcoming(schedule_id, n)))
 
     @routes.put("/{schedule_id}")
-    async def replace(schedule_id: ScheduleId, body: ScheduleBody, principal: MaySubmit) -> Schedule:
+    async def put(schedule_id: ScheduleId, body: ScheduleBody, principal: MaySubmit) -> Schedule:
         await service.replace(_wanted(schedule_id, body, principal.name))
         return await reading.schedule(schedule_id)
 

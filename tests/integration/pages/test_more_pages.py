@@ -612,3 +612,24 @@ def test_the_list_has_the_region_and_the_columns_of_its_address(page: Page, flee
     assert answer is not None
     assert answer.status == 422
     expect(page.locator("main")).to_contain_text("known: kind, labels")
+
+
+def test_a_model_is_added_changed_and_removed_by_its_form(page: Page, fleet: Any, name: str) -> None:
+    model = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+    page.goto("/models")
+    page.get_by_label("Name here").fill(model)
+    page.get_by_role("button", name="Save the model").click()
+    expect(page.get_by_role("alert")).to_contain_text("Give the address of an endpoint")
+    page.get_by_label("Address of its API").fill("https://api.example.com/v1")
+    page.get_by_label("Price of prompts").fill("0.5")
+    page.get_by_role("button", name="Save the model").click()
+    row = page.locator(f"[id='m-{model}']")
+    expect(row).to_contain_text("$0.5 in")
+    row.get_by_role("link", name=f"Edit {model}").click()
+    expect(page.get_by_role("heading", name=f"Change {model}")).to_be_visible()
+    page.get_by_label("Requests at once").fill("8")
+    page.get_by_role("button", name="Save the model").click()
+    expect(row).to_contain_text("8 at once")
+    row.get_by_text("Remove…").click()
+    row.get_by_role("button", name=f"Remove {model}").click()
+    expect(row).to_have_count(0)

@@ -188,9 +188,13 @@ class ScheduleBody(Body):
 
 
 class NewSchedule(ScheduleBody):
-    """A schedule with its name."""
+    """A schedule with its name.
 
-    id: ScheduleId
+    Without one it is the schedule of what its run is about, such as a model and a set of suites, and takes
+    the place of the one that there is.
+    """
+
+    id: ScheduleId | None = None
 
 
 class Pause(Body):

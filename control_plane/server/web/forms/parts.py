@@ -5,7 +5,7 @@ Law: an empty field is not sent, and every problem is shown at its field.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -69,6 +69,7 @@ class Part:
     fields: Sequence[Field]
     says: str = ""
     is_aside: bool = False
+    suggested: Collection[str] = ()  # the fields of which the page has values to choose from
 
     @property
     def name(self) -> str:
@@ -90,6 +91,7 @@ class Input:
     field: Field
     text: str
     problem: str
+    is_suggested: bool = False
 
     @property
     def hint(self) -> str:
@@ -130,7 +132,8 @@ def shown(
         for name, field in part.named():
             number += 1
             text = typed_lines(typed.get(name, ""))
-            inputs.append(Input(f"f{number}", name, field, text, problems.get(name, "")))
+            is_suggested = field.path[-1] in part.suggested
+            inputs.append(Input(f"f{number}", name, field, text, problems.get(name, ""), is_suggested))
         found.append((part, inputs))
     return found
 

@@ -33,10 +33,20 @@ _NAMED: Final = re.compile(r"`([^`]*)`")
 
 @dataclass(frozen=True, slots=True)
 class RunForm:
-    """A new run of `kind`: the typed texts, by the names of the fields."""
+    """A new run of `kind`: the typed texts, by the names of the fields.
+
+    A quick one asks for the few fields of the kind's quick start, and has the others aside.
+    """
 
     kind: Kind
     typed: Mapping[str, str]
+    is_quick: bool = False
+
+    @classmethod
+    def quick(cls, kind: Kind) -> RunForm:
+        """Return the form of a kind's quick start, filled in as its example."""
+        like = cls.like(kind, {"spec": kind.example})
+        return cls(kind, like.typed, is_quick=kind.quick is not None)
 
     @classmethod
     def like(cls, kind: Kind, body: Mapping[str, Any]) -> RunForm:
@@ -48,7 +58,17 @@ class RunForm:
         fields = arranged(fields_of(schema_of(self.kind.spec)))
         limits = [each for each in fields if is_limit(each)]
         own = [each for each in fields if not is_limit(each)]
-        yield Part("", ("spec",), [each for each in own if each.shape != "group"])
+        plain = [each for each in own if each.shape != "group"]
+        quick = self.kind.quick
+        suggested = () if quick is None or not quick.models else (quick.models,)
+        if quick is not None and self.is_quick:
+            known = {each.path[-1]: each for each in plain}
+            asked = [known[name] for name in quick.fields if name in known]
+            yield Part("", ("spec",), asked, suggested=suggested)
+            others = [each for each in plain if each not in asked]
+            yield Part("Other fields", ("spec",), others, is_aside=True)
+        else:
+            yield Part("", ("spec",), plain, suggested=suggested)
         for each in own:
             if each.shape == "group":
                 yield Part(each.name, ("spec", each.name), each.fields, each.says)

@@ -14,7 +14,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from control_plane.runs.estimate import estimate
 from control_plane.runs.explainer import placement
 from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.problems import status_of
@@ -27,11 +26,13 @@ from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.pages.form_actions import see
 from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of
+from events.kinds.kind import Kind
 from events.queue.requirements import class_key, read_requirements
 from events.runtime.errors import Conflict, Rejected
 
 PATH: Final = "/runs/new"
 PRESSED_MAX: Final = 26
+MODELS_SUGGESTED: Final = 200
 
 Name = Annotated[str | None, Query(max_length=200)]
 
@@ -54,19 +55,19 @@ class NewRunPages:
         found: CheckedRun | None = None,
     ) -> HTMLResponse:
         """Show a form with the typed texts, and with its problems or the run that it would queue."""
-        where, cost = await asyncio.gather(
-            self._where(form), estimate(self.site.deps.reading, form.kind.name)
-        )
+        where, cost = await asyncio.gather(self._where(form), self._cost(form))
+        quick = form.kind.quick
         return await self.site.show(
             "new_run.html",
             code,
+            models=await self._models(form.kind) if quick is not None and quick.models else [],
             kinds=_kinds(),
             form=form,
             parts=form.shown(problems or {}),
             problems=problems or {},
             found=found,
             where=where,
-            cost=cost.words,
+            cost=cost,
             commands=_commands(form),
             pressed=self.site.deps.submitter.ids.ulid(),
         )
@@ -76,15 +77,23 @@ class NewRunPages:
         run = await self.site.deps.reading.run(run_id, lambda _: ())
         return await self.one(RunForm.like(kind_of(run.kind, among=RUN_KINDS), submission_like(run)))
 
+    async def _models(self, kind: Kind) -> list[str]:
+        """Return names of models to choose from: that of the example, then those of the catalogue."""
+        assert kind.quick is not None
+        named = (await self.site.deps.catalogue.page(MODELS_SUGGESTED, None)).items
+        return [*dict.fromkeys([str(kind.example[kind.quick.models]), *(each.id for each in named)])]
+
     async def look(self, typed: Mapping[str, str]) -> dict[str, Any]:
         """Return the problem of the field that was typed last, where the run could start, and its commands.
 
         One whose `part` is set is not all that was typed, and no command.
         """
         form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed)
-        commands = None if typed.get("part") else _commands(form)
+        is_part = bool(typed.get("part"))
+        commands = None if is_part else _commands(form)
         problem = form.problem_of(typed.get("at", ""))
-        return {"problem": problem, "where": await self._where(form), "commands": commands}
+        cost = None if is_part else await self._cost(form)
+        return {"problem": problem, "where": await self._where(form), "commands": commands, "cost": cost}
 
     async def _where(self, form: RunForm) -> str:
         """Return in a sentence where the run could start; empty while its requirements are no ones."""
@@ -95,9 +104,18 @@ class NewRunPages:
         found = await placement(self.site.deps.reading, class_key(form.kind.name, requires))
         return found.words
 
+    async def _cost(self, form: RunForm) -> str:
+        """Return in a sentence what the run would take; what is no run yet, as runs of its kind did."""
+        estimates = self.site.deps.estimates
+        try:
+            found = await estimates.of(Submission(**form.body().model_dump(), by=""))
+        except (Unfit, Rejected):
+            found = await estimates.of_kind(form.kind.name)
+        return found.words
+
     async def order(self, typed: Mapping[str, str], by: str) -> Response:
         """Check the form and show what it would queue, or queue the run and redirect to its page."""
-        form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed)
+        form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed, "quick" in typed)
         try:
             wanted = Submission(**form.body().model_dump(), by=by, named_by=by)
             order = await order_of(wanted)
@@ -121,12 +139,13 @@ def router(site: Site) -> APIRouter:
     pages = NewRunPages(site)
 
     @routes.get(PATH)
-    async def new(_: MaySubmit, kind: Name = None, like: Name = None) -> HTMLResponse:
+    async def new(_: MaySubmit, kind: Name = None, like: Name = None, quick: bool = False) -> HTMLResponse:
         if like:
             return await pages.like(like)
         if not kind:
             return await pages.choice()
-        return await pages.one(RunForm(kind_of(kind, among=RUN_KINDS), {}))
+        wanted = kind_of(kind, among=RUN_KINDS)
+        return await pages.one(RunForm.quick(wanted) if quick else RunForm(wanted, {}))
 
     @routes.get(f"{PATH}/look")
     async def look(_: MaySubmit, request: Request) -> JSONResponse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, get_args
 from urllib.parse import quote
@@ -25,8 +25,11 @@ from control_plane.server.web.forms.parts import option_parts, shown
 from control_plane.server.web.forms.schedule import ELSEWHERE, ScheduleForm
 from control_plane.server.web.page_renderer import NOT_LIVE, Live, Site
 from control_plane.server.web.pages.form_actions import carried_out, refused, see
+from events.answers.runs import RunRow
 from events.answers.schedules import Schedule, Slot
+from events.formatting import result
 from events.kinds import KINDS, RUN_KINDS
+from events.kinds.results import is_measured
 from events.runtime.errors import Conflict, Rejected
 
 RESULTS_SHOWN: Final = 10
@@ -87,12 +90,15 @@ class SchedulePages:
         # a page that is looked at again comes without what was typed
         live = NOT_LIVE if is_typed or problems else self.site.live("schedules")
         page = await deps.reading.schedules(wanted.limit, wanted.after)
+        fired = [each.last.run_id for each in page.items if each.last is not None and each.last.run_id]
         has_text = form.cron.strip() != ""
         return await self.site.show(
             "schedules.html",
             code,
             live=live,
             page=page,
+            fired={run.id: run for run in await deps.reading.rows_of(fired)},
+            first_number=first_number,
             meaning_of=meaning_of,
             form=form,
             parts=shown(option_parts(ELSEWHERE), form.typed, {}),
@@ -156,6 +162,17 @@ def meaning_of(schedule: Schedule) -> str | None:
     except Rejected:
         return None
     return cron_words(table.entry)
+
+
+def first_number(run: RunRow) -> str:
+    """Return the first headline number of a run with its name, such as its score; empty where it has none."""
+    summary = run.summary if isinstance(run.summary, Mapping) else {}
+    columns = KINDS[run.kind].headline if run.kind in KINDS else ()
+    for column in columns:
+        value = summary.get(column.name)
+        if column.type == "number" and is_measured(value):
+            return f"{column.name} {result(value, column.format)}"
+    return ""
 
 
 def router(site: Site) -> APIRouter:

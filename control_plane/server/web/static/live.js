@@ -82,7 +82,8 @@ function hear(message) {
   if (message.name === "run" && rows && message.html) put(rows, message);
   else if (message.name === "event" && log) follow(log, message, fits, parsed);
   else return lookSoon();
-  if (main.dataset.gap) lookSoon(); // there is more on this page than rows
+  const isCounted = message.facts && document.querySelector(`header [data-counts="${CSS.escape(message.facts.kind)}"]`);
+  if (main.dataset.gap || isCounted) lookSoon(); // there is more on this page than rows
 }
 
 // Whatever shares the stream with the other tabs, where the browser has that.

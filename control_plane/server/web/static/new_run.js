@@ -1,4 +1,4 @@
-// Says while a run is typed what is wrong with a field, where the run may start, and which command does the same.
+// Says while a run is typed what is wrong with a field, where the run may start, what it takes, and its command.
 const WAIT_MS = 300;
 const CHARS_MAX = 4000; // of a question; a longer one is asked about the field and the options alone
 let timer = 0;
@@ -29,6 +29,7 @@ function tell(target, found) {
   const words = [target.getAttribute("aria-describedby") || "", id].join(" ").trim().split(/\s+/);
   target.setAttribute("aria-describedby", [...new Set(words)].filter((each) => document.getElementById(each)).join(" "));
   document.getElementById("outlook-where").textContent = found.where || "not known while its requirements are not valid";
+  if (found.cost !== null) document.getElementById("outlook-cost").textContent = found.cost;
   document.getElementById("commands").hidden = !found.commands;
   for (const name of ["cli", "curl"]) document.getElementById(`commands-${name}`).textContent = found.commands ? found.commands[name] : "";
 }

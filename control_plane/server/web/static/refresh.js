@@ -66,13 +66,22 @@ function swap(fresh) {
   }
 }
 
+// The signs of running runs stand in the header, which is not swapped.
+function tellRunning(whole) {
+  document.querySelectorAll("header .running").forEach((each) => each.remove());
+  const before = document.querySelector("header nav a[href='/runs']");
+  whole.querySelectorAll("header .running").forEach((each) => before.before(each, "\n"));
+}
+
 // Says whether it looked: not while somebody works with what would be swapped.
 export async function refresh() {
   if (isBusy()) return false;
   const answer = await fetch(location.href, { headers: { accept: "text/html" } });
   if (!answer.ok) return true;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+  const whole = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const fresh = whole.querySelector("main");
   if (!fresh || isBusy()) return !fresh;
+  tellRunning(whole);
   keepOpen(fresh);
   keepTicks(fresh);
   const known = new Map([...main.querySelectorAll("img")].map((each) => [each.getAttribute("src"), each]));

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
+from events.kinds.benchmark import SUITE_ITEMS, BenchmarkSpec, items_wanted
 from stages.benchmark.suites.item import Item
 from stages.benchmark.suites.payload import Quantity
 from stages.benchmark.suites.subset import chosen
@@ -45,3 +47,10 @@ def test_without_a_limit_all_are_chosen() -> None:
     assert ids() == [item.id for item in ITEMS]
     assert ids(sample_size=1_000) == [item.id for item in ITEMS]
     assert chosen("suite", [], subset_pct=10) == []
+
+
+@pytest.mark.parametrize("limit", [{}, {"subset_pct": 0.3}, {"subset_pct": 10.0}, {"sample_size": 100}])
+def test_as_many_items_are_asked_as_an_estimate_says(limit: dict[str, Any]) -> None:
+    spec = BenchmarkSpec(model="m", suites="gpqa", epochs=2, **limit)
+    items = ITEMS[: SUITE_ITEMS["gpqa"]]
+    assert items_wanted(spec, "gpqa") == 2 * len(chosen("gpqa", items, **limit))
