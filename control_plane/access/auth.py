@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -24,6 +24,8 @@ from fastapi import Request
 from control_plane.access import run_tokens
 from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL, Scope
+from control_plane.access.oidc.entrance import Entrance
+from control_plane.access.oidc.people import scopes_of
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import Session, SignIn, is_brought_back
 from control_plane.access.socket_owner import user_of
@@ -189,6 +191,7 @@ class Keyed:
     failures: RateLimit
     root: str | None = field(default=None, repr=False)
     keyless: Keyless | None = None
+    entrance: Entrance | None = None  # of users who sign in by an issuer
 
     async def identify(
         self,
@@ -234,12 +237,23 @@ class Keyed:
         return Principal(key.name, key.scopes, key.id, pod=key.pod)
 
     async def _signed_in(self, session: Session) -> Principal:
+        if session.user is not None:
+            return self._user(session, session.user)
         if session.key_id is None:
             if self.root is None or not hmac.compare_digest(digest(self.root), session.key_hash):
                 raise Unauthorized("session_over", "you were signed out; sign in again")
             return Principal("root", ALL, form_token=session.form_token)
         key = await self.ring.same(session.key_id, session.key_hash)
         return Principal(key.name, key.scopes, key.id, form_token=session.form_token)
+
+    def _user(self, session: Session, stored: Mapping[str, Any]) -> Principal:
+        """Return the user of a session, with the role that today's settings give. Raises `Unauthorized`."""
+        user, entrance = stored["user"], self.entrance
+        scopes = frozenset() if entrance is None else scopes_of(user["held"], entrance.issuer.settings.roles)
+        if entrance is None or not scopes:
+            raise Unauthorized("session_over", "you have no role here any more; sign in again")
+        entrance.grants.look_after(stored)
+        return Principal(user["name"], scopes, form_token=session.form_token)
 
 
 def require(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:

@@ -9,6 +9,9 @@ from typing import Final
 
 from control_plane.access.auth import Keyed, Keyless
 from control_plane.access.key_ring import KeyRing
+from control_plane.access.oidc.entrance import Entrance
+from control_plane.access.oidc.grants import Grants
+from control_plane.access.oidc.issuer import Issuer
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.secrets.encryption import Cipher
 from control_plane.access.secrets.vault import Vault
@@ -285,11 +288,22 @@ def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider)
 
 def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:
     """Return the authenticator: by keys, run tokens and sessions, or keyless."""
+    entrance = _entrance(settings, db, clock, ids)
     return Keyed(
         ring,
-        SignIn(Sessions(db), clock, ids),
+        SignIn(Sessions(db), clock, ids, None if entrance is None else entrance.grants),
         RunTokens(Runs(db), clock),
         RateLimit(clock, FAILURES_BURST, FAILURE_EVERY_S),
         settings.api_key,
         Keyless() if settings.keyless else None,
+        entrance,
     )
+
+
+def _entrance(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Entrance | None:
+    """Return where users sign in by the issuer; None where none is set."""
+    if settings.oidc is None:
+        return None
+    store, cipher = Sessions(db), Cipher.of(db.name, settings.secrets_keys)
+    issuer = Issuer(settings.oidc, settings.egress, clock)
+    return Entrance(issuer, Grants(store, issuer, cipher, clock, ids), store, cipher, clock, ids)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from control_plane.access.auth import Forbidden, Keyed, address_of, is_led_here, refuse_foreign_pages
-from control_plane.access.cookies import COOKIE
+from control_plane.access.cookies import COOKIE, LOGIN_COOKIE, login_in
 from control_plane.access.key_ring import Unauthorized
+from control_plane.access.oidc.entrance import FOREIGN, LOGIN_LIFE, TEXT_CHARS_MAX
 from control_plane.access.sessions import SESSION_LIFE
+from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.config import LOOPBACK
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead
 from control_plane.server.http.head_requests import HEADED
 from control_plane.server.web.page_renderer import Site
 from events.answers.fleet import SignInLink
+from events.runtime.errors import Rejected, Transient
 
 SEE_OTHER: Final = 303
 PLACE_CHARS_MAX: Final = 2_000
@@ -26,6 +30,11 @@ LINK_OVER: Final = "this link was used, or is older than ten minutes: `podfleet 
 # Whoever owns a key could sign others in with it, who would go on in his name.
 LINK_LED: Final = "another page led here: paste the link into the address bar, if it is yours"
 
+OURS: Final[dict[str, Any]] = {"path": "/", "secure": True, "httponly": True, "samesite": "lax"}
+SIGN_INS_BURST: Final = 60  # steps of sign-ins from one address at once, then one in so many seconds
+SIGN_IN_EVERY_S: Final = 2.0
+
+OfIssuer = Annotated[str, Query(max_length=TEXT_CHARS_MAX)]
 Place = Annotated[str, Form(max_length=PLACE_CHARS_MAX)]
 Token = Annotated[str, Query(max_length=KEY_CHARS_MAX)]
 KeyText = Annotated[str, Form(max_length=KEY_CHARS_MAX)]
@@ -34,6 +43,7 @@ KeyText = Annotated[str, Form(max_length=KEY_CHARS_MAX)]
 def router(site: Site, keyed: Keyed) -> APIRouter:
     """Return the routes that need no session."""
     routes = APIRouter(route_class=StructRoute)
+    patience = RateLimit(keyed.sign_in.clock, SIGN_INS_BURST, SIGN_IN_EVERY_S)
 
     @routes.get("/signin", include_in_schema=False)
     async def form(request: Request, to: str = "/") -> Response:
@@ -70,31 +80,96 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
         token = await keyed.sign_in.offer(key.strip(), asker.key_id)
         return SignInLink(path=f"/signin/once?token={token}")
 
+    @routes.get("/signin/oidc", include_in_schema=False)
+    async def lead(request: Request, to: str = "/") -> Response:
+        if keyed.entrance is None or is_led_here(request.headers) or HEADED in request.scope:
+            return shown(request, to, None)
+        require_patience(request)
+        try:
+            leading = await keyed.entrance.begin(own_path(to)[:PLACE_CHARS_MAX])
+        except (Rejected, Transient) as error:
+            return shown(request, to, error.message)
+        answer = RedirectResponse(leading.url, SEE_OTHER, {"Referrer-Policy": "no-referrer", **UNKEPT})
+        answer.set_cookie(LOGIN_COOKIE, leading.cookie, max_age=int(LOGIN_LIFE.total_seconds()), **OURS)
+        return answer
+
+    @routes.get("/signin/oidc/done", include_in_schema=False)
+    async def done(
+        request: Request,
+        state: OfIssuer = "",
+        code: OfIssuer = "",
+        error: OfIssuer = "",
+        iss: OfIssuer | None = None,
+    ) -> Response:
+        if keyed.entrance is None or HEADED in request.scope:
+            return shown(request, "/", None)
+        require_patience(request)
+        cookie = login_in(request.headers.get("cookie", ""))
+        try:
+            found = await keyed.entrance.end(cookie, state=state, code=code, error=error, iss=iss)
+        except (Rejected, Transient) as refusal:
+            if refusal.code != FOREIGN:  # anybody can send that
+                await note(request, 401, refusal.code)
+            answer = shown(request, "/", refusal.message)
+        else:
+            await note(request, SEE_OTHER, found.name)
+            answer = entered(found.secret, found.to)
+        answer.delete_cookie(LOGIN_COOKIE, **OURS)
+        return answer
+
+    def require_patience(request: Request) -> None:
+        if wait_s := patience.wait_s(address_of(request)):
+            raise RateLimited("too many sign-ins from this address", wait_s)
+
+    async def note(request: Request, status: int, who: str) -> None:
+        """Enter a sign-in into the audit log, which has no principal before it."""
+        await site.deps.audit_log.add(
+            {
+                "_id": site.deps.ids.ulid(),
+                "at": site.deps.clock.now(),
+                "by": who,
+                "keyId": None,
+                "address": address_of(request) or None,
+                "action": f"{request.method} {request.url.path}",
+                "object": None,
+                "made": None,
+                "status": status,
+            }
+        )
+
     def entered(secret: str, to: str) -> Response:
         answer = RedirectResponse(own_path(to), SEE_OTHER, {"Referrer-Policy": "no-referrer", **UNKEPT})
         answer.set_cookie(
             COOKIE,
             secret,
             max_age=int(SESSION_LIFE.total_seconds()),
-            path="/",
-            secure=True,
-            httponly=True,
-            samesite="lax",
+            **OURS,
         )
         return answer
 
     @routes.post("/signout", include_in_schema=False)
     async def sign_out(request: Request) -> Response:
         refuse_foreign_pages(request.method, request.headers)
-        await keyed.sign_in.end(request.headers.get("cookie", ""))
+        cookies = request.headers.get("cookie", "")
+        session = await keyed.sign_in.session(cookies)
+        await keyed.sign_in.end(cookies)
+        if session is not None and session.user is not None:
+            await note(request, SEE_OTHER, session.user["user"]["name"])
         answer = RedirectResponse("/signin", SEE_OTHER)
-        answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+        answer.delete_cookie(COOKIE, **OURS)
         return answer
 
     def shown(request: Request, to: str, problem: str | None) -> Response:
         is_plain = request.url.scheme == "http" and request.url.hostname not in LOOPBACK
         return site.pages.page(
-            "signin.html", 401 if problem else 200, to=own_path(to), problem=problem, is_plain=is_plain
+            "signin.html",
+            401 if problem else 200,
+            to=own_path(to),
+            problem=problem,
+            is_plain=is_plain,
+            issuer=None
+            if keyed.entrance is None
+            else urlsplit(keyed.entrance.issuer.settings.issuer).hostname,
         )
 
     return routes
