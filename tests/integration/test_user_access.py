@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
@@ -94,16 +95,17 @@ def done(url: str, back: dict[str, str], cookie: str) -> httpx.Response:
     )
 
 
-def signed_in(url: str) -> httpx.Client:
+@contextmanager
+def signed_in(url: str) -> Iterator[httpx.Client]:
     place, cookie = begun(url)
     back = authorized(place)
     answer = done(url, back, cookie)
     assert (answer.status_code, answer.headers.get("location")) == (303, "/runs"), answer.text
     session = cookie_in(answer, COOKIE)
-    client = httpx.Client(base_url=url, headers={"cookie": f"{COOKIE}={session}"}, timeout=30)
-    form = re.search(r'name="form_token" value="([^"]+)"', client.get("/runs/new?kind=probe").text)
-    client.headers["Podfleet-Form-Token"] = form[1] if form else ""
-    return client
+    with httpx.Client(base_url=url, headers={"cookie": f"{COOKIE}={session}"}, timeout=30) as client:
+        form = re.search(r'name="form_token" value="([^"]+)"', client.get("/runs").text)
+        client.headers["Podfleet-Form-Token"] = form[1] if form else ""
+        yield client
 
 
 def refused(url: str) -> str:
@@ -206,6 +208,7 @@ def test_an_id_token_that_the_issuer_has_not_signed_signs_nobody_in(
     public = issuer.key.as_pem(private=False)
     shared = jwk.OctKey.import_key(base64.urlsafe_b64encode(public).decode())
     own = issuer.foreign.as_dict(private=False)
+    free = jwk.RSAKey.import_key(issuer.key.as_pem(private=True))
 
     def signed_by(key: Any, **header: Any) -> Callable[[Claims], str]:
         head = {"alg": "RS256", "kid": "first", **header}
@@ -214,7 +217,7 @@ def test_an_id_token_that_the_issuer_has_not_signed_signs_nobody_in(
     issuer.sign = {
         "none": unsigned,
         "HS256": signed_by(shared, alg="HS256"),
-        "RS512": signed_by(issuer.key, alg="RS512"),
+        "RS512": signed_by(free, alg="RS512"),
         "another's key": signed_by(issuer.foreign),
         "its own key": signed_by(issuer.foreign, jwk=own),
         "cut": lambda claims: issuer.signed(claims)[:-4],

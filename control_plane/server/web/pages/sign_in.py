@@ -31,8 +31,8 @@ LINK_OVER: Final = "this link was used, or is older than ten minutes: `podfleet 
 LINK_LED: Final = "another page led here: paste the link into the address bar, if it is yours"
 
 OURS: Final[dict[str, Any]] = {"path": "/", "secure": True, "httponly": True, "samesite": "lax"}
-SIGN_INS_BURST: Final = 60  # steps of sign-ins from one address at once, then one in so many seconds
-SIGN_IN_EVERY_S: Final = 2.0
+SIGN_INS_BURST: Final = 300  # steps of sign-ins from one address at once, then one in so many seconds
+SIGN_IN_EVERY_S: Final = 1.0
 
 OfIssuer = Annotated[str, Query(max_length=TEXT_CHARS_MAX)]
 Place = Annotated[str, Form(max_length=PLACE_CHARS_MAX)]
