@@ -12,7 +12,7 @@ import asyncio
 import hmac
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,8 +24,6 @@ from fastapi import Request
 from control_plane.access import run_tokens
 from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL, Scope
-from control_plane.access.oidc.entrance import Entrance
-from control_plane.access.oidc.people import scopes_of
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import Session, SignIn, is_brought_back
 from control_plane.access.socket_owner import user_of
@@ -138,6 +136,18 @@ class Authenticator(Protocol):
         ...
 
 
+class Users(Protocol):
+    """The users of an issuer."""
+
+    def scopes(self, held: Collection[str]) -> frozenset[Scope]:
+        """Return what somebody may do today of whose claims these are named by the settings."""
+        ...
+
+    def look_after(self, session: Mapping[str, Any]) -> None:
+        """Have the tokens of a stored session refreshed that is used, if it is time."""
+        ...
+
+
 @dataclass(slots=True)
 class Keyless:
     """Trusts loopback connections, until a request shows that a proxy forwards others.
@@ -191,7 +201,7 @@ class Keyed:
     failures: RateLimit
     root: str | None = field(default=None, repr=False)
     keyless: Keyless | None = None
-    entrance: Entrance | None = None  # of users who sign in by an issuer
+    users: Users | None = None  # who sign in by an issuer
 
     async def identify(
         self,
@@ -248,11 +258,11 @@ class Keyed:
 
     def _user(self, session: Session, stored: Mapping[str, Any]) -> Principal:
         """Return the user of a session, with the role that today's settings give. Raises `Unauthorized`."""
-        user, entrance = stored["user"], self.entrance
-        scopes = frozenset() if entrance is None else scopes_of(user["held"], entrance.issuer.settings.roles)
-        if entrance is None or not scopes:
+        user = stored["user"]
+        scopes = frozenset() if self.users is None else self.users.scopes(user["held"])
+        if self.users is None or not scopes:
             raise Unauthorized("session_over", "you have no role here any more; sign in again")
-        entrance.grants.look_after(stored)
+        self.users.look_after(stored)
         return Principal(user["name"], scopes, form_token=session.form_token)
 
 

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from control_plane.access.keys import LIFE_MAX, Key, Kind, Scope, bound, granted, id_of
-from control_plane.access.oidc.people import USER
+from control_plane.access.keys import LIFE_MAX, USER, Key, Kind, Scope, bound, granted, id_of
 from control_plane.concurrency.cache import Cache
 from control_plane.model.run import AttemptToken
 from control_plane.store.access.keys import Keys

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from control_plane.access.oidc.people import person_id_in
+from control_plane.access.keys import person_id_in
 from control_plane.access.secrets.naming import require_named, require_names
 from control_plane.model.run import Run
 from control_plane.reads.kinds.loops import beside_loop

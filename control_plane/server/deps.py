@@ -128,6 +128,7 @@ class Deps:
     inspector: Inspector
     upload_budget: UploadBudget
     authenticator: Keyed
+    entrance: Entrance | None  # of users who sign in by an issuer
     key_ring: KeyRing
     vault: Vault
     audit_log: AuditLog
@@ -210,7 +211,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
     feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
-    ring = KeyRing(Keys(db), clock, ids)
+    ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector = Inspector(blobs, Inspections(db), RunReads(db))
@@ -231,7 +232,8 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         multipart=multipart,
         inspector=inspector,
         upload_budget=UploadBudget(counts, clock, settings.artifact_bytes_max),
-        authenticator=authenticator(settings, db, ring, clock, ids),
+        authenticator=authenticator(settings, db, ring, clock, ids, entrance),
+        entrance=entrance,
         key_ring=ring,
         vault=Vault(Secrets(db), Cipher.of(db.name, settings.secrets_keys)),
         audit_log=AuditLog(db),
@@ -286,9 +288,15 @@ def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider)
     )
 
 
-def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:
+def authenticator(
+    settings: Settings,
+    db: Database,
+    ring: KeyRing,
+    clock: Clock,
+    ids: Ids,
+    entrance: Entrance | None = None,
+) -> Keyed:
     """Return the authenticator: by keys, run tokens and sessions, or keyless."""
-    entrance = _entrance(settings, db, clock, ids)
     return Keyed(
         ring,
         SignIn(Sessions(db), clock, ids, None if entrance is None else entrance.grants),

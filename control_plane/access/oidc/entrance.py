@@ -10,12 +10,14 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from control_plane.access.keys import Scope
 from control_plane.access.oidc.grants import Grants
 from control_plane.access.oidc.issuer import Issuer
 from control_plane.access.oidc.people import person_of, scopes_of
@@ -93,11 +95,19 @@ class Entrance:
             raise Rejected("not_signed_in", "the issuer has not signed you in")
         tokens, claims = await self.issuer.redeem(code, begun.verifier, begun.nonce)
         person = person_of(self.issuer.settings.issuer, claims, self.issuer.settings.roles)
-        if "read" not in scopes_of(person.held, self.issuer.settings.roles):
+        if "read" not in self.scopes(person.held):
             await self.grants.give_back(tokens)
             message = f"{person.name} has no role here; the administrator gives one by PODFLEET_OIDC_ROLES"
             raise Rejected("no_role", message)
         return Entered(await self.grants.begin(person, tokens), begun.to, person.name)
+
+    def scopes(self, held: Collection[str]) -> frozenset[Scope]:
+        """Return what somebody may do today of whose claims these are named by the settings."""
+        return scopes_of(held, self.issuer.settings.roles)
+
+    def look_after(self, session: Mapping[str, Any]) -> None:
+        """Have the tokens of a stored session refreshed that is used, if it is time."""
+        self.grants.look_after(session)
 
     def _begun(self, cookie: str | None) -> _Begun | None:
         key_id, _, text = (cookie or "").partition(".")

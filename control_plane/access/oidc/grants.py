@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
+from control_plane.access.keys import USER
 from control_plane.access.oidc.issuer import GrantOver, Issuer, Tokens
-from control_plane.access.oidc.people import USER, Person, person_of, scopes_of
+from control_plane.access.oidc.people import Person, person_of, scopes_of
 from control_plane.access.secrets.encryption import Cipher, Sealed
 from control_plane.access.sessions import SESSION_LIFE, SESSIONS_MAX
 from control_plane.store.access.sessions import Sessions

@@ -14,9 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from control_plane.access.keys import SCOPES, Kind, Scope
+from control_plane.access.keys import SCOPES, USER, Kind, Scope
 
-USER: Final = "user:"  # before a person's name; no key may have such a name
 ID_CHARS: Final = 20
 EVERYBODY: Final = "*"
 VALUES_MAX: Final = 1_000  # of one claim, as groups
@@ -49,13 +48,6 @@ def scopes_of(held: Collection[str], roles: Sequence[tuple[str, str]]) -> frozen
     given = {role for who, role in roles if who in held}
     best = next((each for each in reversed(ROLES) if each in given), None)
     return frozenset() if best is None else SCOPES[best]
-
-
-def person_id_in(name: str | None) -> str | None:
-    """Return the id in a person's name; None for the name of a key."""
-    if name is None or not name.startswith(USER):
-        return None
-    return name.rpartition(":")[2]
 
 
 def _holds(claims: Mapping[str, Any], who: str, is_verified: bool) -> bool:

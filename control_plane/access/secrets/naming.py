@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from control_plane.access.auth import Forbidden
-from control_plane.access.oidc.people import person_id_in
+from control_plane.access.keys import person_id_in
 from events.runtime.errors import Rejected
 from events.text.secret_names import OF_RUN_MAX, USER_TOKEN, fault_of_name, fault_of_named
 

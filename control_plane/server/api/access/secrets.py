@@ -113,8 +113,9 @@ def router(deps: Deps) -> APIRouter:
 
 async def _user_token(deps: Deps, user_id: str | None) -> str | None:
     """Return the access token of a run's user; None where they are signed out. Raises `Transient`."""
-    entrance = deps.authenticator.entrance
-    return None if entrance is None or user_id is None else await entrance.grants.access_token(user_id)
+    if deps.entrance is None or user_id is None:
+        return None
+    return await deps.entrance.grants.access_token(user_id)
 
 
 async def listed(deps: Deps, wanted: Page) -> Listing[Secret]:
