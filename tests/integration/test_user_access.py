@@ -103,7 +103,7 @@ def signed_in(url: str) -> Iterator[httpx.Client]:
     assert (answer.status_code, answer.headers.get("location")) == (303, "/runs"), answer.text
     session = cookie_in(answer, COOKIE)
     with httpx.Client(base_url=url, headers={"cookie": f"{COOKIE}={session}"}, timeout=30) as client:
-        form = re.search(r'name="form_token" value="([^"]+)"', client.get("/runs").text)
+        form = re.search(r'name="form_token" value="([^"]+)"', client.get("/runs/new?kind=probe").text)
         client.headers["Podfleet-Form-Token"] = form[1] if form else ""
         yield client
 
