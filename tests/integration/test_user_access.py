@@ -23,7 +23,9 @@ from events.delivery.control_plane_client import bearer
 from events.text.secret_names import USER_TOKEN
 from podfleet.embedded.mongod import Mongod
 from tests.integration.conftest import Fleet, end, local_client, start_control_plane
+from tests.integration.programs.model_server import ModelServer, Reply
 from tests.integration.programs.oidc_issuer import CLIENT, Claims, OidcIssuer
+from tests.integration.test_benchmark import MODEL, start_pod
 from tests.integration.test_pods_without_database import asked
 from tests.servers import S3Server, own_database
 
@@ -348,6 +350,36 @@ def test_an_issuer_that_is_away_throws_nobody_out(issuer: OidcIssuer, fleet: Fle
         assert user.get("/api/runs").status_code == 200
         issuer.odd.clear()
         assert handed(fleet.url, claim).json()["values"] == {USER_TOKEN: issuer.access[-1]}
+
+
+def test_a_benchmark_asks_its_model_as_its_user_and_tells_nobody_the_token(
+    issuer: OidcIssuer, fleet: Fleet
+) -> None:
+    issuer.user = {"sub": "15", "groups": ["admins"], "email": "b@example.com", "email_verified": True}
+    key = fleet.client.post("/api/keys", json={"kind": "pod", "name": "pod"}).json()["key"]
+    for each in fleet.client.get("/api/runs").json()["items"]:  # of other tests
+        fleet.client.post(f"/api/runs/{each['id']}/cancel")
+    with ModelServer(lambda _: Reply(text="Answer: 1")) as server, signed_in(fleet.url) as user:
+        endpoint = {"provider": "openai", "model": MODEL, "base_url": server.openai_url, "secret": USER_TOKEN}
+        put = fleet.client.put("/api/models/theirs", json={"endpoint": endpoint})
+        assert put.status_code == 201, put.text
+        spec = {"model": "theirs", "suites": "gsm8k", "sample_size": 2}
+        run = user.post("/api/runs", json={"kind": "benchmark", "spec": spec, "secrets": [USER_TOKEN]})
+        assert run.status_code == 201, run.text
+        run_id = run.json()["id"]
+        token = issuer.access[-1]
+        start_pod(fleet, server, PODFLEET_API_KEY=key)
+        assert fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=120)["status"] == "COMPLETED"
+        assert {each.headers["authorization"] for each in server.asked} == {f"Bearer {token}"}
+        pages = ("", "/spec", "/log", "/attempts", "/results", "/files")
+        found = {page: user.get(f"/runs/{run_id}{page}").content for page in pages}
+        found |= {page: user.get(page).content for page in (f"/api/runs/{run_id}", "/api/audit", "/secrets")}
+    with MongoClient(fleet.database_url) as client:
+        db = client.get_default_database()
+        found |= {name: str(db[name].find().to_list()).encode() for name in db.list_collection_names()}
+    found |= {str(each): each.read_bytes() for each in fleet.home.rglob("*") if each.is_file()}
+    assert {"runs", "events", "sessions", str(fleet.home / "pod.log")} <= found.keys()
+    assert [place for place, content in found.items() if token.encode() in content] == []
 
 
 def expire(fleet: Fleet) -> None:
