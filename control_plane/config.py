@@ -39,9 +39,13 @@ SECRETS_KEY_FILE: Final = "PODFLEET_SECRETS_KEY_FILE"
 SECRETS_KEY_BYTES: Final = 32
 SECRETS_KEYS_MAX: Final = 16
 SECRETS_FILE_BYTES_MAX: Final = 4096
-OIDC: Final = "PODFLEET_OIDC_"
+OIDC_ISSUER: Final = "PODFLEET_OIDC_ISSUER"
+OIDC_CLIENT_ID: Final = "PODFLEET_OIDC_CLIENT_ID"
+OIDC_SCOPES: Final = "PODFLEET_OIDC_SCOPES"
+OIDC_ROLES: Final = "PODFLEET_OIDC_ROLES"
+OIDC_CLIENT_SECRET: Final = "PODFLEET_OIDC_CLIENT_SECRET"  # noqa: S105 - a name
 PUBLIC_URL: Final = "PODFLEET_PUBLIC_URL"
-OIDC_SCOPES: Final = "openid email offline_access"
+OIDC_SCOPES_DEFAULT: Final = "openid email offline_access"
 ROLES: Final = ("viewer", "operator", "admin")
 # Each by its setting.
 BUDGETS: Final = {
@@ -176,7 +180,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
     secrets_keys = _secrets_keys(values, problems)
     oidc = _oidc(values, problems)
     if oidc is not None and not (values.get(SECRETS_KEY) or values.get(SECRETS_KEY_FILE)):
-        problems.append(f"{OIDC}ISSUER needs {SECRETS_KEY_FILE}: the tokens of users are kept encrypted")
+        problems.append(f"{OIDC_ISSUER} needs {SECRETS_KEY_FILE}: the tokens of users are kept encrypted")
     egress = EgressPolicy()
     try:
         egress = read_egress_policy(values.get(PRIVATE_HOSTS, ""))
@@ -213,27 +217,27 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
 
 def _oidc(values: Mapping[str, str], problems: list[str]) -> Oidc | None:
     """Return the settings of sign-in by an issuer; None where no issuer is set."""
-    issuer = values.get(f"{OIDC}ISSUER", "").strip()
+    issuer = values.get(OIDC_ISSUER, "").strip()
     if not issuer:
         return None
-    client_id = values.get(f"{OIDC}CLIENT_ID", "").strip()
-    scopes = " ".join((values.get(f"{OIDC}SCOPES") or OIDC_SCOPES).split())
+    client_id = values.get(OIDC_CLIENT_ID, "").strip()
+    scopes = " ".join((values.get(OIDC_SCOPES) or OIDC_SCOPES_DEFAULT).split())
     public_url = values.get(PUBLIC_URL, "").rstrip("/")
     if not _is_site(issuer):
-        problems.append(f"{OIDC}ISSUER is {issuer!r}; it is like https://login.example, without a query")
+        problems.append(f"{OIDC_ISSUER} is {issuer!r}; it is like https://login.example, without a query")
     if not client_id:
-        problems.append(f"{OIDC}CLIENT_ID is not set; the issuer names it when the client is registered")
+        problems.append(f"{OIDC_CLIENT_ID} is not set; the issuer names it when the client is registered")
     if "openid" not in scopes.split():
-        problems.append(f"{OIDC}SCOPES is {scopes!r}; it needs openid")
+        problems.append(f"{OIDC_SCOPES} is {scopes!r}; it needs openid")
     if not is_origin(public_url) or not _is_site(public_url):
         problems.append(f"{PUBLIC_URL} is {public_url!r}; with an issuer it is like https://fleet.example")
     return Oidc(
         issuer=issuer,
         client_id=client_id,
-        client_secret=values.get(f"{OIDC}CLIENT_SECRET") or None,
+        client_secret=values.get(OIDC_CLIENT_SECRET) or None,
         scopes=scopes,
         public_url=public_url,
-        roles=_roles(values.get(f"{OIDC}ROLES", ""), problems),
+        roles=_roles(values.get(OIDC_ROLES, ""), problems),
     )
 
 
@@ -244,7 +248,7 @@ def _roles(text: str, problems: list[str]) -> tuple[tuple[str, str], ...]:
         claim, colon, value = who.strip().partition(":")
         if role.strip() not in ROLES or not (who.strip() == "*" or (claim and colon and value)):
             problems.append(
-                f"{OIDC}ROLES has {entry!r}; an entry is like email:ada@example.com=admin, sub:7=operator, "
+                f"{OIDC_ROLES} has {entry!r}; an entry is like email:ada@example.com=admin, sub:7=operator, "
                 f"groups:research=viewer or *=viewer, with one of the roles {', '.join(ROLES)}"
             )
         found.append((who.strip(), role.strip()))
