@@ -39,6 +39,14 @@ SECRETS_KEY_FILE: Final = "PODFLEET_SECRETS_KEY_FILE"
 SECRETS_KEY_BYTES: Final = 32
 SECRETS_KEYS_MAX: Final = 16
 SECRETS_FILE_BYTES_MAX: Final = 4096
+OIDC_ISSUER: Final = "PODFLEET_OIDC_ISSUER"
+OIDC_CLIENT_ID: Final = "PODFLEET_OIDC_CLIENT_ID"
+OIDC_SCOPES: Final = "PODFLEET_OIDC_SCOPES"
+OIDC_ROLES: Final = "PODFLEET_OIDC_ROLES"
+OIDC_CLIENT_SECRET: Final = "PODFLEET_OIDC_CLIENT_SECRET"  # noqa: S105 - a name
+PUBLIC_URL: Final = "PODFLEET_PUBLIC_URL"
+OIDC_SCOPES_DEFAULT: Final = "openid email offline_access"
+ROLES: Final = ("viewer", "operator", "admin")
 # Each by its setting.
 BUDGETS: Final = {
     EVENT_BYTES: EVENT_BYTES_DEFAULT,
@@ -65,6 +73,26 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Oidc:
+    """Sign-in by OpenID Connect: the issuer, this client of it, and who gets which role.
+
+    A role belongs to a claim and its value, as `email:ada@example.com`; `*` is everybody.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = field(repr=False)
+    scopes: str
+    public_url: str  # where browsers find this site: the only place to which an issuer sends them back
+    roles: tuple[tuple[str, str], ...]
+
+    @property
+    def redirect_uri(self) -> str:
+        """The address to which the issuer sends a browser back."""
+        return f"{self.public_url}/signin/oidc/done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """A control plane's settings."""
 
@@ -81,6 +109,7 @@ class Settings:
     secrets_keys: tuple[bytes, ...] = field(default=(), repr=False)  # the first encrypts, all decrypt
     egress: EgressPolicy = field(default_factory=EgressPolicy)  # where listings of models may be
     models_url: str = ""  # of an API like OpenAI's, whose listing of models is read at the start
+    oidc: Oidc | None = None  # None: nobody signs in by an issuer
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
@@ -91,7 +120,11 @@ class Settings:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that may appear nowhere."""
-        values = (self.mongodb_url, self.api_key, self.storage.access_key, self.storage.secret_key)
+        client = self.oidc and self.oidc.client_secret
+        values = (
+            *(self.mongodb_url, self.api_key, client),
+            *(self.storage.access_key, self.storage.secret_key),
+        )
         keys = (base64.b64encode(each).decode() for each in self.secrets_keys)
         return (*(value for value in values if value), *keys)
 
@@ -146,6 +179,9 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         if not re.fullmatch("[1-9][0-9]{5,14}", value)
     ]
     secrets_keys = _secrets_keys(values, problems)
+    oidc = _oidc(values, problems)
+    if oidc is not None and not (values.get(SECRETS_KEY) or values.get(SECRETS_KEY_FILE)):
+        problems.append(f"{OIDC_ISSUER} needs {SECRETS_KEY_FILE}: the tokens of users are kept encrypted")
     egress = EgressPolicy()
     try:
         egress = read_egress_policy(values.get(PRIVATE_HOSTS, ""))
@@ -179,8 +215,60 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         secrets_keys=secrets_keys,
         egress=egress,
         models_url=models_url,
+        oidc=oidc,
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
     )
+
+
+def _oidc(values: Mapping[str, str], problems: list[str]) -> Oidc | None:
+    """Return the settings of sign-in by an issuer; None where no issuer is set."""
+    issuer = values.get(OIDC_ISSUER, "").strip()
+    if not issuer:
+        return None
+    client_id = values.get(OIDC_CLIENT_ID, "").strip()
+    scopes = " ".join((values.get(OIDC_SCOPES) or OIDC_SCOPES_DEFAULT).split())
+    public_url = values.get(PUBLIC_URL, "").rstrip("/")
+    if not _is_site(issuer):
+        problems.append(f"{OIDC_ISSUER} is {issuer!r}; it is like https://login.example, without a query")
+    if not client_id:
+        problems.append(f"{OIDC_CLIENT_ID} is not set; the issuer names it when the client is registered")
+    if "openid" not in scopes.split():
+        problems.append(f"{OIDC_SCOPES} is {scopes!r}; it needs openid")
+    if not is_origin(public_url) or not _is_site(public_url):
+        problems.append(f"{PUBLIC_URL} is {public_url!r}; with an issuer it is like https://fleet.example")
+    return Oidc(
+        issuer=issuer,
+        client_id=client_id,
+        client_secret=values.get(OIDC_CLIENT_SECRET) or None,
+        scopes=scopes,
+        public_url=public_url,
+        roles=_roles(values.get(OIDC_ROLES, ""), problems),
+    )
+
+
+def _roles(text: str, problems: list[str]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for entry in filter(None, (each.strip() for each in text.split(","))):
+        who, _, role = entry.rpartition("=")
+        claim, colon, value = who.strip().partition(":")
+        if role.strip() not in ROLES or not (who.strip() == "*" or (claim and colon and value)):
+            problems.append(
+                f"{OIDC_ROLES} has {entry!r}; an entry is like email:ada@example.com=admin, sub:7=operator, "
+                f"groups:research=viewer or *=viewer, with one of the roles {', '.join(ROLES)}"
+            )
+        found.append((who.strip(), role.strip()))
+    return tuple(found)
+
+
+def _is_site(text: str) -> bool:
+    """Say whether it is an address by https, or of this machine, at which a site or an issuer may be."""
+    try:
+        parts = urlsplit(text)
+        is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+        is_plain = not (parts.query or parts.fragment or "@" in parts.netloc or " " in text)
+        return is_safe and bool(parts.hostname) and is_plain and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _secrets_keys(values: Mapping[str, str], problems: list[str]) -> tuple[bytes, ...]:

@@ -90,6 +90,7 @@ NEXT_STEPS: Final = {
     "MODEL_REFUSED": "The model would not answer this; word the idea in another way, or use another model.",
     "MODEL_MALFORMED": "The model did not answer in the form asked for; use a more capable one.",
     "MODEL_CUT_OFF": "The model's answers were cut off; use one with more room for an answer.",
+    "USER_SIGNED_OUT": "The user signs in again by the issuer, and retries the run.",
     "SECRET_MISSING": "Set the secret by `podfleet secrets set NAME`, for runs of this kind; then retry.",
     "SECRETS_UNREACHABLE": "Check the pod's network, and the key for secrets of the control plane.",
     "QUEUE_TIMEOUT": "Start a pod that serves this class, then retry.",

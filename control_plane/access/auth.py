@@ -12,11 +12,11 @@ import asyncio
 import hmac
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -136,6 +136,18 @@ class Authenticator(Protocol):
         ...
 
 
+class Users(Protocol):
+    """The users of an issuer."""
+
+    def scopes(self, held: Collection[str]) -> frozenset[Scope]:
+        """Return what somebody may do today of whose claims these are named by the settings."""
+        ...
+
+    def look_after(self, session: Mapping[str, Any]) -> None:
+        """Have the tokens of a stored session refreshed that is used, if it is time."""
+        ...
+
+
 @dataclass(slots=True)
 class Keyless:
     """Trusts loopback connections, until a request shows that a proxy forwards others.
@@ -189,6 +201,7 @@ class Keyed:
     failures: RateLimit
     root: str | None = field(default=None, repr=False)
     keyless: Keyless | None = None
+    users: Users | None = None  # who sign in by an issuer
 
     async def identify(
         self,
@@ -234,12 +247,23 @@ class Keyed:
         return Principal(key.name, key.scopes, key.id, pod=key.pod)
 
     async def _signed_in(self, session: Session) -> Principal:
+        if session.user is not None:
+            return self._user(session, session.user)
         if session.key_id is None:
             if self.root is None or not hmac.compare_digest(digest(self.root), session.key_hash):
                 raise Unauthorized("session_over", "you were signed out; sign in again")
             return Principal("root", ALL, form_token=session.form_token)
         key = await self.ring.same(session.key_id, session.key_hash)
         return Principal(key.name, key.scopes, key.id, form_token=session.form_token)
+
+    def _user(self, session: Session, stored: Mapping[str, Any]) -> Principal:
+        """Return the user of a session, with the role that today's settings give. Raises `Unauthorized`."""
+        user = stored["user"]
+        scopes = frozenset() if self.users is None else self.users.scopes(user["held"])
+        if self.users is None or not scopes:
+            raise Unauthorized("session_over", "you have no role here any more; sign in again")
+        self.users.look_after(stored)
+        return Principal(user["name"], scopes, form_token=session.form_token)
 
 
 def require(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:

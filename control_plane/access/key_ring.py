@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from control_plane.access.keys import LIFE_MAX, Key, Kind, Scope, bound, granted, id_of
+from control_plane.access.keys import LIFE_MAX, USER, Key, Kind, Scope, bound, granted, id_of
 from control_plane.concurrency.cache import Cache
 from control_plane.model.run import AttemptToken
 from control_plane.store.access.keys import Keys
@@ -71,6 +71,8 @@ class KeyRing:
         """Make and store a key. Raises `Rejected`."""
         now = self.clock.now()
         scopes = granted(wanted.kind, wanted.scopes)
+        if wanted.name.startswith(USER):
+            raise Rejected("bad_name", f"a key has no name that begins with {USER}: users have")
         if wanted.life is not None and not timedelta(0) < wanted.life <= LIFE_MAX:
             raise Rejected(
                 "bad_life", f"a key is valid for one second to {LIFE_MAX.days} days, or without limit"
@@ -195,7 +197,7 @@ def _key(document: Json) -> Key:
     return Key(
         id=document["_id"],
         kind=document["kind"],
-        name=document["name"],
+        name=_name(document["name"]),
         hash=document["hash"],
         scopes=frozenset(document["scopes"]),
         created_at=document["createdAt"],
@@ -203,3 +205,8 @@ def _key(document: Json) -> Key:
         revoked_at=document["revokedAt"],
         pod=document.get("pod"),
     )
+
+
+def _name(stored: str) -> str:
+    """Return the name of a key; one of an earlier release may not pass for a user."""
+    return f"key {stored}" if stored.startswith(USER) else stored

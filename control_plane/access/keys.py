@@ -26,6 +26,7 @@ SCOPES: Final[Mapping[Kind, frozenset[Scope]]] = {
     "pod": frozenset({"ingest", "claim"}),
 }
 
+USER: Final = "user:"  # before the name of a user; no key may have such a name
 ID_CHARS: Final = 10
 NAME_CHARS_MAX: Final = 100
 LIFE_MAX: Final = timedelta(days=3650)
@@ -85,3 +86,10 @@ def granted(kind: Kind, wanted: Collection[Scope] | None) -> frozenset[Scope]:
             f"a key of kind {kind} may do {', '.join(sorted(may))}; not {', '.join(sorted(foreign))}",
         )
     return scopes
+
+
+def person_id_in(name: str | None) -> str | None:
+    """Return the id in a user's name; None for the name of a key."""
+    if name is None or not name.startswith(USER):
+        return None
+    return name.rpartition(":")[2]

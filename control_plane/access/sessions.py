@@ -7,10 +7,11 @@ A session has the scopes of its key, and ends with it.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final, Protocol
 
 from control_plane.access.cookies import secret_in
 from control_plane.concurrency.cache import Cache
@@ -32,6 +33,15 @@ class Session:
     key_hash: str = field(repr=False)
     form_token: str = field(repr=False)
     ends_at: datetime
+    user: Mapping[str, Any] | None = None  # the stored session, of a user who signed in by the issuer
+
+
+class Grants(Protocol):
+    """What keeps the tokens of users."""
+
+    async def end(self, session_id: str) -> None:
+        """End a session, and revoke what it keeps."""
+        ...
 
 
 @dataclass(slots=True)
@@ -41,6 +51,7 @@ class SignIn:
     store: Sessions
     clock: Clock
     ids: Ids
+    grants: Grants | None = None  # where users sign in by an issuer
     _sessions: Cache[Session | None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,7 +98,10 @@ class SignIn:
         secret = secret_in(cookies)
         if secret is not None:
             self._sessions.forget(digest(secret))
-            await self.store.remove(digest(secret))
+            if self.grants is None:
+                await self.store.remove(digest(secret))
+            else:
+                await self.grants.end(digest(secret))
 
     async def session(self, cookies: str) -> Session | None:
         """Return the session that a browser's cookies name; None where they name none, or one that is over.
@@ -102,9 +116,15 @@ class SignIn:
 
     async def _find(self, session_id: str) -> Session | None:
         stored = await self.store.find(session_id)
-        if stored is None:
+        if stored is None or "formToken" not in stored:
             return None
-        return Session(stored["keyId"], stored["keyHash"], stored["formToken"], stored["expiresAt"])
+        return Session(
+            stored["keyId"],
+            stored["keyHash"],
+            stored["formToken"],
+            stored["expiresAt"],
+            stored if "user" in stored else None,
+        )
 
 
 def is_brought_back(token: str, offered: str | None) -> bool:

@@ -150,6 +150,7 @@ class Run:
     labels: Mapping[str, str] = field(default_factory=dict)
     requires: Mapping[str, Any] | None = None  # None: those of its specification, which nobody changed
     secrets: tuple[str, ...] = ()
+    user_id: str | None = None  # whose access token it gets, where it names that
     group_id: str | None = None
     slot: int | None = None  # in its group
     summary: Summary | None = None

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from control_plane.access.keys import person_id_in
 from control_plane.access.secrets.naming import require_named, require_names
 from control_plane.model.run import Run
 from control_plane.reads.kinds.loops import beside_loop
@@ -31,6 +32,7 @@ from events.queue.journal import Expression, creation
 from events.queue.requirements import Requirements, class_key, read_requirements
 from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
+from events.text.secret_names import USER_TOKEN
 from events.text.trace import traceparent_of
 
 # Half of what the sweep of orphans grants: a run that came later may have lost its snapshot to it.
@@ -354,6 +356,8 @@ def run_fields(order: Order) -> dict[str, Any]:
     }
     if order.secrets:
         fields["secrets"] = list(order.secrets)
+    if USER_TOKEN in order.secrets:
+        fields["userId"] = person_id_in(wanted.named_by)
     if wanted.group_id is not None:
         fields |= {"groupId": wanted.group_id, "slot": wanted.slot}
     if wanted.idempotency_key is not None:

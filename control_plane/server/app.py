@@ -118,6 +118,8 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [noun.router(deps) for noun in NOUNS]
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
+    if deps.entrance is not None:
+        routers.append(sign_in.issuer_router(site, deps.entrance))
     routers += [page.router(site) for page in (history, board_pages, bulk_pages, compare, new_run, read_only)]
     routers += [page.router(site) for page in (orders, retry, live)]
     routers.append(run_pages.router(site))

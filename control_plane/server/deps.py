@@ -9,6 +9,9 @@ from typing import Final
 
 from control_plane.access.auth import Keyed, Keyless
 from control_plane.access.key_ring import KeyRing
+from control_plane.access.oidc.entrance import Entrance
+from control_plane.access.oidc.grants import Grants
+from control_plane.access.oidc.issuer import Issuer
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.secrets.encryption import Cipher
 from control_plane.access.secrets.vault import Vault
@@ -128,6 +131,7 @@ class Deps:
     inspector: Inspector
     upload_budget: UploadBudget
     authenticator: Keyed
+    entrance: Entrance | None  # of users who sign in by an issuer
     key_ring: KeyRing
     vault: Vault
     audit_log: AuditLog
@@ -221,7 +225,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
     feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
-    ring = KeyRing(Keys(db), clock, ids)
+    ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector = Inspector(blobs, Inspections(db), RunReads(db))
@@ -242,7 +246,8 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         multipart=multipart,
         inspector=inspector,
         upload_budget=UploadBudget(counts, clock, settings.artifact_bytes_max),
-        authenticator=authenticator(settings, db, ring, clock, ids),
+        authenticator=authenticator(settings, db, ring, clock, ids, entrance),
+        entrance=entrance,
         key_ring=ring,
         vault=Vault(Secrets(db), Cipher.of(db.name, settings.secrets_keys)),
         audit_log=AuditLog(db),
@@ -302,13 +307,30 @@ def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider)
     )
 
 
-def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:
+def authenticator(
+    settings: Settings,
+    db: Database,
+    ring: KeyRing,
+    clock: Clock,
+    ids: Ids,
+    entrance: Entrance | None = None,
+) -> Keyed:
     """Return the authenticator: by keys, run tokens and sessions, or keyless."""
     return Keyed(
         ring,
-        SignIn(Sessions(db), clock, ids),
+        SignIn(Sessions(db), clock, ids, None if entrance is None else entrance.grants),
         RunTokens(Runs(db), clock),
         RateLimit(clock, FAILURES_BURST, FAILURE_EVERY_S),
         settings.api_key,
         Keyless() if settings.keyless else None,
+        entrance,
     )
+
+
+def _entrance(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Entrance | None:
+    """Return where users sign in by the issuer; None where none is set."""
+    if settings.oidc is None:
+        return None
+    store, cipher = Sessions(db), Cipher.of(db.name, settings.secrets_keys)
+    issuer = Issuer(settings.oidc, settings.egress, clock)
+    return Entrance(issuer, Grants(store, issuer, cipher, clock, ids), store, cipher, clock, ids)

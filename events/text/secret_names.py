@@ -14,6 +14,9 @@ NAME_PATTERN: Final = "[A-Za-z_][A-Za-z0-9_]{0,99}"
 VALUE_BYTES_MAX: Final = 64 * 1024
 SECRETS_MAX: Final = 1_000  # of a fleet
 OF_RUN_MAX: Final = 32
+# What a run names in place of a secret to get the access token of whoever submitted it. No secret can have
+# this name: it is reserved like all of the worker's.
+USER_TOKEN: Final = "PODFLEET_USER_TOKEN"  # noqa: S105 - a name
 MASKED_CHARS_MIN: Final = 8  # shorter values are words, and masking them would hide half the log
 
 # What a secret may not set, by what it steers. In capitals, since some programs read these in small letters
@@ -61,6 +64,11 @@ _RESERVED: Final = tuple(
     (re.compile("|".join(each.replace("*", ".*") for each in names), re.ASCII), steers)
     for steers, names in RESERVED.items()
 )
+
+
+def fault_of_named(name: str) -> str | None:
+    """Return why a run may not name this; it may name a secret, or the access token of its user."""
+    return None if name == USER_TOKEN else fault_of_name(name)
 
 
 def fault_of_name(name: str) -> str | None:

@@ -40,6 +40,7 @@ from events.runtime.errors import LeaseLost, Transient
 from events.runtime.loops import Threads
 from events.runtime.measured_clock import MeasuredClock
 from events.text.attempt_id import AttemptId
+from events.text.secret_names import USER_TOKEN
 from pod_worker.attempt.barrier import Barrier
 from pod_worker.attempt.heartbeat import Heartbeat
 from pod_worker.attempt.inbox import Inbox
@@ -306,7 +307,10 @@ class Attempt:
                 message = f"the secrets of the run cannot be had: {error.message}"
                 self._give_up(RunFailed(code="SECRETS_UNREACHABLE", message=message, retryable=True))
                 return
-            if found.missing:
+            if USER_TOKEN in found.missing:
+                message = "the user whose access the run names is signed out, or has no role any more"
+                self._give_up(RunFailed(code="USER_SIGNED_OUT", message=message, retryable=True))
+            elif found.missing:
                 message = f"the run names secrets that it cannot have: {', '.join(found.missing)}"
                 self._give_up(RunFailed(code="SECRET_MISSING", message=message, retryable=True))
             else:

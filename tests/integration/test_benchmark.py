@@ -27,7 +27,7 @@ LONG_AGO: Final = datetime(2020, 1, 1, tzinfo=UTC)
 PRICES: Final = f'[usd_per_million_tokens]\n"{MODEL}" = {{ input = 100.0, output = 1000.0 }}\n'
 
 
-def start_pod(fleet: Fleet, server: ModelServer, name: str = "pod") -> Program:
+def start_pod(fleet: Fleet, server: ModelServer, name: str = "pod", **environment: str) -> Program:
     """Start a worker whose pod has the model, its prices, and the file of a suite."""
     folder = fleet.home / "suites"
     folder.mkdir(exist_ok=True)
@@ -44,6 +44,7 @@ def start_pod(fleet: Fleet, server: ModelServer, name: str = "pod") -> Program:
         PODFLEET_PRICES=str(fleet.home / "prices.toml"),
         PODFLEET_DATASETS=str(folder),
         PODFLEET_HUB_URL="none",
+        **environment,
     )
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from control_plane.access.auth import Forbidden
+from control_plane.access.keys import person_id_in
 from events.runtime.errors import Rejected
-from events.text.secret_names import OF_RUN_MAX, fault_of_name
+from events.text.secret_names import OF_RUN_MAX, USER_TOKEN, fault_of_name, fault_of_named
 
 
 def require_name(name: str) -> str:
@@ -23,7 +24,9 @@ def require_name(name: str) -> str:
 
 def require_names(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names that a run has, sorted, each once. Raises `Rejected`."""
-    found = tuple(sorted({require_name(name) for name in names}))
+    found = tuple(sorted(set(names)))
+    if fault := next(filter(None, map(fault_of_named, found)), None):
+        raise Rejected("bad_secret_name", fault)
     if len(found) > OF_RUN_MAX:
         raise Rejected("too_many_secrets", f"a run names {OF_RUN_MAX} secrets at most, not {len(found)}")
     return found
@@ -37,6 +40,10 @@ def require_named(
     `named_by` is the name of the key that asks for the run, None where nobody knows it.
     """
     known = {each["_id"]: each for each in found}
+    if USER_TOKEN in names and person_id_in(named_by) is None:
+        message = f"{USER_TOKEN} is the access of whoever signed in by the issuer: a key has none"
+        raise Forbidden("no_user_access", message)
+    names = [name for name in names if name != USER_TOKEN]
     if missing := [name for name in names if name not in known]:
         message = f"there is no secret {', '.join(missing)}; `podfleet secrets set NAME` makes one"
         raise Rejected("unknown_secret", message)

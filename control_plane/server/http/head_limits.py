@@ -2,7 +2,7 @@
 
 Law: input without a key is parsed in linear time. FastAPI parses every cookie of every request, with a
 parser that is quadratic in older Pythons (CVE-2024-7592: 64 KB took 16 s), and forms have a Content-Type
-that is parsed in quadratic time. So only our own cookie is passed on, and no header is long.
+that is parsed in quadratic time. So only our own cookies are passed on, and no header is long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from control_plane.access.cookies import COOKIE, COOKIE_BYTES_MAX, secret_in
+from control_plane.access.cookies import COOKIE, COOKIE_BYTES_MAX, LOGIN_COOKIE, login_in, secret_in
 
 HEADERS_MAX: Final = 200
 VALUE_BYTES_MAX: Final = 8 * 1024
@@ -23,7 +23,7 @@ SHORT: Final = {b"content-type": 256, b"range": 256, b"if-range": 256, b"if-modi
 
 @dataclass(frozen=True, slots=True)
 class HeadLimits:
-    """Refuses a head that is too long with 431, and leaves of the cookies only the one of our sessions."""
+    """Refuses a head that is too long with 431, and leaves of the cookies only our own."""
 
     app: ASGIApp
 
@@ -37,11 +37,12 @@ class HeadLimits:
             answer = JSONResponse(words, 431, media_type="application/problem+json")
             await answer(scope, receive, send)
             return
-        found = [secret_in(value.decode("latin-1")) for name, value in headers if name == b"cookie"]
+        sent = [value.decode("latin-1") for name, value in headers if name == b"cookie"]
+        found = {COOKIE: [secret_in(each) for each in sent], LOGIN_COOKIE: [login_in(each) for each in sent]}
         kept = [header for header in headers if header[0] != b"cookie"]
-        secret = next(filter(None, found), None)
-        if secret is not None:
-            kept.append((b"cookie", f"{COOKIE}={secret}".encode()))
+        ours = ((name, next(filter(None, values), None)) for name, values in found.items())
+        if pairs := [f"{name}={value}" for name, value in ours if value is not None]:
+            kept.append((b"cookie", "; ".join(pairs).encode()))
         await self.app({**scope, "headers": kept}, receive, send)
 
 

@@ -287,6 +287,7 @@ def decode(document: Mapping[str, Any]) -> Run:
         labels=document.get("labels") or {},
         requires=document.get("requires"),
         secrets=tuple(document.get("secrets") or ()),
+        user_id=document.get("userId"),
         group_id=document.get("groupId"),
         slot=document.get("slot"),
         summary=_summary(document),

@@ -10,7 +10,13 @@ import pytest
 from podfleet.commands.maintenance.config import KNOWN, settings
 
 # for processes that are started by ours, and for a decoy
-SET_BY_US = {"MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "MINIO_BROWSER", "PODFLEET_DECOY"}
+SET_BY_US = {
+    "PODFLEET_USER_TOKEN",
+    "MINIO_ROOT_USER",
+    "MINIO_ROOT_PASSWORD",
+    "MINIO_BROWSER",
+    "PODFLEET_DECOY",
+}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from events.answers.access.secrets import RotatedSecrets, Secret, SecretValues
 from events.answers.answer import Listing
 from events.lifecycle import Status
 from events.runtime.errors import Conflict, Transient
-from events.text.secret_names import VALUE_BYTES_MAX, fault_of_value
+from events.text.secret_names import USER_TOKEN, VALUE_BYTES_MAX, fault_of_value
 
 LIST_MAX: Final = 100
 
@@ -97,10 +97,25 @@ def router(deps: Deps) -> APIRouter:
         if found.run.status is Status.CANCELING:  # no conflict: the attempt still says how it ended
             raise Transient("being_canceled", "the run is being canceled, and gets no secrets")
         await deps.key_ring.require_unrevoked(found.run.token_of(attempt.attempt))
-        handed = await vault.hand(found.run.secrets, found.run.kind)
-        return SecretValues(values=dict(handed.values), missing=list(handed.missing))
+        stored = [name for name in found.run.secrets if name != USER_TOKEN]
+        handed = await vault.hand(stored, found.run.kind)
+        values, missing = dict(handed.values), list(handed.missing)
+        if len(stored) < len(found.run.secrets):
+            token = await _user_token(deps, found.run.user_id)
+            if token is None:
+                missing.append(USER_TOKEN)
+            else:
+                values[USER_TOKEN] = token
+        return SecretValues(values=values, missing=missing)
 
     return routes
+
+
+async def _user_token(deps: Deps, user_id: str | None) -> str | None:
+    """Return the access token of a run's user; None where they are signed out. Raises `Transient`."""
+    if deps.entrance is None or user_id is None:
+        return None
+    return await deps.entrance.grants.access_token(user_id)
 
 
 async def listed(deps: Deps, wanted: Page) -> Listing[Secret]:

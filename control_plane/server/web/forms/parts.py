@@ -20,7 +20,7 @@ from events.formatting import sentence
 from events.kinds.fields import Field, fields_of, schema_of
 from events.queue.requirements import LABELS_MAX as POD_LABELS_MAX
 from events.queue.requirements import Requirements
-from events.text.secret_names import OF_RUN_MAX, fault_of_name
+from events.text.secret_names import OF_RUN_MAX, fault_of_named
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -258,7 +258,7 @@ def _secrets(text: str) -> list[str]:
     if len(names) > OF_RUN_MAX:
         raise ValueError(f"at most {OF_RUN_MAX} names")
     for name in names:
-        if fault := fault_of_name(name):
+        if fault := fault_of_named(name):
             raise ValueError(f"{name[:100]}: {fault}")
     return names
 
