@@ -147,6 +147,14 @@ def read_storage(values: Mapping[str, str]) -> Storage:
     )
 
 
+def _models_url(values: Mapping[str, str], problems: list[str]) -> str:
+    """Return the address of the API whose models are listed, if there is one; add what is wrong with it."""
+    found = values.get("PODFLEET_MODELS_URL", "").strip()
+    if found and not is_address(found):
+        problems.append(f"PODFLEET_MODELS_URL is {found!r}; it is like https://api.example.com/v1")
+    return found
+
+
 def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: bool = False) -> Settings:
     """Return the settings. Raises `ConfigError` that lists every problem.
 
@@ -187,9 +195,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         egress = read_egress_policy(values.get(PRIVATE_HOSTS, ""))
     except ValueError as error:
         problems.append(str(error))
-    models_url = values.get("PODFLEET_MODELS_URL", "").strip()
-    if models_url and not is_address(models_url):
-        problems.append(f"PODFLEET_MODELS_URL is {models_url!r}; it is like https://api.example.com/v1")
+    models_url = _models_url(values, problems)
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if keyless and host not in LOOPBACK:

@@ -228,8 +228,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
-    inspector = Inspector(blobs, Inspections(db), RunReads(db))
-    pod_rules = PodRules(RuleStore(db), clock)
+    inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading = Reading(
         RunReads(db), Tallies(db), Pods(db), schedules, Keys(db), AuditLog(db), pod_rules, clock,
         KindLoops(lambda: database.database(database.connect(url), url)),

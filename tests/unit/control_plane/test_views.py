@@ -83,7 +83,7 @@ SHOWN = {
 }
 HIDDEN = {
     "events": {"ceId", "hash", "expiresAt", "orphan"},
-    "runs": INTERNAL | {"startAt"},  # the group of a race tells it
+    "runs": INTERNAL | {"startAt", "userId"},  # a race tells the one; nobody is told the other
 }
 
 

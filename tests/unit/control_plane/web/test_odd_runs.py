@@ -147,7 +147,7 @@ def reading_of(store: Store) -> Reading:
     reads: Any = store
     clock: Any = ManualClock()
     clock.advance(30)
-    tallies: Any = SimpleNamespace(count=nothing)
+    tallies: Any = SimpleNamespace(count=nothing, running=nothing)
     nobody: Any = None
     return Reading(reads, tallies, nobody, nobody, nobody, nobody, nobody, clock, KindLoops(lambda: reads))
 

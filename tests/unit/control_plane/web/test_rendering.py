@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,9 @@ from control_plane.server.web.page_renderer import RENDERED_MAX, Site
 class Reading:
     async def waiting_for_people(self) -> int:
         return 0
+
+    async def running(self, kinds: Sequence[str]) -> dict[str, int]:
+        return dict.fromkeys(kinds, 0)
 
 
 @dataclass
