@@ -43,7 +43,7 @@ def main(folder: Path, count: int, python: str | None) -> Iterator[dict[str, Any
     (folder / "gsm8k.jsonl").write_text("".join(f"{json.dumps(problem(each))}\n" for each in range(count)))
     engine = folder / "engine"
     engine.mkdir()
-    parameters = {"n_parallel": 1, "n_ctx": 4_096}
+    parameters = {"n_parallel": 1, "n_ctx": 4_096, "cache_prompt": False}  # else one prompt changes the next
     ids = SystemIds()
     with ExitStack() as stack:
         served = stack.enter_context(
