@@ -46,7 +46,7 @@ async def test_the_metrics_name_a_slow_route_of_the_application(
     counted, before_s = stalls()
     transport = httpx.ASGITransport(app)
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(300),
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as asking,
     ):

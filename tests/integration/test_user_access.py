@@ -127,7 +127,7 @@ def submitted(client: httpx.Client, seconds: float = 0.0, **body: Any) -> httpx.
 
 
 def claimed(fleet: Fleet) -> dict[str, Any]:
-    answer = fleet.client.post("/api/claims", json=asked())
+    answer = fleet.client.post("/api/claims", json=asked(wait_s=30))
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()["claim"]
     return found
@@ -352,6 +352,7 @@ def test_an_issuer_that_is_away_throws_nobody_out(issuer: OidcIssuer, fleet: Fle
         assert handed(fleet.url, claim).json()["values"] == {USER_TOKEN: issuer.access[-1]}
 
 
+@pytest.mark.slow("a pod whose child imports what evaluates")
 def test_a_benchmark_asks_its_model_as_its_user_and_tells_nobody_the_token(
     issuer: OidcIssuer, fleet: Fleet
 ) -> None:
