@@ -24,6 +24,8 @@ SUITE_ITEMS: Final[Mapping[str, int]] = {
     "livecodebench": 1_055,
 }
 SUITES: Final = tuple(SUITE_ITEMS)
+# What is asked where no suite is named: those whose data set needs no agreement and is small.
+DEFAULT_SUITES: Final = tuple(name for name in SUITES if name not in ("gpqa", "livecodebench"))
 OWN_MAX: Final = 16
 CONCURRENCY_MAX: Final = 64
 EPOCHS_MAX: Final = 32
@@ -77,7 +79,10 @@ class BenchmarkSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True)
     suites: Annotated[
         Annotated[str, msgspec.Meta(max_length=500)]
         | Annotated[list[SuiteName], msgspec.Meta(max_length=len(SUITES))],
-        msgspec.Meta(description=f"Names of suites, with commas between them: {', '.join(SUITES)}."),
+        msgspec.Meta(
+            description=f"Names of suites, with commas between them: {', '.join(SUITES)}. Without any, and"
+            f" without `own`: {', '.join(DEFAULT_SUITES)}."
+        ),
     ] = ""
     own: Annotated[
         list[OwnSuite],
@@ -129,10 +134,13 @@ class ItemsAsked(Fact, frozen=True):
 
 
 def suites_of(spec: BenchmarkSpec) -> tuple[str, ...]:
-    """Return the suites that a specification names, in its order, those of the user's own last."""
+    """Return the suites that a specification names, in its order, those of the user's own last.
+
+    Where it names none of either, they are `DEFAULT_SUITES`.
+    """
     named = spec.suites.split(",") if isinstance(spec.suites, str) else spec.suites
     found = [each.strip() for each in named if each.strip()]
-    return (*dict.fromkeys(found), *(each.name for each in spec.own))
+    return (*dict.fromkeys(found), *(each.name for each in spec.own)) or DEFAULT_SUITES
 
 
 def items_wanted(spec: BenchmarkSpec, suite: str) -> int | None:
@@ -168,8 +176,6 @@ def _problems(spec: BenchmarkSpec) -> Iterator[str]:
     own = [each.name for each in spec.own]
     if unknown := [name for name in suites_of(spec) if name not in (*SUITES, *own)]:
         yield f"there is no suite {unknown[0][:80]!r}; `suites` takes {', '.join(SUITES)}"
-    if not suites_of(spec):
-        yield f"name a suite: `suites` takes {', '.join(SUITES)}, and `own` has those of your own"
     if len(set(own)) < len(own) or set(own) & set(SUITES):
         yield "each suite in `own` needs a name of its own"
     if spec.subset_pct is not None and spec.sample_size is not None:

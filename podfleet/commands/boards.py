@@ -26,6 +26,9 @@ Kind = Annotated[str, typer.Option(help="Kind of the runs.")]
 Rows = Annotated[str, typer.Option(help="Field of the rows: spec.PATH or label.NAME.")]
 Columns = Annotated[str | None, typer.Option(help="Field of the columns; without it there is one.")]
 Number = Annotated[str, typer.Option("--cell", help="Number of the summary of a run; several, with commas.")]
+OneNumber = Annotated[
+    str, typer.Option("--cell", help="Number of the summary of a run; without it the kind's first.")
+]
 Beside = Annotated[
     str | None, typer.Option("--beside", help="More numbers of the run of each cell, with commas.")
 ]
@@ -87,7 +90,7 @@ def show(
 @app.command()
 def history(
     kind: Kind,
-    cell: Number = "",
+    cell: OneNumber = "",
     rows: Annotated[str | None, typer.Option(help="A field that divides the runs.")] = None,
     label: Label = None,
     group: Group = None,

@@ -58,6 +58,24 @@ async def test_one_schedule_for_a_model_and_its_suites(asking: list[httpx.AsyncC
     assert len((await asking[0].get("/api/schedules")).json()["items"]) == 2
 
 
+async def test_without_suites_a_model_has_one_schedule_of_the_default_set(
+    asking: list[httpx.AsyncClient],
+) -> None:
+    none: list[str] = []
+    made = [
+        await asking[0].post("/api/schedules", json=body(suites=suites))
+        for suites in ("", none, "mmlu-pro, gsm8k, aime, ifeval, humaneval")
+    ]
+    assert [each.status_code for each in made] == [201, 200, 200], made[0].text
+    (only,) = {each.json()["id"] for each in made}
+    own = [{"name": "colours", "file": "colours.jsonl"}]
+    other = await asking[0].post("/api/schedules", json=body(suites="", own=own))
+    assert (other.status_code, other.json()["id"] != only) == (201, True), "a user's own suite alone is a set"
+    run = await asking[1].post(f"/api/schedules/{only}/run")
+    title = (await asking[1].get(f"/api/runs/{run.json()['id']}")).json()["title"]
+    assert title == "m-1: mmlu-pro, gsm8k, aime, ifeval, humaneval"
+
+
 async def test_the_list_says_the_last_result_with_its_link(asking: list[httpx.AsyncClient], db: Any) -> None:
     name = (await asking[0].post("/api/schedules", json=body())).json()["id"]
     run_id = (await asking[0].post(f"/api/schedules/{name}/run")).json()["id"]
@@ -72,3 +90,24 @@ async def test_the_list_says_the_last_result_with_its_link(asking: list[httpx.As
     assert (await asking[1].get("/schedules")).status_code == 200, "a pod may say numbers of another form"
     await db.runs.delete_one({"_id": run_id})
     assert run_id in (await asking[1].get("/schedules")).text
+
+
+async def test_a_row_has_the_buttons_of_its_schedule(asking: list[httpx.AsyncClient], db: Any) -> None:
+    name = (await asking[0].post("/api/schedules", json=body())).json()["id"]
+    page = (await asking[0].get("/schedules")).text
+    key = page.partition(f'action="/schedules/{name}/run"')[2].partition('name="key" value="')[2][:26]
+    for each in asking:
+        begun = await each.post(f"/schedules/{name}/run", data={"key": key})
+        assert (begun.status_code, begun.headers["location"][:6]) == (303, "/runs/")
+    assert await db.runs.count_documents({}) == 1, "whoever presses twice means once"
+    for order, others in (("pause", "resume"), ("resume", "pause")):
+        assert f'action="/schedules/{name}/{order}"' in page
+        done = await asking[1].post(f"/schedules/{name}/{order}", data={"from_list": "true"})
+        assert (done.status_code, done.headers["location"]) == (303, f"/schedules#s-{name}")
+        page = (await asking[0].get("/schedules")).text
+        assert f'action="/schedules/{name}/{order}"' not in page
+        assert f'action="/schedules/{name}/{others}"' in page
+        stored = await db.schedules.find_one({"_id": name})
+        assert stored["paused"] is (order == "pause")
+    own = await asking[0].post(f"/schedules/{name}/pause", data={"note": "for now"})
+    assert own.headers["location"] == f"/schedules/{name}"

@@ -97,9 +97,7 @@ def _answered(query: CheckedQuery, found: NewestRuns) -> BoardAnswer:
             for row in board.rows
         ],
         looked_at=len(found.runs),
-        unmeasured=sum(
-            not any(is_measured(run.get(each.name)) for each in declared) for run in measured.values()
-        ),
+        unmeasured=sum(not _has_any(run, declared) for run in measured.values()),
         incomplete=board.incomplete,
         rows_left_out=board.rows_left_out,
         columns_left_out=board.columns_left_out,
@@ -133,7 +131,7 @@ def _entries(query: CheckedQuery, run: FoundRun, measured: Mapping[str, Any]) ->
 
 def _told(
     query: CheckedQuery, cell: Cell | None, number: Column, measured: Mapping[str, Mapping[str, Any]]
-) -> Any:
+) -> BoardCell | None:
     if cell is None:
         return None
     own = measured.get(cell.run_id or "", {})
@@ -148,9 +146,7 @@ def _told(
         titles=[*cell.titles],
         low=low,
         high=high,
-        beside=[
-            plain(own.get(each.name)) if is_measured(own.get(each.name)) else None for each in query.beside
-        ],
+        beside=[_number(own.get(each.name)) for each in query.beside],
     )
 
 

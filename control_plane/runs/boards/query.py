@@ -50,7 +50,6 @@ class CheckedQuery:
     asked: BoardQuery
     rows: RunField
     columns: RunField | None
-    numbers: Sequence[RunField]
     declared: Sequence[Column]
     beside: Sequence[Column]
     filters: RunFilters
@@ -95,7 +94,6 @@ def checked(asked: BoardQuery) -> CheckedQuery:
         asked=asked,
         rows=_field(asked.kind, asked.rows),
         columns=_field(asked.kind, asked.columns) if asked.columns else None,
-        numbers=numbers,
         declared=declared,
         beside=[known.get(each.name, Column(each.name)) for each in _numbers(asked.beside)],
         filters=replace(asked.filters, kind=None, status=None),

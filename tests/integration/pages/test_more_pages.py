@@ -136,8 +136,11 @@ def schedule(fleet: Any, name: str, **body: object) -> dict[str, Any]:
     return made
 
 
-def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, name: str) -> None:
+def test_a_schedule_is_previewed_and_added_by_the_form(
+    page: Page, fleet: Any, name: str, has_scripts: bool
+) -> None:
     page.goto("/schedules")
+    expect(page.get_by_label("Repeat")).to_be_visible(visible=has_scripts)
     page.get_by_label("Name").fill("Nightly!")
     page.get_by_label("When (cron)").fill("0 9 * *")
     page.get_by_label("Time zone").fill("Europe/Berlin")
@@ -207,6 +210,36 @@ def test_a_cron_text_is_explained_while_it_is_typed(scripted: Page, fleet: Any) 
     assert coming in (later, [coming[0], *later[:-1]]), "the first may have passed meanwhile"
     scripted.get_by_label("Specification").fill("[1]")
     expect(scripted.locator("#spec-problem")).to_contain_text("A JSON object")
+
+
+def test_a_cron_text_is_written_by_choosing(scripted: Page) -> None:
+    scripted.goto("/schedules")
+    repeat, cron = scripted.get_by_label("Repeat"), scripted.get_by_label("When (cron)")
+    weekday = scripted.locator("[data-part=weekday]")
+    expect(scripted.get_by_label("Minutes apart")).to_be_hidden()
+    repeat.select_option("every few minutes")
+    scripted.get_by_label("Minutes apart").select_option("15")
+    expect(cron).to_have_value("*/15 * * * *")
+    expect(scripted.locator(".preview strong")).to_have_text("Every 15th minute of every hour")
+    repeat.select_option("every hour")
+    scripted.get_by_label("Minute", exact=True).fill("60")
+    expect(cron).to_have_value("0 * * * *")  # as before: there is no such minute
+    scripted.get_by_label("Minute", exact=True).fill("7")
+    expect(cron).to_have_value("7 * * * *")
+    repeat.select_option("every week")
+    scripted.get_by_label("At", exact=True).fill("21:05")
+    weekday.select_option("Sunday")
+    expect(cron).to_have_value("5 21 * * 0")
+    expect(scripted.locator(".preview strong")).to_have_text("At 21:05 on Sunday")
+    repeat.select_option("every month")
+    expect(weekday).to_be_hidden()
+    scripted.get_by_label("Day of the month").fill("31")
+    expect(cron).to_have_value("5 21 31 * *")
+    repeat.select_option("every day")
+    expect(cron).to_have_value("5 21 * * *")
+    cron.fill("0 9 * * 1-5")
+    expect(repeat).to_have_value("")
+    expect(scripted.get_by_label("At", exact=True)).to_be_hidden()
 
 
 def test_a_schedule_rests_with_a_note_runs_at_once_and_goes_when_confirmed(

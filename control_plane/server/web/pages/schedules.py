@@ -41,6 +41,8 @@ ZONES: Final = (
     "Europe/Amsterdam", "Europe/Berlin", "Europe/London", "Europe/Madrid", "Europe/Paris",
     "Europe/Stockholm", "Europe/Zurich", "Pacific/Auckland",
 )  # fmt: skip
+STEPS: Final = (5, 10, 15, 20, 30)  # minutes that divide an hour: any others are unequally apart
+WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 EXAMPLES: Final = ("0 9 * * 1-5", "*/30 * * * *", "0 2 * * 6", "@daily")
 MISSED_WORDS: Final = {
     "one": "fire the latest once",
@@ -60,6 +62,8 @@ CHOICES: Final[Json] = {
     "specs": {name: json.dumps(KINDS[name].example) for name in RUN_KINDS},
     "zones": ZONES,
     "examples": EXAMPLES,
+    "steps": STEPS,
+    "weekdays": WEEKDAYS,
     "missed_words": MISSED_WORDS,
     "overlap_words": OVERLAP_WORDS,
 }
@@ -69,6 +73,7 @@ assert {*OVERLAP_WORDS} == {*get_args(Overlap)}
 
 Key = Annotated[str, Form(max_length=KEY_CHARS_MAX)]
 Note = Annotated[str, Form(max_length=20_000)]
+FromList = Annotated[bool, Form()]  # the button stands in the list, which is shown again
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,8 @@ class SchedulePages:
             fired={run.id: run for run in await deps.reading.rows_of(fired)},
             first_number=first_number,
             meaning_of=meaning_of,
+            # whoever presses twice means once
+            keys={each.id: deps.submitter.ids.ulid() for each in page.items if each.run is not None},
             form=form,
             parts=shown(option_parts(ELSEWHERE), form.typed, {}),
             preview=await previewed(deps.schedules, form.cron, form.time_zone.strip()) if has_text else None,
@@ -229,18 +236,21 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     service = site.deps.schedules
 
     @routes.post("/schedules/{schedule_id}/pause")
-    async def pause(schedule_id: str, principal: MaySubmit, note: Note = "") -> Response:
+    async def pause(
+        schedule_id: str, principal: MaySubmit, note: Note = "", from_list: FromList = False
+    ) -> Response:
+        path = _shown_after(schedule_id, from_list=from_list)
         try:
             note_text = read_body(Pause, {"paused": True, "note": typed_lines(note)}).note
         except Unfit as unfit:
-            return await site.problem(422, str(unfit), back=_path(schedule_id))
+            return await site.problem(422, str(unfit), back=path)
         order = service.pause(schedule_id, paused=True, by=principal.name, note=note_text)
-        return await carried_out(site, order, _path(schedule_id))
+        return await carried_out(site, order, path)
 
     @routes.post("/schedules/{schedule_id}/resume")
-    async def resume(schedule_id: str, principal: MaySubmit) -> Response:
+    async def resume(schedule_id: str, principal: MaySubmit, from_list: FromList = False) -> Response:
         order = service.pause(schedule_id, paused=False, by=principal.name)
-        return await carried_out(site, order, _path(schedule_id))
+        return await carried_out(site, order, _shown_after(schedule_id, from_list=from_list))
 
     @routes.post("/schedules/{schedule_id}/run")
     async def run(schedule_id: str, principal: MaySubmit, key: Key = "") -> Response:
@@ -258,3 +268,8 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
 
 def _path(schedule_id: str) -> str:
     return f"/schedules/{quote(schedule_id, safe='')}"
+
+
+def _shown_after(schedule_id: str, *, from_list: bool) -> str:
+    """Return the page that follows an order: the schedule's row in the list, or its own page."""
+    return f"/schedules#s-{quote(schedule_id, safe='')}" if from_list else _path(schedule_id)

@@ -58,7 +58,7 @@ function checkSpec(area) {
   document.getElementById("spec-problem").textContent = problem;
 }
 
-document.addEventListener("input", ({ target }) => {
+function hear({ target }) {
   const form = target.closest("form[data-cron]");
   if (!form) return;
   if (target.name === "spec") checkSpec(target);
@@ -66,4 +66,7 @@ document.addEventListener("input", ({ target }) => {
   clearTimeout(timer);
   // An older question that was given up, or a server away for a moment: the next letter asks again.
   timer = setTimeout(() => ask(form).catch(() => undefined), WAIT_MS);
-});
+}
+
+document.addEventListener("input", hear);
+document.addEventListener("cron-written", hear); // by cron_choice.js
