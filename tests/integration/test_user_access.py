@@ -127,9 +127,10 @@ def submitted(client: httpx.Client, seconds: float = 0.0, **body: Any) -> httpx.
 
 
 def claimed(fleet: Fleet) -> dict[str, Any]:
-    answer = fleet.client.post("/api/claims", json=asked(wait_s=30))
+    answer = fleet.client.post("/api/claims", json=asked(wait_s=10))
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()["claim"]
+    found: dict[str, Any] | None = answer.json()["claim"]
+    assert found is not None, fleet.client.get("/api/runs").text
     return found
 
 
@@ -369,8 +370,11 @@ def test_a_benchmark_asks_its_model_as_its_user_and_tells_nobody_the_token(
         assert run.status_code == 201, run.text
         run_id = run.json()["id"]
         token = issuer.access[-1]
-        start_pod(fleet, server, PODFLEET_API_KEY=key)
-        assert fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=120)["status"] == "COMPLETED"
+        worker = start_pod(fleet, server, PODFLEET_API_KEY=key)
+        try:
+            assert fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=300)["status"] == "COMPLETED"
+        finally:
+            end([worker])  # the fleet is that of other tests, too
         assert {each.headers["authorization"] for each in server.asked} == {f"Bearer {token}"}
         pages = ("", "/spec", "/log", "/attempts", "/results", "/files")
         found = {page: user.get(f"/runs/{run_id}{page}").content for page in pages}
