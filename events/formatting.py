@@ -24,6 +24,7 @@ DAY_S: Final = 86_400
 SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 SIZE_STEP: Final = 1024
 CENTS_SHOWN_MIN: Final = 0.0001
+SHARE_MAX: Final = 1e6  # what is more is no share, and is shown without a per cent sign
 TEXT_SHOWN_CHARS: Final = 20_000
 LINE_SHOWN_CHARS: Final = 2_000  # of one line among many; its JSON has more, and the API all
 UNNAMED_CHARS_MAX: Final = 80
@@ -162,6 +163,8 @@ def result(value: Any, form: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int | float) or not form:
+        return number(value)
+    if form.endswith("%") and abs(value) > SHARE_MAX:
         return number(value)
     return format(round(value) if form.endswith("d") else value, form)
 

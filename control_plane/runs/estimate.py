@@ -18,7 +18,7 @@ from control_plane.reads.kinds.estimators import Estimators, estimators_of_kinds
 from control_plane.reads.reading import Reading, RunFilters
 from control_plane.runs.submission import Submission, order_of
 from control_plane.store.reads import USAGE_EVENTS_MAX
-from events.answers.kinds.estimates import EstimatedPart, RunEstimate
+from events.answers.kinds.estimates import GUESS_MAX, EstimatedPart, RunEstimate
 from events.answers.runs import RunRow, Usage
 from events.formatting import dollars, seconds
 from events.lifecycle import Status
@@ -134,9 +134,9 @@ def _summed(kind: str, parts: Sequence[EstimatedPart]) -> RunEstimate:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """Return the sum of what is known; None where nothing is."""
+    """Return the sum of what is known, within what an answer may say; None where nothing is."""
     known = [each for each in values if each is not None]
-    return sum(known) if known else None
+    return min(GUESS_MAX, sum(known)) if known else None
 
 
 def estimated(past: Sequence[RunRow], spent: Usage) -> Estimate:

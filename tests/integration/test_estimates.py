@@ -105,6 +105,16 @@ async def test_rows_that_a_pod_made_up_change_no_type(deps: Any, asking: httpx.A
     assert (found["items"], found["seconds"], found["tokens"], found["costUsd"]) == (100, 0.0, 0, None)
 
 
+async def test_a_pod_that_says_too_much_takes_no_estimate_away(deps: Any, asking: httpx.AsyncClient) -> None:
+    await ran(deps, asking, {"gsm8k": row(10, 20, 30, 0.5)})
+    await ran(deps, asking, {"gsm8k": {"items": 1e-9, "seconds": 1e12, "tokens": 1e12, "cost_usd": 1e12}})
+    assert (await estimated(asking))["costUsd"] == 5.0
+    await ran(deps, asking, {"gsm8k": {"items": 1, "seconds": 1e12, "tokens": 1e12, "cost_usd": 1e12}})
+    found = await estimated(asking, sample_size=1_319, epochs=32, suites="gsm8k,aime")
+    (part, _) = found["parts"]
+    assert (part["tokens"], part["costUsd"], found["costUsd"]) == (10**15, 1e15, 1e15)
+
+
 async def test_the_form_says_it_while_one_types_and_after_a_check(
     deps: Any, asking: httpx.AsyncClient
 ) -> None:

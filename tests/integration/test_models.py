@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import unescape
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -172,6 +174,15 @@ def test_a_form_adds_and_changes_models(fleet: Fleet, database: Any) -> None:
         "flash": True,
     }
     assert "n_ctx=512\nflash=true" in fleet.client.get("/models/fast/edit").text
+    odd = {"a": "5", "b": "true", "c": "x\nd=2", "d": " s ", "e": 5, "f": True, "g": "\u2028", "h": ""}
+    parameters = {"engine": "xllamacpp", "weights": "smollm2", "parameters": odd}
+    assert fleet.client.put("/api/models/fast", json={"served": parameters}).status_code == 200
+    edit = fleet.client.get("/models/fast/edit").text
+    shown = re.search(r'name="parameters"[^>]*>\n(.*?)</textarea>', edit, re.DOTALL)
+    assert shown
+    again = unescape(shown[1]).replace("\n", "\r\n")
+    assert sent(name="fast", engine="xllamacpp", weights="smollm2", parameters=again).status_code == 303
+    assert fleet.client.get("/api/models/fast").json()["served"]["parameters"] == odd
     for wrong in (
         {"name": "fast"},
         {**typed, "engine": "e", "weights": "w"},
@@ -183,7 +194,7 @@ def test_a_form_adds_and_changes_models(fleet: Fleet, database: Any) -> None:
     ):
         refused = sent(**wrong)
         assert refused.status_code == 422, wrong
-    assert fleet.client.get("/api/models/fast").json()["revision"] == 2
+    assert fleet.client.get("/api/models/fast").json()["revision"] == 4
 
 
 def test_the_last_scores_of_a_model_link_to_their_runs(fleet: Fleet, database: Any) -> None:

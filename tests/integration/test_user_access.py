@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import httpx
 import pytest
@@ -185,6 +185,8 @@ LIES: Final[dict[str, tuple[Claims, str]]] = {
     "another issuer": ({"iss": "https://other.example"}, "of another issuer"),
     "expired": ({"exp": 1_000}, "has expired"),
     "no end": ({"exp": True}, "has no exp"),
+    "a long time": ({"exp": 10**400}, "its exp is no moment"),
+    "long ago": ({"iat": -(10**400)}, "its iat is no moment"),
     "of yesterday": ({"iat": 1_000}, "not issued now"),
     "of tomorrow": ({"iat": 9_000_000_000}, "not issued now"),
 }
@@ -286,6 +288,17 @@ def test_an_answer_counts_once_and_in_the_browser_that_has_asked(issuer: OidcIss
 def test_a_sign_in_leads_to_this_site_alone(issuer: OidcIssuer, fleet: Fleet, to: str) -> None:
     place, cookie = begun(fleet.url, to)
     assert done(fleet.url, authorized(place), cookie).headers["location"] == "/"
+
+
+@pytest.mark.parametrize("letter", ["a", "\U0001f600", '"'])
+def test_a_place_that_no_cookie_holds_is_the_first_page(
+    issuer: OidcIssuer, fleet: Fleet, letter: str
+) -> None:
+    wanted = f"/runs?q={letter * 1_980}"
+    place, cookie = begun(fleet.url, wanted)
+    answer = done(fleet.url, authorized(place), cookie)
+    to = answer.headers.get("location", "").encode("latin-1").decode()
+    assert (answer.status_code, unquote(to)) == (303, wanted if letter == "a" else "/")
 
 
 def test_another_page_begins_no_sign_in(issuer: OidcIssuer, fleet: Fleet) -> None:

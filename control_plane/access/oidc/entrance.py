@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from control_plane.access.cookies import LOGIN_COOKIE, login_in
 from control_plane.access.keys import Scope
 from control_plane.access.oidc.grants import Grants
 from control_plane.access.oidc.issuer import Issuer
@@ -73,14 +74,15 @@ class Entrance:
     ids: Ids
 
     async def begin(self, to: str) -> Leading:
-        """Begin the sign-in of a browser that wants to go `to`."""
+        """Begin the sign-in of a browser that wants to go `to`; to the first page where that is too long."""
         state, nonce, verifier = (self.ids.token() for _ in range(3))
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
         url = await self.issuer.leading(state, nonce, challenge.decode())
         begun = _Begun(state, nonce, verifier, to, self.clock.now() + LOGIN_LIFE)
-        sealed = self.cipher.seal(BOUND, msgspec.json.encode(begun).decode())
-        text = base64.urlsafe_b64encode(sealed.data).decode().rstrip("=")
-        return Leading(url, f"{sealed.key_id}.{text}")
+        cookie = self._sealed(begun)
+        if login_in(f"{LOGIN_COOKIE}={cookie}") is None:  # a browser would not keep it
+            cookie = self._sealed(msgspec.structs.replace(begun, to="/"))
+        return Leading(url, cookie)
 
     async def end(self, cookie: str | None, *, state: str, code: str, error: str, iss: str | None) -> Entered:
         """End the sign-in that the issuer has answered, in the browser that has begun it."""
@@ -108,6 +110,10 @@ class Entrance:
     def look_after(self, session: Mapping[str, Any]) -> None:
         """Have the tokens of a stored session refreshed that is used, if it is time."""
         self.grants.look_after(session)
+
+    def _sealed(self, begun: _Begun) -> str:
+        sealed = self.cipher.seal(BOUND, msgspec.json.encode(begun).decode())
+        return f"{sealed.key_id}.{base64.urlsafe_b64encode(sealed.data).decode().rstrip('=')}"
 
     def _begun(self, cookie: str | None) -> _Begun | None:
         key_id, _, text = (cookie or "").partition(".")

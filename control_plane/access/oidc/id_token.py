@@ -23,6 +23,7 @@ KEYS_MAX: Final = 100
 RSA_BITS_MIN: Final = 2_048
 SKEW_S: Final = 60
 AGE_S_MAX: Final = 600  # an ID token is of this sign-in
+MOMENT_MAX: Final = 2**53  # a number of seconds beyond it is no moment, and may be no float
 KEY_TYPES: Final = {"RS256": "RSA", "ES256": "EC"}
 
 Jwk = dict[str, Any]
@@ -115,6 +116,8 @@ def _moment(claims: Mapping[str, Any], name: str) -> float:
     found = claims.get(name)
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise _bad(f"it has no {name}")
+    if not abs(found) <= MOMENT_MAX:
+        raise _bad(f"its {name} is no moment")
     return float(found)
 
 

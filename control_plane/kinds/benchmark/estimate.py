@@ -10,7 +10,7 @@ from control_plane.model.projection import RESULTS
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.models import ModelEntries
 from control_plane.store.reads import RunReads
-from events.answers.kinds.estimates import EstimatedPart
+from events.answers.kinds.estimates import GUESS_MAX, TOKENS_MAX, EstimatedPart
 from events.kinds.benchmark import KIND, OF_SUITES, BenchmarkSpec, items_wanted, suites_of
 
 RUNS_MAX: Final = 20  # the newest of a model, or of all
@@ -34,7 +34,7 @@ class Measured:
     def add(self, values: Mapping[str, Any]) -> None:
         """Count the row of a suite; one that a pod made up is bounded, and one without items nothing."""
         items = _number(values.get("items"))
-        if not items:
+        if items is None or items < 1:
             return
         self.runs += 1
         self.items += items
@@ -78,13 +78,14 @@ def _part(
         why = "the number of its items is not known" if measured.items else "no run has asked it yet"
         return EstimatedPart(name=name, items=items, basis=why)
     runs = "1 run" if measured.runs == 1 else f"{measured.runs} runs"
-    tokens = items * measured.tokens / measured.items
+    tokens, at_once = items * measured.tokens / measured.items, max(1, min(spec.concurrency, items))
+    cost = _cost(items, tokens, entry, measured if past is mine else Measured(), past.prompt_share)
     return EstimatedPart(
         name=name,
         items=items,
-        seconds=items * measured.seconds / measured.items / max(1, min(spec.concurrency, items)),
-        tokens=round(tokens),
-        cost_usd=_cost(items, tokens, entry, measured if past is mine else Measured(), past.prompt_share),
+        seconds=min(GUESS_MAX, items * measured.seconds / measured.items / at_once),
+        tokens=min(TOKENS_MAX, round(tokens)),
+        cost_usd=None if cost is None else min(GUESS_MAX, cost),
         basis=f"as {runs} of {whose} took",
     )
 

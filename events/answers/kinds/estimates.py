@@ -9,7 +9,9 @@ import msgspec
 from events.answers.answer import Answer, Count
 
 ITEMS_MAX = 10**12
-Guess = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+TOKENS_MAX = 10**15
+GUESS_MAX = 1e15
+Guess = Annotated[float, msgspec.Meta(ge=0, le=GUESS_MAX)]
 
 
 class EstimatedPart(Answer, frozen=True, kw_only=True):
@@ -18,7 +20,7 @@ class EstimatedPart(Answer, frozen=True, kw_only=True):
     name: Annotated[str, msgspec.Meta(max_length=200)]
     items: Annotated[int, msgspec.Meta(ge=0, le=ITEMS_MAX)] | None = None
     seconds: Guess | None = None
-    tokens: Annotated[int, msgspec.Meta(ge=0, le=10**15)] | None = None
+    tokens: Annotated[int, msgspec.Meta(ge=0, le=TOKENS_MAX)] | None = None
     cost_usd: Guess | None = None
     basis: Annotated[str, msgspec.Meta(max_length=500)] = ""
 

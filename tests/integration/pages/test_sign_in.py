@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,9 +14,12 @@ from playwright.sync_api import Browser, expect
 
 from control_plane.access.cookies import COOKIE
 from control_plane.server.web.pages.sign_in import own_path
+from events.runtime.clock import SystemIds
 from podfleet.embedded.mongod import Mongod
-from tests.integration.conftest import fleet_on
+from podfleet.embedded.ports import choose
+from tests.integration.conftest import end, fleet_on, start_control_plane
 from tests.integration.pages.conftest import patient
+from tests.integration.programs.oidc_issuer import OidcIssuer
 from tests.servers import S3Server, own_database
 
 pytestmark = pytest.mark.xdist_group("pages")
@@ -90,6 +95,44 @@ def test_a_person_signs_in_steers_and_signs_out_in_a_browser(
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         page.goto("/runs")
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_a_person_signs_in_by_the_issuer_in_a_browser(
+    mongod: Mongod, s3: S3Server, tmp_path: Path, browser: Browser
+) -> None:
+    port = choose(SystemIds())
+    with OidcIssuer() as issuer, own_database(mongod) as database:
+        settings = {**issuer.settings, "PODFLEET_PUBLIC_URL": f"http://127.0.0.1:{port}"}
+        program, url = start_control_plane(
+            tmp_path, database, s3, port=port, PODFLEET_API_KEY=ROOT_KEY, **settings
+        )
+
+        def lead(request: BaseHTTPRequestHandler) -> None:
+            content = f'<a href="{url}/signin/oidc">prize</a>'.encode()
+            request.send_response(200)
+            request.send_header("content-type", "text/html")
+            request.send_header("content-length", str(len(content)))
+            request.end_headers()
+            request.wfile.write(content)
+
+        issuer.odd["/led"] = lead
+        try:
+            with patient(browser.new_context(base_url=url)) as context:
+                page = context.new_page()
+                page.goto(f"{issuer.url.replace('127.0.0.1', 'localhost')}/led")
+                page.get_by_role("link", name="prize").click()
+                expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+                assert not context.cookies(), "another page begins no sign-in"
+                page.goto("/runs?status=QUEUED")
+                page.get_by_role("link", name="Sign in with 127.0.0.1").click()
+                expect(page).to_have_url(f"{url}/runs?status=QUEUED")
+                expect(page.get_by_text("user:ada@example.com").first).to_be_visible()
+                assert [each["name"] for each in context.cookies()] == [COOKIE]
+                page.get_by_role("button", name="Sign out").click()
+                expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+                assert not context.cookies()
+        finally:
+            end([program])
 
 
 def test_a_session_does_what_its_key_may_and_only_from_a_form_of_its_own(

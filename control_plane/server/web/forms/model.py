@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from control_plane.server.api.models import ModelBody, ModelId
@@ -10,6 +11,7 @@ from control_plane.server.web.forms.typed import read_json
 from events.answers.kinds.models import CatalogueModel
 
 WHOLE: Final = ("context_tokens", "answer_tokens_max", "concurrency_max")
+PARAMETER: Final = "x"
 PRICES: Final = ("input_usd_per_mtok", "output_usd_per_mtok")
 
 
@@ -47,7 +49,7 @@ class ModelForm(Form):
             typed["base_url"] = found.endpoint.base_url
         if found.served is not None:
             typed |= {"engine": found.served.engine, "weights": found.served.weights}
-            lines = (f"{name}={_text(value)}" for name, value in found.served.parameters.items())
+            lines = (f"{name}={_parameter(value)}" for name, value in found.served.parameters.items())
             typed["parameters"] = "\n".join(lines)
         return cls(**typed)
 
@@ -77,6 +79,18 @@ class ModelForm(Form):
 
 def _text(value: Any) -> str:
     return "" if value is None else str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
+def _parameter(value: Any) -> str:
+    """Return a parameter as one line, from which the same value is read again."""
+    text = _text(value)
+    if not isinstance(value, str):
+        return text
+    try:
+        is_same = _parameters(f"{PARAMETER}={text}") == {PARAMETER: text}
+    except Unfit:
+        is_same = False
+    return text if is_same else json.dumps(text)
 
 
 def _price(name: str, text: str) -> float:

@@ -93,3 +93,10 @@ def test_a_count_that_reached_its_limit_says_that_there_may_be_more() -> None:
 )
 def test_no_minute_has_a_sixtieth_second(value: float, said: str) -> None:
     assert formatting.seconds(value) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.125, "12.5%"), (1e308, "1e+308"), (-1e308, "-1e+308"), (float("inf"), "inf")]
+)
+def test_a_number_that_is_no_share_has_no_per_cent_sign(value: float, words: str) -> None:
+    assert formatting.result(value, ".1%") == words
