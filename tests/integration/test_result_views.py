@@ -163,6 +163,7 @@ async def test_an_archive_of_which_any_byte_was_changed_is_refused(
         ("repeated", "repeated_entry"), ("foreign", "foreign_file"), ("missing", "missing_file"),
         ("outside", "bad_name"), ("compressed", "bad_archive"), ("unsigned", "missing_file"),
         ("other manifest", "bad_signature"), ("other key", "bad_signature"),
+        ("other content", "changed_file"),
     ],
 )  # fmt: skip
 async def test_an_archive_that_somebody_made_is_refused_with_the_reason(
@@ -175,6 +176,8 @@ async def test_an_archive_that_somebody_made_is_refused_with_the_reason(
     files = dict(entries)
     if change == "repeated":
         entries.append(entries[1])
+    elif change == "other content":  # as long as before, with a checksum that fits
+        entries[1] = (entries[1][0], entries[1][1].replace(b"right", b"wrong"))
     elif change == "foreign":
         entries.append(("results/more.ndjson", b"{}\n"))
     elif change == "missing":
