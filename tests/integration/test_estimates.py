@@ -60,7 +60,9 @@ async def test_what_nothing_was_measured_of_is_not_known(asking: httpx.AsyncClie
     found = await estimated(asking, subset_pct=10, sample_size=None, epochs=2)
     assert (found["items"], found["seconds"], found["costUsd"]) == (264, None, None), "132 items, twice"
     assert "no run has asked it yet" in found["basis"]
-    refused = await asking.post("/api/run-estimates", json={"kind": "benchmark", "spec": {"model": "m"}})
+    refused = await asking.post(
+        "/api/run-estimates", json={"kind": "benchmark", "spec": {"model": "m", "suites": "x"}}
+    )
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_spec")
     assert await deps.db.runs.count_documents({}) == 0, "nothing is submitted"
 
