@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
+from events.delivery.pipe import Ready
 from events.delivery.sender import Delivery
 from events.kinds.queues import Mode, collections
-from events.pipe import Ready
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.lease_times import RENEW_EVERY_S

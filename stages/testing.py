@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from events.kinds import KINDS
 from events.kinds.fact import Fact
 from events.kinds.spec import Spec
-from events.pipe import Note
+from events.queue.notes import Note
 from events.runtime.clock import Clock, SystemClock
 from stages.context import Context
 from stages.isolation.sandbox import LOG_TAIL_CHARS, Ended, Isolation, Job, Sandbox

@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from events.lifecycle import HELD, Cause, Failures, Fault, PastFault, Standing, Status
-from events.pipe import Note
 from events.queue import journal
 from events.queue.faults import boot_of, place_of
 from events.queue.journal import Decision, Expression, ServerTime
 from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import WaitingClass
+from events.queue.notes import Note
 from events.queue.settlement import End, settle_decision
 from events.text.attempt_id import AttemptId
 from events.text.key_text import digest, run_token

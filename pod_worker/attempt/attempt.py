@@ -28,12 +28,13 @@ from events.catalog import (
 )
 from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
+from events.delivery.pipe import Began, Checkpoint, FactFrame, Go, Kept, Made, Start, Waiting
 from events.files.checkpoints import MANIFEST
 from events.files.tree_removal import remove_tree
 from events.kinds import KINDS, stages_before, stages_of
 from events.kinds.fact import Fact
-from events.pipe import Began, Checkpoint, FactFrame, Go, Kept, Made, Note, Start, Waiting
 from events.queue.claims import Claim
+from events.queue.notes import Note
 from events.queue.settlement import End
 from events.runtime.clock import Clock, Ids, instant
 from events.runtime.errors import LeaseLost, Transient

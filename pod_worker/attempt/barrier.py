@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Final
 
 from events.catalog import SECONDS_MAX, LaneReady, LaneStarted
+from events.delivery.pipe import Began, Go, Waiting
 from events.kinds.fact import Fact
-from events.pipe import Began, Go, Waiting
 from events.runtime.clock import Clock
 from events.runtime.measured_clock import MeasuredClock
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
-from events.pipe import Note
 from events.queue.claims import Claim, Orders
 from events.queue.lease_times import RENEW_EVERY_S
+from events.queue.notes import Note
 from events.runtime.clock import Clock, instant
 from events.runtime.errors import LeaseLost
 from events.runtime.loops import Threads, run_every

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from events.pipe import Began, FromChild, Go, Waiting
+from events.delivery.pipe import Began, FromChild, Go, Waiting
 from events.runtime.clock import Clock
 
 TURN_S: Final = 3600.0  # a wait has a limit; this one waits again

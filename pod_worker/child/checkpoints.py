@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from events.delivery.pipe import Checkpoint, Kept, Made
 from events.files.checkpoints import (
     MANIFEST,
     BrokenManifest,
@@ -25,7 +26,6 @@ from events.files.checkpoints import (
 )
 from events.files.open_beneath import read_beneath
 from events.files.paths import RunPath, SafeName
-from events.pipe import Checkpoint, Kept, Made
 from events.runtime.clock import Clock
 from stages.ports.checkpoints import Restored
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from events.pipe import Tried
+from events.delivery.pipe import Tried
 from events.runtime.errors import PipelineError
 from pod_worker.child.confine import enter
 from pod_worker.child.tools import tools

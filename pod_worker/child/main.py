@@ -26,21 +26,21 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from events.catalog import ENDS, TYPES, RunCanceled, RunFailed, RunLog, RunStarted, type_of
-from events.kinds import KINDS, read_spec
-from events.kinds.fact import Fact
-from events.pipe import (
+from events.delivery.pipe import (
     LINE_MAX_BYTES,
     FactFrame,
     FromChild,
     Go,
     Kept,
     Made,
-    Note,
     Ready,
     Start,
     decode_parent,
     encode,
 )
+from events.kinds import KINDS, read_spec
+from events.kinds.fact import Fact
+from events.queue.notes import Note
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Canceled, Rejected
 from pod_worker.child.barrier import ChildBarrier

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from events.pipe import Note
+from events.queue.notes import Note
 
 
 @dataclass(slots=True)

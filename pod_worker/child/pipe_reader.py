@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from events.catalog import ENDS, Level, RunLog, data_of, type_of
-from events.pipe import LINE_MAX_BYTES, BrokenFrame, FactFrame, FromChild, decode_child
+from events.delivery.pipe import LINE_MAX_BYTES, BrokenFrame, FactFrame, FromChild, decode_child
 from events.text.mask import Mask
 from events.text.secret_names import MASKED_CHARS_MIN
 

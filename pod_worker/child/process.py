@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from typing import BinaryIO, Final, Protocol, Self
 
 from events.catalog import ENDS
-from events.pipe import (
+from events.delivery.pipe import (
     Began,
     Checkpoint,
     FactFrame,
@@ -32,12 +32,12 @@ from events.pipe import (
     Go,
     Kept,
     Made,
-    Note,
     Ready,
     Start,
     Waiting,
     encode,
 )
+from events.queue.notes import Note
 from events.runtime.clock import Clock
 from events.runtime.errors import Transient
 from events.text.mask import passwords_of

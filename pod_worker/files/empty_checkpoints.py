@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from events.delivery.pipe import Checkpoint, Made
 from events.files.checkpoints import emptied, manifest_artifact
 from events.files.open_beneath import write_beneath
 from events.files.paths import RunPath
-from events.pipe import Checkpoint, Made
 from events.text.attempt_id import AttemptId
 
 EMPTIED: Final = "emptied"  # a folder in a workspace, whose process has ended

@@ -10,7 +10,7 @@ from typing import Final
 
 from events.kinds import KINDS
 from events.kinds.kind import PodPart
-from events.runtime.model_providers import named_provider
+from events.models.providers import named_provider
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.health.check import Check, Finding
 from pod_worker.health.machine import DiskLook, judge_clock, look_at_memory, look_for_tools

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from events.runtime.model_providers import Provider
+from events.models.providers import Provider
 from pod_worker.health.bounded_head import Head, ask
 from pod_worker.health.check import Finding
 

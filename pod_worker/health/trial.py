@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from events.pipe import Tried
+from events.delivery.pipe import Tried
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.health.check import Finding
 

@@ -18,9 +18,9 @@ from events.answers.worker.claims import ClaimAnswer, PodNote, RunOrders, Settle
 from events.codec import moment
 from events.delivery.control_plane_client import ControlPlane
 from events.kinds.queues import Mode
-from events.pipe import Note
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
+from events.queue.notes import Note
 from events.queue.settlement import End
 from events.runtime.errors import Barred, ConfigError
 from events.text.key_text import SECRET_CHARS

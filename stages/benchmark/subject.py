@@ -11,12 +11,12 @@ import msgspec
 
 from events.catalog import Price
 from events.kinds.benchmark import BenchmarkSpec
+from events.models.engines import ENGINES, XLLAMACPP
+from events.models.providers import NO_KEY, PROVIDERS
 from events.runtime.clock import SystemIds
 from events.runtime.errors import PipelineError
-from events.runtime.model_providers import NO_KEY, PROVIDERS
 from stages.adapters.models.opening import Endpoint, egress_policy_of, open_endpoint, served_endpoint
 from stages.context import Context
-from stages.engines.rows import ENGINES, XLLAMACPP
 from stages.engines.serving import serve
 from stages.engines.weights import WEIGHTS, located
 from stages.models.model import Model

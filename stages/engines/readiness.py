@@ -9,7 +9,7 @@ import http.client
 import json
 from typing import Final
 
-from stages.engines.engine import listed_names
+from events.models.engine import listed_names
 from stages.engines.processes import LOOPBACK
 
 ANSWER_BYTES_MAX: Final = 1 << 20

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from events.models.engine import Engine, Value
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
-from stages.engines.engine import Engine, Value
 from stages.engines.processes import LOOPBACK, free_port, is_free, living
 from stages.engines.readiness import has_alias
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import xllamacpp
 
-from stages.engines.engine import Parameter
+from events.models.engine import Parameter
+from events.models.engines import XLLAMACPP
 from stages.engines.processes import LOOPBACK
-from stages.engines.rows import XLLAMACPP
 
 FLASH: Final = {each: f"LLAMA_FLASH_ATTN_TYPE_{each.upper()}" for each in ("auto", "enabled", "disabled")}
 

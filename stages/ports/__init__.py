@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from events.kinds.fact import Fact
-from events.pipe import Note
+from events.queue.notes import Note
 from stages.isolation.sandbox import Sandbox
 from stages.models.model import Model
 from stages.ports.literature import Literature

@@ -20,12 +20,12 @@ from typing import Any
 import httpx
 import pytest
 
+from events.models.engine import Engine
+from events.models.engines import ENGINES
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import PipelineError
 from stages.adapters.models.opening import open_endpoint, served_endpoint
-from stages.engines.engine import Engine
 from stages.engines.processes import free_port, is_free, living
-from stages.engines.rows import ENGINES
 from stages.engines.serving import EngineFailed, Served, ServingLimits, serve
 from stages.engines.weights import located
 from stages.models.model import Question

@@ -19,9 +19,9 @@ import pytest
 
 from events.catalog import RunUsage
 from events.kinds.fact import Fact
+from events.models.providers import PROVIDERS
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.errors import PipelineError
-from events.runtime.model_providers import PROVIDERS
 from events.testing import ManualClock, SeededIds
 from stages.adapters.models.opening import Endpoint, OpenModel, open_endpoint, open_model
 from stages.adapters.models.retrier import Retrier

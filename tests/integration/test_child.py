@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from events.catalog import ENDS
-from events.pipe import LINE_MAX_BYTES, FactFrame, FromChild, Made, Ready, Start, encode
+from events.delivery.pipe import LINE_MAX_BYTES, FactFrame, FromChild, Made, Ready, Start, encode
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Transient
 from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, failure_for
@@ -96,7 +96,7 @@ POD = """
 import sys, threading
 import psutil
 from events.runtime.clock import SystemClock
-from events.pipe import Start
+from events.delivery.pipe import Start
 from pod_worker.child.process import Child, ChildOptions
 from pod_worker.child.fork_server import ForkServer
 

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from events.pipe import FactFrame, Made, Ready, Start
+from events.delivery.pipe import FactFrame, Made, Ready, Start
 from events.runtime.clock import SystemClock
 from pod_worker.attempt.attempt import RESTORED
 from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, ForkServer

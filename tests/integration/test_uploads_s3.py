@@ -25,8 +25,8 @@ from control_plane.files.signing import PutSigner
 from control_plane.files.upload_sweeper import UploadSweeper
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane, control_plane_client
+from events.delivery.pipe import Made
 from events.kinds.fact import Fact
-from events.pipe import Made
 from events.queue.claims import Claim
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import LeaseLost

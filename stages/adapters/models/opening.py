@@ -15,10 +15,10 @@ from ipaddress import ip_network
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+from events.models.providers import ANTHROPIC, NO_KEY, OPENAI, Provider, named_provider
 from events.runtime.clock import Clock, Ids
 from events.runtime.egress_policy import SETTING, EgressPolicy, read_egress_policy
 from events.runtime.errors import PipelineError
-from events.runtime.model_providers import ANTHROPIC, NO_KEY, OPENAI, Provider, named_provider
 from stages.adapters.models.retrier import Retrier
 from stages.models.model import Model
 from stages.models.retrying import REQUEST_MAX_S, TOTAL_MAX_S

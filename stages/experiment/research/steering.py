@@ -17,7 +17,7 @@ from events.kinds.experiment import NodeCreated, NodeRestored
 from events.kinds.fact import Fact
 from events.kinds.space.interventions import Changes
 from events.kinds.space.recipe import Value, described
-from events.pipe import Note
+from events.queue.notes import Note
 from stages.experiment.research.openness import APPLIED, TUNED, Part, Refusal, Scope, Wish, decided, is_open
 from stages.experiment.research.wishes import STEERABLE, field_of, read
 from stages.ports import Notes, Reporter

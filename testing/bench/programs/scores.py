@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from events.catalog import ResultRecorded
 from events.kinds.benchmark import BenchmarkSpec
+from events.models.engines import XLLAMACPP
 from events.runtime.clock import SystemIds
 from stages.adapters.sandbox.sandbox import LocalSandbox
 from stages.benchmark.pipeline import run_with
@@ -22,7 +23,6 @@ from stages.benchmark.suite_loader import LOADER, SuiteLoader
 from stages.benchmark.suites.data.sources import DataSources
 from stages.benchmark.suites.item import Item, Suite
 from stages.benchmark.suites.payload import Function
-from stages.engines.rows import XLLAMACPP
 from stages.engines.serving import serve
 from stages.engines.weights import located
 from stages.testing import RecordingReporter, make_context, make_tools

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TextIO
 
-from events.pipe import Began, Go, Kept, Note, Ready, Start
+from events.delivery.pipe import Began, Go, Kept, Ready, Start
+from events.queue.notes import Note
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals

@@ -20,7 +20,7 @@ from urllib3 import PoolManager
 
 from events.delivery.control_plane_client import ControlPlane, control_plane_client
 from events.delivery.outbox import Outbox
-from events.pipe import Made
+from events.delivery.pipe import Made
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.matching import Seeker

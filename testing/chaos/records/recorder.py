@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from events.pipe import Go, Kept, Note, Ready, Start
+from events.delivery.pipe import Go, Kept, Ready, Start
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
+from events.queue.notes import Note
 from events.queue.settlement import End
 from events.runtime.errors import LeaseLost, Transient
 from pod_worker.child.exit_status import NeverStarted

@@ -25,9 +25,10 @@ from events.catalog import (
     ValidationAutoStarted,
 )
 from events.delivery.event_encoder import fact_frame
+from events.delivery.pipe import Began, Checkpoint, Go, Kept, Made, Ready, Start, Waiting
 from events.kinds.fact import Fact
 from events.kinds.probe import ROWS, VALUE
-from events.pipe import Began, Checkpoint, Go, Kept, Made, Note, Ready, Start, Waiting
+from events.queue.notes import Note
 from events.text.attempt_id import AttemptId
 from pod_worker.child.exit_status import Exited, NeverStarted, Signalled
 from pod_worker.child.process import Exit, Listener

@@ -17,7 +17,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from events.pipe import FactFrame, Made, Ready, Start
+from events.delivery.pipe import FactFrame, Made, Ready, Start
 from events.runtime.clock import SystemClock
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions

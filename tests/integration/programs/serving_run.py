@@ -14,11 +14,11 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from events.models.engines import XLLAMACPP
 from events.runtime.clock import SystemClock, SystemIds
 from pod_worker.child.confine import enter
 from pod_worker.isolation.confinement import Confinement
 from stages.engines.processes import is_free, living
-from stages.engines.rows import XLLAMACPP
 from stages.engines.serving import serve
 from stages.engines.weights import located
 from tests.integration.programs.nobodys_worker import be_nobody

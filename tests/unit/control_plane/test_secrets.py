@@ -19,7 +19,7 @@ from control_plane.runs.submission import Submission, check, run_fields
 from control_plane.server.api.access.secrets import SecretBody
 from control_plane.store.access.secrets import Secrets
 from events.answers.access.secrets import SecretValues
-from events.pipe import Start
+from events.delivery.pipe import Start
 from events.runtime.errors import ConfigError, Conflict, NotFound, Rejected, Transient
 from events.text.secret_names import (
     OF_RUN_MAX,

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.lifecycle import Cause, Failures, Fault, PastFault, Standing, Status
-from events.pipe import Note
 from events.queue.claims import (
     CLAIM_ORDER,
     ORDERS,
@@ -32,6 +31,7 @@ from events.queue.claims import (
 from events.queue.journal import Decision, Expression, ServerTime, creation, update
 from events.queue.lease_times import LEASE_TTL_S
 from events.queue.matching import WaitingClass
+from events.queue.notes import Note
 from events.queue.settlement import End, settle_decision
 from events.testing import EPOCH, RUN_ID, SeededIds
 from events.text.key_text import digest, letters, read_run_token

@@ -29,9 +29,9 @@ from events.delivery import high_water_mark
 from events.delivery import outbox as outbox_module
 from events.delivery.event_encoder import Row, end_of
 from events.delivery.outbox import DUE_EVENTS, Outbox
+from events.delivery.pipe import FactFrame
 from events.envelope import Event, line_hash
 from events.kinds.experiment import NodeCreated
-from events.pipe import FactFrame
 from events.queue.settlement import End, pod_lost
 from events.runtime.errors import ConfigError, Conflict, Rejected, Transient
 from events.testing import FIRST, RUN_ID, ManualClock, SeededIds, make_attempt, make_logs, make_outbox

@@ -14,9 +14,9 @@ from events.catalog import EventRefused, RunCompleted
 from events.codec import decode_structured
 from events.delivery.event_encoder import Row, end_of, refusal_of, with_line
 from events.delivery.outbox import Outbox
+from events.delivery.pipe import FactFrame
 from events.delivery.sender import Sender, Telemetry
 from events.envelope import Event, Head, content_hash, encode, line_hash
-from events.pipe import FactFrame
 from events.record_digest import NO_LINES, Roots
 from events.testing import (
     FIRST,

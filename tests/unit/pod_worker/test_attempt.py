@@ -15,10 +15,11 @@ import pytest
 from events.catalog import Price, RunCompleted, RunFailed, RunLog, RunPreempted, RunStarted, RunUsage
 from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
+from events.delivery.pipe import Checkpoint, FactFrame, Go, Kept, Made, Start, Waiting
 from events.files.checkpoints import MANIFEST, emptied
 from events.kinds.fact import Fact
-from events.pipe import Checkpoint, FactFrame, Go, Kept, Made, Note, Start, Waiting
 from events.queue.claims import Claim, Orders
+from events.queue.notes import Note
 from events.queue.settlement import End
 from events.runtime.clock import instant
 from events.runtime.errors import LeaseLost, Transient

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from events.catalog import SECONDS_MAX, LaneReady, LaneStarted
+from events.delivery.pipe import Began, FromChild, Go, Waiting, decode_child, decode_parent, encode
 from events.kinds.fact import Fact
-from events.pipe import Began, FromChild, Go, Waiting, decode_child, decode_parent, encode
 from events.queue.claims import Claim, Orders
 from events.runtime.clock import instant
 from events.runtime.errors import LeaseLost, Transient

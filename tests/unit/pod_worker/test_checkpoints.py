@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from events.delivery.pipe import Checkpoint, Kept, encode
 from events.files.checkpoints import decode_manifest
 from events.files.paths import BadPath
-from events.pipe import Checkpoint, Kept, encode
 from events.testing import ManualClock
 from pod_worker.child.checkpoints import SAFE_WAIT_S, ChildCheckpoints
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from events.delivery.pipe import Start
 from events.files.checkpoints import MANIFEST, Manifest, encode_manifest
 from events.files.paths import SafeName
-from events.pipe import Start
 from pod_worker.child.main import _run, serve
 from pod_worker.child.notes import ChildNotes
 from stages.context import Context

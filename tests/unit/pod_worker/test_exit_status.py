@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from events.pipe import LINE_MAX_BYTES, FactFrame, encode
+from events.delivery.pipe import LINE_MAX_BYTES, FactFrame, encode
 from pod_worker.child.exit_status import (
     LAST_WORDS_MAX,
     End,

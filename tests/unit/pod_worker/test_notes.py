@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from events.pipe import Note, Start, decode_parent, encode
+from events.delivery.pipe import Start, decode_parent, encode
+from events.queue.notes import Note
 from pod_worker.child.notes import ChildNotes
 
 

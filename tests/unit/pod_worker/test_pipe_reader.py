@@ -13,7 +13,7 @@ import pytest
 
 from events.catalog import RunCompleted
 from events.delivery.event_encoder import fact_frame
-from events.pipe import Checkpoint, FactFrame, FromChild, Made, Ready, encode
+from events.delivery.pipe import Checkpoint, FactFrame, FromChild, Made, Ready, encode
 from pod_worker.child import pipe_reader
 from pod_worker.child.pipe_reader import FEW_BYTES, LOG_LINE_MAX, PipeReader, log_frame
 

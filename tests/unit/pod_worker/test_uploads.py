@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane
+from events.delivery.pipe import Checkpoint, Kept, Made
 from events.kinds.fact import Fact
-from events.pipe import Checkpoint, Kept, Made
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, LeaseLost, Rejected, Transient
 from events.testing import RUN_ID, ManualClock, SeededIds

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from events.pipe import Ready
+from events.delivery.pipe import Ready
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.matching import Named, Seeker, WaitingClass

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from events.catalog import Price
+from events.models.providers import PROVIDERS
 from events.runtime.errors import PipelineError
-from events.runtime.model_providers import PROVIDERS
 from stages.models.model import Usage
 from stages.models.prices import Prices, cost_usd
 

@@ -39,11 +39,11 @@ from events.answers.worker.claims import (
     Wakeup,
 )
 from events.kinds.queues import collections
-from events.pipe import Note
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim, Orders
 from events.queue.labels import SAID_MAX
 from events.queue.matching import Named, Seeker
+from events.queue.notes import Note
 from events.queue.rules import pod_name
 from events.queue.settlement import End
 from events.runtime.clock import timestamp

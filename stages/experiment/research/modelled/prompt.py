@@ -18,7 +18,7 @@ from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import DataSet
 from events.kinds.space.metrics import Metric
 from events.kinds.space.recipe import described
-from events.pipe import Note
+from events.queue.notes import Note
 from stages.experiment.research.modelled.answer import CODE_MAX_BYTES, one_line
 from stages.experiment.tree import Node, Tree
 

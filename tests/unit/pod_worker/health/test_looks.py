@@ -18,10 +18,10 @@ import pytest
 
 from events.delivery.control_plane_client import ControlPlane
 from events.lifecycle import Fault
+from events.models.providers import ANTHROPIC, OPENAI, Provider
 from events.queue.faults import FAULTS
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Transient
-from events.runtime.model_providers import ANTHROPIC, OPENAI, Provider
 from pod_worker.child.process import ChildOptions
 from pod_worker.health import bounded_head
 from pod_worker.health.check import Finding

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from events.models.engine import Value, listed_names
+from events.models.engines import ENGINES, XLLAMACPP
 from events.runtime.errors import PipelineError
-from stages.engines.engine import Value, listed_names
-from stages.engines.rows import ENGINES, XLLAMACPP
 
 
 def test_what_is_left_out_has_its_default_and_threads_leave_a_core() -> None:

@@ -15,7 +15,7 @@ from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.effect import Effect
 from events.kinds.space.metrics import METRICS
-from events.pipe import Note
+from events.queue.notes import Note
 from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import (
     CODE_MAX_BYTES,

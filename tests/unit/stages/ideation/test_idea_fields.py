@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import type_of
+from events.delivery.pipe import LINE_MAX_BYTES
 from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationFailed, IdeationGenerated
-from events.pipe import LINE_MAX_BYTES
 from pod_worker.child.main import frame_of
 from stages.ideation.found_ideas import WHY_BYTES_MAX, Unfinished
 from stages.ideation.idea_fields import bounded, cut, json_bytes, missing, printable, public

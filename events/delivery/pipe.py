@@ -13,6 +13,7 @@ import msgspec
 
 from events.catalog import ENDS, TYPES
 from events.files.checkpoints import FILES_MAX
+from events.queue.notes import Note
 
 LINE_MAX_BYTES: Final = 200 * 1024
 
@@ -75,14 +76,6 @@ class Go(msgspec.Struct, frozen=True, tag_field="frame", tag="go"):
     """Parent: begin at this second of the monotonic clock; at once, where it is over."""
 
     at_s: float
-
-
-class Note(msgspec.Struct, frozen=True, tag_field="frame", tag="note"):
-    """Parent: a person wants the pipeline to know this; `number` counts the run's notes from 1."""
-
-    number: int
-    text: str
-    by: str
 
 
 class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):

@@ -1,0 +1,1 @@
+"""Language models as data: who provides them, and which engines serve them; pure."""
