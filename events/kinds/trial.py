@@ -105,7 +105,7 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
         float, msgspec.Meta(gt=0, le=10, description="How far repeats may lie apart, of their mean.")
     ] = 0.5
     again: Annotated[
-        int, msgspec.Meta(ge=0, le=10, description="How often a disturbed measurement is made again.")
+        int, msgspec.Meta(ge=0, le=2, description="How often a disturbed measurement is made again.")
     ] = 1
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Chooses prompts and arrivals.")] = 0
     offline: Annotated[
@@ -187,6 +187,11 @@ SCENARIOS: Final = ResultSet(
         Column("gpu_processes", direction="lower", format="d"),  # of others
         Column("is_disturbed", type="bool"),
         Column("try", format="d"),
+        Column("tokens_in_off", format="+.1%"),  # how far prompts are from the tokens that were wanted
+        Column("client_cores", direction="lower", format=".2f"),
+        _latency("late_p99_s"),  # how late requests were sent
+        Column("good_rate", direction="higher", format=".1%"),
+        Column("warmup_errors", direction="lower", format=",d"),
     ),
 )
 HEADLINE: Final = (
