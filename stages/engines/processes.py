@@ -1,9 +1,10 @@
-"""Which processes of a session have not ended, and whether anybody listens at a port of loopback."""
+"""Which processes of a session have not ended, and who listens at a port of loopback."""
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,22 @@ def free_port() -> int:
 def is_free(port: int) -> bool:
     """Return whether nobody listens at a port, by the kernel's own list: to connect could meet a stranger."""
     return not any(_listens(line, port) for table in TABLES for line in _lines(table))
+
+
+def is_listened_by(session: int, port: int) -> bool:
+    """Return whether somebody listens at a port, and all who do are processes of a session."""
+    sockets = {
+        f"socket:[{line.split()[9]}]" for table in TABLES for line in _lines(table) if _listens(line, port)
+    }
+    return bool(sockets) and sockets <= {held for pid in living(session) for held in _held(pid)}
+
+
+def _held(pid: int) -> Iterator[str]:
+    """Yield what the open files of a process are; nothing of one that has ended, or is another user's."""
+    with suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                yield os.readlink(entry.path)
 
 
 def _listens(line: str, port: int) -> bool:
