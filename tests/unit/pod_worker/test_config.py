@@ -111,11 +111,12 @@ def test_labels_are_of_the_setting_and_of_the_command_line_which_wins() -> None:
     assert said.count("\n") == 2
 
 
-def test_a_pod_says_what_it_measures_over_what_its_operator_says() -> None:
+def test_a_pod_says_what_it_measures_over_what_its_operator_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pod_worker.program.engines_here", lambda path: ["vllm"])
     gpus = (Gpu("NVIDIA H100 80GB HBM3", 81_559.0),) * 4
     has = Capabilities(64, 512 * 1024.0, gpus, "550.54.15", 2_000 * 1024.0)
     said = labels_of(has, read(PODFLEET_LABELS="rack=a4", PODFLEET_REGION="eu-de", PODFLEET_POD_ID="p"))
     assert said == {
         "gpu": "h100", "gpus": "4", "cpu": "64", "memory": "512", "disk": "2000", "driver": "550.54.15",
-        "region": "eu-de", "rack": "a4",
+        "region": "eu-de", "rack": "a4", "engine-vllm": "yes",
     }  # fmt: skip
