@@ -1,4 +1,4 @@
-"""`make demo-tune`: the whole fleet on this machine, and a small study of how a small model is served best."""
+"""`make demo-tune`: the whole fleet on this machine, and a study of how a small model is served best."""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ import msgspec
 from events.kinds.kind import Kind
 from events.kinds.results import Column, ResultSet
 from events.kinds.spec import TITLE_MAX, Seconds, Spec
+from events.models.engine import Engine
 from events.models.engines import ENGINES
+from events.models.rows.command import COMMAND, commanded
+from events.runtime.errors import PipelineError
 from events.text.traffic import read_scenarios
 
 DEFAULT_ENGINE: Final = "xllamacpp"
@@ -116,9 +119,19 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
-def _problems(spec: TrialSpec) -> Iterator[str]:
+def engine_of(spec: TrialSpec) -> Engine:
+    """Return the engine that a specification names. Raises `PipelineError` with the code CONFIG for none."""
     if spec.engine not in ENGINES:
-        yield f"there is no engine {spec.engine[:SHOWN_CHARS]!r}; there are {', '.join(ENGINES)}"
+        known = ", ".join(ENGINES)
+        raise PipelineError("CONFIG", f"there is no engine {spec.engine[:SHOWN_CHARS]!r}; there are {known}")
+    return commanded(spec.command) if spec.engine == COMMAND.name else ENGINES[spec.engine]
+
+
+def _problems(spec: TrialSpec) -> Iterator[str]:
+    try:
+        yield from engine_of(spec).problems(spec.parameters)
+    except PipelineError as error:
+        yield error.message
     if not spec.concurrency and not spec.rates:
         yield "`concurrency` and `rates` are both empty; name a load"
     try:

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from events.kinds.results import Value
-from events.kinds.trial import SCENARIOS, TrialSpec
-from events.models.engine import Engine
-from events.models.engines import ENGINES
-from events.models.rows.command import COMMAND, commanded
+from events.kinds.trial import SCENARIOS, TrialSpec, engine_of
 from events.runtime.clock import SystemIds
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
@@ -86,7 +83,7 @@ class _Trial:
                 with self.context.stage(MEASURE, index=2, total=2) as stage:
                     self._measure(stage, served)
         except EngineFailed as error:
-            raise self._failed(*_cause(error, has_measured=bool(self.tally.found))) from error
+            raise self._failed(*_cause(error, self.context.where.stage)) from error
         self._summarize("noisy" if self.tally.is_noisy else "success")
         return self._line()
 
@@ -219,17 +216,12 @@ class _Trial:
         return f"{self.spec.model} by {self.spec.engine}: {', '.join(said) or 'measured'}{noisy}"
 
 
-def engine_of(spec: TrialSpec) -> Engine:
-    """Return the engine that a specification names. Raises `PipelineError` for a command that is none."""
-    return commanded(spec.command) if spec.engine == COMMAND.name else ENGINES[spec.engine]
-
-
-def _cause(error: EngineFailed, *, has_measured: bool) -> tuple[str, str, bool]:
+def _cause(error: EngineFailed, stage: str) -> tuple[str, str, bool]:
     """Return the code of a failure, its words, and whether it may be otherwise on another pod."""
     advice = error.advice.code if error.advice else ""
     if advice == "OUT_OF_MEMORY":
         return "ENGINE_OUT_OF_MEMORY", error.message, False
-    code = "BENCHMARK_FAILED" if has_measured else "DEPLOY_FAILED"
+    code = "DEPLOY_FAILED" if stage == DEPLOY else "BENCHMARK_FAILED"
     if error.is_late:
         return "TRIAL_TIMEOUT", error.message, advice in ELSEWHERE
     return code, error.message, advice in ELSEWHERE or KILLED in error.message

@@ -68,7 +68,7 @@ def scripted() -> Iterator[Scripted]:
         process.stdin.close()
 
 
-@pytest.fixture(scope="module", params=["scripted", *ENGINES])
+@pytest.fixture(scope="module", params=["scripted", "xllamacpp"])
 def target(
     request: pytest.FixtureRequest, scripted: Scripted, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Target]:
