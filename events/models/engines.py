@@ -13,8 +13,17 @@ from events.models.rows.sglang import SGLANG
 from events.models.rows.transformers import TRANSFORMERS
 from events.models.rows.vllm import VLLM
 
-__all__ = ("ENGINES", "XLLAMACPP")
+__all__ = ("BRINGABLE", "ENGINES", "SETTING", "XLLAMACPP", "brought")
 
 ENGINES: Final[Mapping[str, Engine]] = {
     each.name: each for each in (XLLAMACPP, LLAMA_SERVER, VLLM, SGLANG, OLLAMA, TRANSFORMERS, COMMAND)
 }
+
+# What runs may bring beside the rows: a command line of their own, an image for Docker. A pod says so.
+SETTING: Final = "PODFLEET_ENGINES"
+BRINGABLE: Final = ("command", "image")
+
+
+def brought(variables: Mapping[str, str]) -> frozenset[str]:
+    """Return what the runs of a pod may bring of engines, by its settings: nothing where it says nothing."""
+    return frozenset(each.strip() for each in variables.get(SETTING, "").split(",")) & {*BRINGABLE}

@@ -17,6 +17,7 @@ from events.runtime.clock import SystemIds
 from events.runtime.errors import PipelineError
 from stages.adapters.models.opening import Endpoint, egress_policy_of, open_endpoint, served_endpoint
 from stages.context import Context
+from stages.engines.choice import chosen
 from stages.engines.environment import engine_environment
 from stages.engines.serving import serve
 from stages.engines.weights import WEIGHTS, model_of
@@ -152,7 +153,7 @@ def _served(context: Context, spec: BenchmarkSpec, tokens_max: int, served: Serv
     if served.engine not in ENGINES:
         raise PipelineError(UNKNOWN, f"there is no engine {served.engine!r}; there are {', '.join(ENGINES)}")
     each = min(CONTEXT_TOKENS_MAX, tokens_max + PROMPT_TOKENS)
-    row = ENGINES[served.engine]
+    row = chosen(served.engine, context.tools.variables)
     parameters = {**row.sized(spec.concurrency, each), **served.parameters}
     folder = context.workspace / "engine"
     folder.mkdir()

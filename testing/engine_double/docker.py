@@ -59,7 +59,7 @@ def _run(folder: Path, words: Sequence[str]) -> int:
     if image.startswith("missing"):
         return _fail(f"docker: Error response from daemon: pull access denied for {image}", 125)
     asked = {each: os.environ[each] for each in options.get("--env", ()) if each in os.environ}
-    environment = {"PATH": f"{sys.prefix}/bin:{os.defpath}", "PYTHONPATH": str(ROOT)} | asked
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.defpath}", "PYTHONPATH": str(ROOT)} | asked
     log = folder / f"{name}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -48,16 +48,18 @@ def test_every_problem_is_named_together_with_what_is_accepted(tmp_path: Path) -
         PODFLEET_PRICES=str(tmp_path),
         PODFLEET_DATASETS=os.pathsep.join([str(tmp_path), str(missing)]),
         PODFLEET_ISOLATION="none",
+        PODFLEET_ENGINES="image, everything",
         PODFLEET_LITERATURE_URL="index.example",
         PODFLEET_HUB_URL="hub.example",
         WORKER_MODE="both",
     )
-    names = ("GPU_USD_PER_HOUR", "PRICES", "DATASETS", "ISOLATION", "LITERATURE_URL", "HUB_URL")
+    names = ("GPU_USD_PER_HOUR", "PRICES", "DATASETS", "ISOLATION", "ENGINES", "LITERATURE_URL", "HUB_URL")
     assert [name for name in names if f"PODFLEET_{name}" not in said] == []
     assert "accepted values: strict, filter, best" in said
     assert "accepted values: experiment, ideation, hybrid" in said
     assert str(missing) in said
-    assert said.count("\n") == 6
+    assert "PODFLEET_ENGINES names everything; accepted words: command, image" in said
+    assert said.count("\n") == 7
 
 
 def test_what_exists_is_accepted(tmp_path: Path) -> None:
