@@ -14,6 +14,7 @@ from events.kinds.kind import Index, Kind, Noun
 from events.kinds.results import Column, ResultSet
 from events.kinds.spec import TITLE_MAX, Seconds, Spec
 from events.models.engines import ENGINES
+from events.text.traffic import read_scenarios
 
 DEFAULT_ENGINE: Final = "xllamacpp"
 CONCURRENCY_MAX: Final = 1_024
@@ -120,6 +121,13 @@ def _problems(spec: TrialSpec) -> Iterator[str]:
         yield f"there is no engine {spec.engine[:SHOWN_CHARS]!r}; there are {', '.join(ENGINES)}"
     if not spec.concurrency and not spec.rates:
         yield "`concurrency` and `rates` are both empty; name a load"
+    try:
+        count = len(read_scenarios(spec.scenarios)) * (len(spec.concurrency) + len(spec.rates)) * spec.repeats
+    except ValueError as error:
+        yield f"scenarios: {error}"
+    else:
+        if count > MEASUREMENTS_MAX:
+            yield f"{count:,} measurements are more than {MEASUREMENTS_MAX}; take fewer scenarios or loads"
 
 
 def _check(spec: TrialSpec) -> str | None:
