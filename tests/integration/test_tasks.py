@@ -373,3 +373,74 @@ async def test_an_estimate_counts_experiments_and_what_is_wrong_is_refused_by_it
         hostile = await only.http.post("/api/tasks/import", json={"text": "a: &x [1]\nb: *x"})
         assert (hostile.status_code, "no anchors" in hostile.json()["detail"]) == (422, True)
         assert (await only.http.get("/api/tasks")).json()["items"] == []
+
+
+async def test_a_task_is_made_edited_started_and_shown_on_its_pages(database_url: str) -> None:
+    async with clients(database_url) as (only,):
+        http = only.http
+        form = (await http.get("/tasks/new?engine=xllamacpp&preset=slots")).text
+        assert 'name="p.xllamacpp.n_parallel" value="1, 2, 4, 8"' in form
+        typed = {
+            "name": "by form", "model_id": "a/b/variant", "p.xllamacpp.n_parallel": "1, 2",
+            "p.xllamacpp.n_ctx": "4096", "traffic_scenarios": "D(100, 20),N(200,50)/(40,10)",
+            "num_concurrency": "1, 4", "strategy": "grid", "metric": "e2e_mean_s", "direction": "minimize",
+            "max_iterations": "4", "repeats": "1", "parallel": "2", "requests": "8",
+        }  # fmt: skip
+        checked = await http.post("/tasks/new", data={**typed, "do": "check"})
+        assert (checked.status_code, "nothing was stored" in checked.text) == (200, True)
+        assert "at most 2 experiments, of 4 measurements each" in checked.text
+        look = (await http.get("/tasks/look", params=typed)).json()
+        assert look["scenarios"].startswith("✓ 2 scenarios: 100 tokens in, 20 out; about 200 ± 50 tokens in")
+        assert look["outlook"].startswith("at most 2 experiments")
+        wrong = {**typed, "traffic_scenarios": "D(100", "p.xllamacpp.n_parallel": "1, 999", "do": "save"}
+        refused = await http.post("/tasks/new", data=wrong)
+        assert (refused.status_code, "D(100" in refused.text) == (422, True)
+        refused = await http.post("/tasks/new", data={**wrong, "traffic_scenarios": "D(1,1)"})
+        assert (refused.status_code, "1 to 256" in refused.text) == (422, True)
+        assert (await http.get("/api/tasks")).json()["items"] == []
+        made = await http.post("/tasks/new", data={**typed, "do": "save"})
+        assert made.status_code == 303, made.text
+        path = made.headers["location"].partition("?")[0]
+        assert "Task created" in (await http.get(made.headers["location"])).text
+        taken = await http.post("/tasks/new", data={**typed, "do": "save"})
+        assert (taken.status_code, "Task &#39;by form&#39; already exists" in taken.text) == (409, True)
+        edit = (await http.get(f"{path}/edit")).text
+        for words in (
+            'value="a/b/variant"',
+            'value="variant"',
+            'value="4096"',
+            "D(100,20), N(200,50)/(40,10)",
+        ):
+            assert words in edit, words
+        late = await http.post(f"{path}/edit", data={**typed, "revision": "7", "do": "save"})
+        assert (late.status_code, "Somebody changed the task" in late.text) == (412, True)
+        started = await http.post(f"{path}/edit", data={**typed, "revision": "1", "do": "start"})
+        assert started.headers["location"] == f"{path}?done=started"
+        twice = await http.post(f"{path}/start", data={"revision": "2"})
+        assert (twice.status_code, twice.headers["location"]) == (303, path)
+        assert (await http.get(f"{path}/edit")).status_code == 409
+        task_id = path.rpartition("/")[2]
+        await only.replica.advance()
+        first, second = await only.runs(task_id)
+        await only.measure(first, 0.1931, outcome="success")
+        await only.measure(second, 0.1916, outcome="=1+1")
+        await only.replica.advance()
+        page = (await http.get(path)).text
+        for words in (
+            "Best configuration", "Experiment 2: 0.1916, Best Experiment", "Experiment 1: 0.1931",
+            "#10b981", "#3b82f6", "★", "--n_parallel=2", "2/2 successful",
+        ):  # fmt: skip
+            assert words in page, words
+        listed = (await http.get("/tasks")).text
+        assert ("0.1916" in listed, "2/2 successful" in listed) == (True, True)
+        table = (await http.get(f"{path}/experiments.csv")).text.splitlines()
+        assert table[0].startswith("experiment,status,is_best,is_baseline,score,low,high,n_parallel,tokens_out_per_s")
+        assert "'=1+1" in table[2]
+        await http.post(f"{path}/clone")
+        other = (await http.get("/api/tasks")).json()["items"][0]
+        beside = (await http.get("/tasks/compare", params={"id": [task_id, other["id"]]})).text
+        assert ("by form (2)" in beside, "0.1916" in beside) == (True, True)
+        text = (await http.get(f"{path}/export?format=yaml")).text
+        assert (await http.post("/tasks/import", data={"text": text})).status_code == 409
+        gone = await http.post(f"/tasks/{other['id']}/delete", data={"revision": "1"})
+        assert gone.headers["location"] == "/tasks"

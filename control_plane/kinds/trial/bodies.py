@@ -13,10 +13,10 @@ from control_plane.server.api.contract.group_bodies import Number
 from events.kinds.results import COLUMN_NAME
 from events.kinds.trial import CONCURRENCY_MAX, LOADS_MAX, REPEATS_MAX
 from events.models.engines import ENGINES
+from events.text.traffic import SCENARIOS_MAX, read_scenarios
 
 PARAMETERS_MAX: Final = 20
 VALUES_MAX: Final = 100  # of a parameter
-SCENARIOS_MAX: Final = 64
 DESCRIPTION_CHARS_MAX: Final = 2_000
 CANCELLED: Final = "CANCELLED"
 
@@ -103,6 +103,16 @@ class OptimizationBody(Body):
     seed: Annotated[int, Field(ge=0, lt=2**31), WHOLE] = 0
 
 
+def _scenarios(given: str | list[str]) -> list[str]:
+    """Return scenarios by themselves, each as it is written usually. Raises `ValueError` with words."""
+    return [str(each) for each in read_scenarios(given)]
+
+
+Scenarios = Annotated[
+    Text | Annotated[list[Text], Field(min_length=1, max_length=SCENARIOS_MAX)], AfterValidator(_scenarios)
+]
+
+
 class LimitsBody(Body):
     """The longest times of a request that counts as good."""
 
@@ -112,11 +122,12 @@ class LimitsBody(Body):
 
 
 class BenchmarkBody(Body):
-    """The traffic of each trial: every scenario with every number of requests at once, and every rate."""
+    """The traffic of each trial: every scenario with every number of requests at once, and every rate.
 
-    traffic_scenarios: Text | Annotated[list[Text], Field(min_length=1, max_length=SCENARIOS_MAX)] = (
-        "D(100,20)"
-    )
+    Scenarios are a list, or one text such as `D(100,20), N(200,50)/(40,10)`.
+    """
+
+    traffic_scenarios: Scenarios = Field(default_factory=lambda: ["D(100,20)"])
     num_concurrency: Annotated[list[Concurrency], Field(max_length=LOADS_MAX)] = Field(
         default_factory=lambda: [1, 4]
     )

@@ -6,15 +6,20 @@ that it is as large as it looks.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import yaml
 from pydantic import ValidationError
 
 from control_plane.kinds.trial.bodies import TaskBody, stored
+from events.answers.kinds.tasks import TriedConfiguration
+from events.kinds.trial import HEADLINE
 from events.runtime.errors import Rejected
+from events.text.escaping import spreadsheet_cell
 
 Format = Literal["json", "yaml"]
 BYTES_MAX: Final = 64 * 1024
@@ -43,6 +48,22 @@ def read_task(text: str, name: str | None = None) -> TaskBody:
     except ValidationError as error:
         words = [f"{'.'.join(map(str, each['loc'])) or 'task'}: {each['msg']}" for each in error.errors()]
         raise Rejected("bad_import", "; ".join(words[:PROBLEMS_MAX])[:2_000]) from None
+
+
+def in_csv(experiments: Sequence[TriedConfiguration]) -> bytes:
+    """Return experiments as CSV: a line each, with its parameters and numbers. No cell is a formula."""
+    parameters = list(dict.fromkeys(name for each in experiments for name in each.parameters))
+    text = io.StringIO()
+    lines = csv.writer(text)
+    head = ["experiment", "status", "is_best", "is_baseline", "score", "low", "high", *parameters]
+    lines.writerow([*map(spreadsheet_cell, head), *(each.name for each in HEADLINE), "run", "remark"])
+    for each in experiments:
+        own = [each.number, each.status, each.is_best, each.is_baseline, each.score, each.low, each.high]
+        values = [each.parameters.get(name) for name in parameters]
+        numbers = [each.summary.get(column.name) for column in HEADLINE]
+        last = [each.runs[-1].id if each.runs else None, each.failure or each.infeasible]
+        lines.writerow([spreadsheet_cell(value) for value in (*own, *values, *numbers, *last)])
+    return text.getvalue().encode("utf-8", "replace")
 
 
 def _fields(text: str) -> dict[str, Any]:

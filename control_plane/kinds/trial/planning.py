@@ -82,14 +82,13 @@ def varied(task: TaskBody) -> Sequence[str]:
 def run_of(task: TaskBody) -> Json:
     """Return the run that each trial varies, as a group has it."""
     benchmark, limits = task.benchmark, task.benchmark.limits
-    scenarios = benchmark.traffic_scenarios
     spec: Json = {
         "model": task.model.id,
         "engine": task.base_runtime,
         "parameters": {
             name: given for name, given in task.parameters.items() if not isinstance(given, list | RangeBody)
         },
-        "scenarios": scenarios if isinstance(scenarios, str) else list(scenarios),
+        "scenarios": list(benchmark.traffic_scenarios),
         "concurrency": list(benchmark.num_concurrency),
         "rates": list(benchmark.rates),
         "requests": benchmark.requests,
@@ -164,10 +163,8 @@ def trials_max(task: TaskBody) -> int:
 
 def measurements(task: TaskBody) -> int:
     """Return how many measurements one trial makes."""
-    scenarios = task.benchmark.traffic_scenarios
-    count = 1 if isinstance(scenarios, str) else len(scenarios)
     loads = len(task.benchmark.num_concurrency) + len(task.benchmark.rates)
-    return count * loads * task.benchmark.repeats
+    return len(task.benchmark.traffic_scenarios) * loads * task.benchmark.repeats
 
 
 def command_line(engine_name: str, model: str, served_as: str, parameters: Mapping[str, Any]) -> str:

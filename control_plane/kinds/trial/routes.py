@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from control_plane.kinds.trial import api
+from control_plane.kinds.trial import api, pages
 from control_plane.kinds.trial.reads import TaskReads
 from control_plane.kinds.trial.service import TaskService
 from control_plane.kinds.trial.store import Tasks
@@ -19,4 +19,5 @@ def router(site: Site) -> APIRouter:
     service = TaskService(store, deps.groups.service, deps.ids)
     routes = APIRouter()
     routes.include_router(api.router(deps, reads, service))
+    routes.include_router(pages.router(site, reads, service))
     return routes
