@@ -1,4 +1,4 @@
-"""Resolves the name of a run or hypothesis: a whole id, its unique prefix, or `@latest`."""
+"""Resolves the name of a run, hypothesis or task: a whole id, its unique prefix, or `@latest`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from events.answers.kinds.hypotheses import HypothesisRow
+from events.answers.kinds.tasks import TaskRow
 from events.answers.runs import RunRow
 from podfleet.client.endpoints import PAGE
 from podfleet.client.synchronous import Client
@@ -23,7 +24,7 @@ CANDIDATES_MAX: Final = 10
 COMPLETED_MAX: Final = 50
 
 
-Item = RunRow | HypothesisRow
+Item = RunRow | HypothesisRow | TaskRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,17 @@ class Noun:
 
     def title(self, item: Item) -> str:
         """Return a text that distinguishes an item from others of its kind."""
-        status = item.status if isinstance(item, RunRow) else None
-        return " ".join(str(each) for each in (status, item.title) if each)
+        status = None if isinstance(item, HypothesisRow) else item.status
+        title = item.name if isinstance(item, TaskRow) else item.title
+        return " ".join(str(each) for each in (status, title) if each)
 
 
 RUN: Final = Noun("run", "runs", lambda control_plane, q, limit: control_plane.runs(q=q, limit=limit))
 HYPOTHESIS: Final = Noun(
     "hypothesis", "hypotheses", lambda control_plane, _, limit: control_plane.hypotheses(limit=limit)
 )
+
+TASK: Final = Noun("task", "tasks", lambda control_plane, _, limit: control_plane.tasks(limit=limit))
 
 
 class Unknown(Exception):
@@ -104,6 +108,11 @@ def complete_hypothesis(incomplete: str) -> list[tuple[str, str]]:
     return _offered(HYPOTHESIS, incomplete)
 
 
+def complete_task(incomplete: str) -> list[tuple[str, str]]:
+    """Return the tasks that a shell may offer; none without an answer of the control plane."""
+    return _offered(TASK, incomplete)
+
+
 def _offered(noun: Noun, incomplete: str) -> list[tuple[str, str]]:
     if incomplete.startswith("@"):
         return [(LATEST, f"the newest {noun.name}")]
@@ -134,5 +143,11 @@ HypothesisName = Annotated[
         metavar="HYPOTHESIS",
         help="A hypothesis' id, its unique beginning, or @latest.",
         autocompletion=complete_hypothesis,
+    ),
+]
+TaskName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK", help="A task's id, its unique beginning, or @latest.", autocompletion=complete_task
     ),
 ]

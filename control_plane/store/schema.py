@@ -168,7 +168,11 @@ def _of_kinds() -> Iterator[tuple[str, Sequence[IndexModel]]]:
     for name, indexes in collections.items():
         if name in _OF_EVERY_KIND:
             raise ConfigError([f"a kind of run brings the collection {name!r}, which belongs to all"])
-        yield name, tuple(_index(index.name, *index.keys) for index in indexes)
+        yield name, tuple(_of_kind(index) for index in indexes)
+
+
+def _of_kind(index: Index) -> IndexModel:
+    return _index(index.name, *index.keys, **({"unique": True} if index.unique else {}))
 
 
 INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {**_OF_EVERY_KIND, **dict(_of_kinds())}

@@ -48,10 +48,14 @@ Projection = Callable[[Any, Position], Iterable[Projected]]
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index of a collection: its name, and its fields with their direction, 1 or -1."""
+    """An index of a collection: its name, and its fields with their direction, 1 or -1.
+
+    No two documents have the same fields where it is `unique`.
+    """
 
     name: str
     keys: tuple[tuple[str, Literal[1, -1]], ...]
+    unique: bool = False
 
 
 @dataclass(frozen=True, slots=True)

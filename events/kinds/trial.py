@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from events.kinds.kind import Kind
+from events.kinds.kind import Index, Kind, Noun
 from events.kinds.results import Column, ResultSet
 from events.kinds.spec import TITLE_MAX, Seconds, Spec
 from events.models.engine import Engine
@@ -233,6 +233,7 @@ KIND: Final = Kind(
     spec=TrialSpec,
     example={"model": "smollm2", "parameters": {"n_parallel": 4}, "scenarios": "D(50,10)", "requests": 8},
     pipeline="stages.trial.pipeline",
+    package="control_plane.kinds.trial",
     title=_title,
     check=_check,
     uses=frozenset({"gpu"}),
@@ -245,4 +246,36 @@ KIND: Final = Kind(
     results=(SCENARIOS,),
     headline=HEADLINE,
     labels={"model": "model", "engine": "engine"},
+    nouns=(
+        Noun(
+            collection="tasks",
+            singular="task",
+            says="Tune an engine: create tasks, start them, see their best configuration.",
+            writers={
+                "create": ("createdBy", "createdAt"),
+                "create, edit": (
+                    "name",
+                    "description",
+                    "model",
+                    "baseRuntime",
+                    "runtimeImageTag",
+                    "deploymentMode",
+                    "command",
+                    "parameters",
+                    "optimization",
+                    "benchmark",
+                    "placement",
+                    "updatedBy",
+                    "updatedAt",
+                ),
+                "create, edit, start": ("revision",),
+                "start": ("begun",),
+            },
+            indexes=(
+                Index("by_name", (("name", 1),), unique=True),
+                Index("by_time", (("createdAt", -1), ("_id", -1))),
+            ),
+            command="podfleet.kinds.trial",
+        ),
+    ),
 )

@@ -21,6 +21,7 @@ from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedH
 from events.answers.kinds.kind import KindAnswer
 from events.answers.kinds.models import CatalogueModel, SyncedModels
 from events.answers.kinds.results import ComparedRows, ItemPairs, ResultPage, ResultRow, SigningKeys
+from events.answers.kinds.tasks import Task, TaskEstimate, TaskExport, TaskRow, TriedConfiguration
 from events.answers.logs import LogPage
 from events.answers.pods import Pod, PodStanding, Sample
 from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunPage
@@ -624,6 +625,83 @@ def remove_model(name: str) -> Call[None]:
 def sync_models(url: str) -> Call[SyncedModels]:
     """Add and update the models that the listing of an API names, which needs no key."""
     return Call("POST", "/api/model-syncs", SyncedModels, body={"url": url})
+
+
+def tasks(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[TaskRow]]:
+    """Return a page of tasks, newest first."""
+    return Call("GET", "/api/tasks", Listing[TaskRow], query={"limit": limit, "after": after})
+
+
+def task(task_id: str) -> Call[Task]:
+    """Return a task with its best experiment and its earlier rounds."""
+    return Call("GET", "/api/tasks/{task_id}", Task, {"task_id": task_id})
+
+
+def create_task(task: Json) -> Call[Task]:
+    """Create a task of these fields."""
+    return Call("POST", "/api/tasks", Task, body=task)
+
+
+def estimate_task(task: Json) -> Call[TaskEstimate]:
+    """Return what a task of these fields would take; nothing is stored."""
+    return Call("POST", "/api/tasks/estimate", TaskEstimate, body=task)
+
+
+def update_task(task_id: str, task: Json, *, revision: int | None = None) -> Call[Task]:
+    """Replace the fields of a task that is not running, if it is still at `revision`."""
+    place = {"task_id": task_id}
+    return Call("PUT", "/api/tasks/{task_id}", Task, place, body=task, headers=_if_match(revision))
+
+
+def patch_task(
+    task_id: str, *, description: str | None = None, status: str | None = None, revision: int | None = None
+) -> Call[Task]:
+    """Change the description of a task, or cancel it by the status CANCELLED."""
+    body, headers = _given(description=description, status=status), _if_match(revision)
+    return Call("PATCH", "/api/tasks/{task_id}", Task, {"task_id": task_id}, body=body, headers=headers)
+
+
+def delete_task(task_id: str, *, revision: int | None = None) -> Call[None]:
+    """Remove a task that is not running; its runs stay."""
+    headers = _if_match(revision)
+    return Call("DELETE", "/api/tasks/{task_id}", NoneType, {"task_id": task_id}, headers=headers)
+
+
+def start_task(task_id: str, *, revision: int | None = None) -> Call[Task]:
+    """Begin the first round of a task."""
+    headers = _if_match(revision)
+    return Call("POST", "/api/tasks/{task_id}/start", Task, {"task_id": task_id}, headers=headers)
+
+
+def restart_task(task_id: str, *, revision: int | None = None) -> Call[Task]:
+    """Begin a new round of a task whose last one is over."""
+    headers = _if_match(revision)
+    return Call("POST", "/api/tasks/{task_id}/restart", Task, {"task_id": task_id}, headers=headers)
+
+
+def clone_task(task_id: str, *, name: str | None = None) -> Call[Task]:
+    """Create a task with the same fields under another name."""
+    place = {"task_id": task_id}
+    return Call("POST", "/api/tasks/{task_id}/clone", Task, place, body=_given(name=name))
+
+
+def import_task(text: str, *, name: str | None = None) -> Call[Task]:
+    """Create a task from exported text, JSON or YAML."""
+    return Call("POST", "/api/tasks/import", Task, body=_given(text=text, name=name))
+
+
+def export_task(task_id: str, *, format: str = "json") -> Call[TaskExport]:
+    """Return a task as text, `json` or `yaml`, that can be imported."""
+    place, query = {"task_id": task_id}, {"format": format}
+    return Call("GET", "/api/tasks/{task_id}/export", TaskExport, place, query=query)
+
+
+def task_experiments(
+    task_id: str, *, limit: int = PAGE, after: str | None = None
+) -> Call[Listing[TriedConfiguration]]:
+    """Return a page of the experiments of a task's last round, in their order."""
+    place, query = {"task_id": task_id}, {"limit": limit, "after": after}
+    return Call("GET", "/api/tasks/{task_id}/experiments", Listing[TriedConfiguration], place, query=query)
 
 
 def secrets(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[Secret]]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 NEXT_STEPS: Final[Mapping[str | int, str]] = {
     "unknown_kind": "`podfleet kinds list` shows those that there are",
     "unknown_run": "`podfleet runs list` shows the runs that there are",
+    "unknown_task": "`podfleet tasks list` shows those that there are",
     "unknown_hypothesis": "`podfleet hypotheses list` shows those that there are",
     "unknown_schedule": "`podfleet schedules list` shows those that there are",
     "unknown_group": "`podfleet groups list` shows those that there are",

@@ -77,9 +77,7 @@ class GroupService:
         """Store a new group; the same idempotency key with the same content finds it: then False."""
         if await self._is_known(wanted):
             return False
-        await self._check(wanted.id, wanted.run, wanted.plan)
-        await self._require_pods(wanted.plan)
-        await self._require_secrets(wanted.run, wanted.by)
+        await self.require_valid(wanted.id, wanted.run, wanted.plan, by=wanted.by)
         status = GroupStatus.PAUSED if wanted.paused else GroupStatus.OPEN
         fields: Document = {
             "run": dict(wanted.run),
@@ -105,6 +103,14 @@ class GroupService:
         if await self._is_known(wanted):
             return False
         raise Conflict("group_exists", f"there is a group {wanted.id!r} already; choose another name")
+
+    async def require_valid(
+        self, group_id: str, run: Mapping[str, Any], plan: Mapping[str, Any], *, by: str
+    ) -> None:
+        """Check a group as `create` does; nothing is stored. Raises `Rejected`."""
+        await self._check(group_id, run, plan)
+        await self._require_pods(plan)
+        await self._require_secrets(run, by)
 
     async def edit(
         self,

@@ -18,6 +18,7 @@ from events.answers.access.keys import Key
 from events.answers.artifacts import Artifact
 from events.answers.attempts import Attempt, Stage
 from events.answers.kinds.hypotheses import HypothesisRow
+from events.answers.kinds.tasks import TaskRow
 from events.answers.logs import LoggedEvent
 from events.answers.pods import Pod
 from events.answers.runs import Lease, Note, Run, RunRow
@@ -80,8 +81,10 @@ SHOWN = {
     "events": LoggedEvent,
     "pods": Pod,
     "schedules": Schedule,
+    "tasks": TaskRow,
 }
 HIDDEN = {
+    "tasks": {"begun"},
     "events": {"ceId", "hash", "expiresAt", "orphan"},
     "runs": INTERNAL | {"startAt", "userId"},  # a race tells the one; nobody is told the other
 }

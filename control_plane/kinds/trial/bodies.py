@@ -1,0 +1,200 @@
+"""The request bodies of tasks, in the words of their configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from control_plane.model.groups.constraints import CONSTRAINT, CONSTRAINTS_MAX
+from control_plane.model.groups.study import RUNS_MAX
+from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, OptionsBody, ShortText, Storable
+from control_plane.server.api.contract.group_bodies import Number
+from events.kinds.results import COLUMN_NAME
+from events.kinds.trial import CONCURRENCY_MAX, LOADS_MAX, REPEATS_MAX
+from events.models.engines import ENGINES
+from events.text.traffic import SCENARIOS_MAX, read_scenarios
+
+PARAMETERS_MAX: Final = 20
+VALUES_MAX: Final = 100  # of a parameter
+DESCRIPTION_CHARS_MAX: Final = 2_000
+CANCELLED: Final = "CANCELLED"
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or any(letter < " " for letter in text):
+        raise ValueError("a name is text in one line")
+    return text.strip()
+
+
+TaskName = Annotated[ShortText, Storable, AfterValidator(_one_line)]
+Description = Annotated[str, StringConstraints(max_length=DESCRIPTION_CHARS_MAX), Storable]
+LongName = Annotated[str, StringConstraints(max_length=500), Storable]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=2_000), Storable]
+ParameterName = Annotated[str, StringConstraints(pattern="^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
+Value = Annotated[
+    bool | int | Number | Annotated[str, StringConstraints(min_length=1, max_length=200)], Storable
+]
+Seconds = Annotated[float, Field(gt=0, le=24 * 3600, allow_inf_nan=False)]
+Requests = Annotated[int, Field(ge=1, le=100_000), WHOLE]
+Concurrency = Annotated[int, Field(ge=1, le=CONCURRENCY_MAX), WHOLE]
+Rate = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
+
+
+class TaskModelBody(Body):
+    """The model: weights of the pod, or an id that the engine loads.
+
+    `name` is what it is served as, by default the last part of the id; `tokenizer` is by default the id.
+    """
+
+    id: Annotated[LongName, StringConstraints(min_length=1)]
+    name: LongName = ""
+    tokenizer: LongName = ""
+
+    @model_validator(mode="after")
+    def _has_names(self) -> TaskModelBody:
+        self.name = self.name.strip() or name_of_model(self.id)
+        self.tokenizer = self.tokenizer.strip() or self.id
+        return self
+
+
+def name_of_model(model_id: str) -> str:
+    """Return the last part of the id of a model."""
+    return model_id.rstrip("/").rpartition("/")[2] or model_id
+
+
+class RangeBody(Body):
+    """Numbers from `low` to `high`: whole ones where both are, by their logarithm with `log`."""
+
+    low: Number
+    high: Number
+    log: bool = False
+
+
+class ObjectiveBody(Body):
+    """A headline number of a trial, and which of its values are better."""
+
+    metric: Annotated[str, StringConstraints(pattern=f"^{COLUMN_NAME}$")] = "tokens_out_per_s"
+    direction: Literal["minimize", "maximize"] = "maximize"
+
+
+class OptimizationBody(Body):
+    """How configurations are tried: at most `max_iterations`, each `repeats` times, `parallel` at once.
+
+    `baseline` is tried first: the engine's defaults with true, nothing with false, or values of one's own.
+    `constraints` are texts such as `ttft_p99_s <= 0.5`.
+    """
+
+    strategy: Literal["grid", "random", "bayesian"] = "bayesian"
+    objective: ObjectiveBody = Field(default_factory=ObjectiveBody)
+    constraints: Annotated[
+        list[Annotated[str, StringConstraints(pattern=CONSTRAINT, max_length=200)]],
+        Field(max_length=CONSTRAINTS_MAX),
+    ] = Field(default_factory=list)
+    max_iterations: Annotated[int, Field(ge=1, le=RUNS_MAX), WHOLE] = 20
+    repeats: Annotated[int, Field(ge=1, le=REPEATS_MAX), WHOLE] = 1
+    parallel: Annotated[int, Field(ge=1, le=1_000), WHOLE] = 1
+    patience: Annotated[int, Field(ge=1, le=RUNS_MAX), WHOLE] | None = None
+    target: Number | None = None
+    baseline: (
+        bool | Annotated[dict[ParameterName, Value], Field(min_length=1, max_length=PARAMETERS_MAX), FEW]
+    ) = True
+    points: Annotated[int, Field(ge=2, le=100), WHOLE] = 5
+    seed: Annotated[int, Field(ge=0, lt=2**31), WHOLE] = 0
+
+
+def _scenarios(given: str | list[str]) -> list[str]:
+    """Return scenarios by themselves, each as it is written usually. Raises `ValueError` with words."""
+    return [str(each) for each in read_scenarios(given)]
+
+
+Scenarios = Annotated[
+    Text | Annotated[list[Text], Field(min_length=1, max_length=SCENARIOS_MAX)], AfterValidator(_scenarios)
+]
+
+
+class LimitsBody(Body):
+    """The longest times of a request that counts as good."""
+
+    ttft_s: Seconds | None = None
+    tpot_s: Seconds | None = None
+    e2e_s: Seconds | None = None
+
+
+class BenchmarkBody(Body):
+    """The traffic of each trial: every scenario with every number of requests at once, and every rate.
+
+    Scenarios are a list, or one text such as `D(100,20), N(200,50)/(40,10)`.
+    """
+
+    traffic_scenarios: Scenarios = Field(default_factory=lambda: ["D(100,20)"])
+    num_concurrency: Annotated[list[Concurrency], Field(max_length=LOADS_MAX)] = Field(
+        default_factory=lambda: [1, 4]
+    )
+    rates: Annotated[list[Rate], Field(max_length=LOADS_MAX)] = Field(default_factory=list)
+    requests: Requests = 32
+    warmup: Annotated[int, Field(ge=0, le=1_000), WHOLE] = 2
+    repeats: Annotated[int, Field(ge=1, le=REPEATS_MAX), WHOLE] = 1
+    shared_prefix: Annotated[int, Field(ge=0, le=1_000_000), WHOLE] = 0
+    limits: LimitsBody = Field(default_factory=LimitsBody)
+    ready_s: Seconds = 600.0
+    measure_s: Seconds = 300.0
+    offline: bool = False
+
+
+class TaskBody(Body):
+    """A task: a model, an engine with the parameters to vary, how they are tried, and the traffic.
+
+    A parameter has one value, a list of values to try, or a range. The options in `placement` are those of
+    each trial, the pods that may take it among them.
+    """
+
+    name: TaskName
+    description: Description = ""
+    model: TaskModelBody
+    base_runtime: Annotated[str, Field(json_schema_extra={"enum": [*ENGINES]})] = "xllamacpp"
+    runtime_image_tag: LongName = ""
+    deployment_mode: Literal["process", "docker"] = "process"
+    command: Annotated[str, StringConstraints(max_length=2_000), Storable] = ""
+    parameters: Annotated[
+        dict[
+            ParameterName,
+            Value | Annotated[list[Value], Field(min_length=1, max_length=VALUES_MAX)] | RangeBody,
+        ],
+        Field(max_length=PARAMETERS_MAX, json_schema_extra={"additionalProperties": False}),
+        FEW,
+    ]
+    optimization: OptimizationBody = Field(default_factory=OptimizationBody)
+    benchmark: BenchmarkBody = Field(default_factory=BenchmarkBody)
+    placement: OptionsBody = Field(default_factory=lambda: OptionsBody(max_attempts=2))
+
+
+class TaskPatch(Body):
+    """What is to be changed of a task; the status `CANCELLED` cancels it."""
+
+    description: Description | None = None
+    status: Literal["CANCELLED"] | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> TaskPatch:
+        if self.description is None and self.status is None:
+            raise ValueError("give a `description`, or the `status` CANCELLED")
+        return self
+
+
+class TaskClone(Body):
+    """The name of a copy; without it, the name of the task with a number."""
+
+    name: TaskName | None = None
+
+
+class TaskImport(Body):
+    """A task as it was exported: the text of a file, as JSON or YAML."""
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=65_536)]
+    name: TaskName | None = None
+
+
+def stored(body: TaskBody) -> dict[str, Any]:
+    """Return the configuration of a task by the names of its fields, with its defaults."""
+    return body.model_dump(exclude_none=True)

@@ -1,0 +1,218 @@
+"""The study of a task: the run that each trial varies and the plan, from the task's configuration, pure."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from control_plane.kinds.trial.bodies import RangeBody, TaskBody
+from control_plane.model.groups.space import Choice, space_of
+from events.kinds.trial import KIND
+from events.models.engine import Engine, Parameter
+from events.models.engines import ENGINES
+from events.runtime.errors import PipelineError, Rejected
+
+PREFIX: Final = "parameters."  # of a varied parameter in the specification of a run
+CORES_MAX: Final = 1 << 16  # how many a pod has is not known here
+SAMPLERS: Final = {"grid": "grid", "random": "random", "bayesian": "tpe"}
+DIRECTIONS: Final = {"minimize": "min", "maximize": "max"}
+DEPLOYED_BY_DOCKER: Final = "docker"
+SHOWN_CHARS: Final = 100
+PORT_SHOWN: Final = 8_000
+
+Json = dict[str, Any]
+
+
+def group_of(task_id: str) -> str:
+    """Return the id of the group that runs the trials of a task."""
+    return f"task-{task_id.lower()}"
+
+
+def require_valid(task: TaskBody) -> None:
+    """Check what the schema cannot say of a task. Raises `Rejected` that names every problem."""
+    if problems := list(_problems(task)):
+        raise Rejected("bad_task", "; ".join(problems))
+
+
+def _problems(task: TaskBody) -> Iterator[str]:
+    engine = ENGINES.get(task.base_runtime)
+    if engine is None:
+        shown = task.base_runtime[:SHOWN_CHARS]
+        yield f"base_runtime: there is no engine {shown!r}; there are {', '.join(ENGINES)}"
+    if not any(isinstance(each, list | RangeBody) for each in task.parameters.values()):
+        yield "parameters: nothing varies; give one of them a list of values, or a range"
+    if not task.benchmark.num_concurrency and not task.benchmark.rates:
+        yield "benchmark: `num_concurrency` and `rates` are both empty; name a load"
+    if task.deployment_mode == DEPLOYED_BY_DOCKER and not task.runtime_image_tag.strip():
+        yield "runtime_image_tag: a deployment by docker needs the image"
+    if engine is not None:
+        yield from _unfit(task, engine)
+    if isinstance(task.optimization.baseline, dict) and set(task.optimization.baseline) != set(varied(task)):
+        yield f"optimization.baseline: it has a value for each of {', '.join(varied(task))}"
+
+
+def _unfit(task: TaskBody, engine: Engine) -> Iterator[str]:
+    """Yield what is wrong with the values of parameters that the engine declares."""
+    known = {each.name: each for each in engine.parameters}
+    own = task.optimization.baseline if isinstance(task.optimization.baseline, dict) else {}
+    for name, given in [*task.parameters.items(), *own.items()]:
+        if not known:
+            return
+        if name not in known:
+            yield f"parameters: {engine.name} has no parameter {name!r}; there are {', '.join(known)}"
+            continue
+        if isinstance(given, RangeBody) and not given.low < given.high:
+            yield f"parameters.{name}: low < high, not {given.low:g} and {given.high:g}"
+            continue
+        ends = (given.low, given.high) if isinstance(given, RangeBody) else given
+        for value in ends if isinstance(ends, list | tuple) else [ends]:
+            try:
+                known[name].settled(_plain(value), CORES_MAX)
+            except (ValueError, PipelineError) as error:
+                yield f"parameters: {error}"
+
+
+def varied(task: TaskBody) -> Sequence[str]:
+    """Return the names of the parameters that vary, in their order."""
+    return [name for name, given in task.parameters.items() if isinstance(given, list | RangeBody)]
+
+
+def run_of(task: TaskBody) -> Json:
+    """Return the run that each trial varies, as a group has it."""
+    benchmark, limits = task.benchmark, task.benchmark.limits
+    spec: Json = {
+        "model": task.model.id,
+        "engine": task.base_runtime,
+        "parameters": {
+            name: given for name, given in task.parameters.items() if not isinstance(given, list | RangeBody)
+        },
+        "scenarios": list(benchmark.traffic_scenarios),
+        "concurrency": list(benchmark.num_concurrency),
+        "rates": list(benchmark.rates),
+        "requests": benchmark.requests,
+        "warmup": benchmark.warmup,
+        "repeats": benchmark.repeats,
+        "shared_prefix": benchmark.shared_prefix,
+        "ready_s": benchmark.ready_s,
+        "measure_s": benchmark.measure_s,
+        "offline": benchmark.offline,
+    }
+    times = {"ttft_limit_s": limits.ttft_s, "tpot_limit_s": limits.tpot_s, "e2e_limit_s": limits.e2e_s}
+    spec |= {name: each for name, each in times.items() if each is not None}
+    if task.command.strip():
+        spec["command"] = task.command.strip()
+    if task.deployment_mode == DEPLOYED_BY_DOCKER:
+        spec["image"] = task.runtime_image_tag.strip()
+    return {"kind": KIND.name, "spec": spec, **task.placement.model_dump(exclude_none=True)}
+
+
+def plan_of_task(task: TaskBody) -> Json:
+    """Return the study of a task, as a group has it."""
+    wanted = task.optimization
+    space = {f"{PREFIX}{name}": _dimension(task, name) for name in varied(task)}
+    plan: Json = {
+        "kind": "study",
+        "sampler": SAMPLERS[wanted.strategy],
+        "goal": f"{DIRECTIONS[wanted.objective.direction]}:{wanted.objective.metric}",
+        "space": space,
+        "max_runs": wanted.max_iterations * wanted.repeats,
+        "parallel": wanted.parallel,
+        "repeats": wanted.repeats,
+        "points": wanted.points,
+        "seed": wanted.seed,
+    }
+    if wanted.patience is not None:
+        plan["patience"] = wanted.patience
+    if wanted.target is not None:
+        plan["target"] = wanted.target
+    if wanted.constraints:
+        plan["constraints"] = list(wanted.constraints)
+    if (baseline := baseline_of(task)) is not None:
+        plan["baseline"] = {f"{PREFIX}{name}": value for name, value in baseline.items()}
+    return plan
+
+
+def baseline_of(task: TaskBody) -> Json | None:
+    """Return the values that are tried first; None without any.
+
+    The default of a number of threads is one less than the cores of the pod; the highest value stands for it.
+    """
+    wanted = task.optimization.baseline
+    if isinstance(wanted, dict):
+        return {name: wanted[name] for name in varied(task)}
+    engine = ENGINES.get(task.base_runtime)
+    known = {each.name: each for each in engine.parameters} if engine else {}
+    if not wanted or any(name not in known for name in varied(task)):
+        return None
+    return {name: _default(known[name], task.parameters[name]) for name in varied(task)}
+
+
+def trials_max(task: TaskBody) -> int:
+    """Return how many configurations a task tries at most."""
+    wanted, space = task.optimization, space_of({name: _dimension(task, name) for name in varied(task)})
+    if wanted.strategy != "grid" and not all(isinstance(each, Choice) for each in space.values()):
+        return wanted.max_iterations
+    points = {name: each.points(wanted.points) for name, each in space.items()}
+    baseline = baseline_of(task) or {}
+    is_apart = any(value not in points[name] for name, value in baseline.items())
+    different = (len({repr(value) for value in each}) for each in points.values())
+    return min(wanted.max_iterations, math.prod(different) + is_apart)
+
+
+def measurements(task: TaskBody) -> int:
+    """Return how many measurements one trial makes."""
+    loads = len(task.benchmark.num_concurrency) + len(task.benchmark.rates)
+    return len(task.benchmark.traffic_scenarios) * loads * task.benchmark.repeats
+
+
+def command_line(engine_name: str, model: str, served_as: str, parameters: Mapping[str, Any]) -> str:
+    """Return the command that serves a model with these parameters, in one line; empty of no known engine."""
+    engine = ENGINES.get(engine_name)
+    if engine is None:
+        return ""
+    fields: dict[str, str | int] = {
+        "python": "python",
+        "model": model,
+        "port": 8000,
+        "alias": served_as,
+        "name": served_as,
+    }
+    return shlex.join(engine.words(fields, parameters))
+
+
+def _dimension(task: TaskBody, name: str) -> Json:
+    given = task.parameters[name]
+    if isinstance(given, list):
+        return {"type": "values", "values": list(given)}
+    assert isinstance(given, RangeBody)
+    low, high = _plain(given.low), _plain(given.high)
+    is_whole = isinstance(low, int) and isinstance(high, int) and not _is_fraction(task, name)
+    if is_whole and given.log and low > 0:
+        return {"type": "values", "values": _doubled(low, high)}
+    form = "int" if is_whole else "log" if given.log else "uniform"
+    return {"type": form, "low": low, "high": high}
+
+
+def _is_fraction(task: TaskBody, name: str) -> bool:
+    engine = ENGINES.get(task.base_runtime)
+    known = engine.parameters if engine is not None else ()
+    return any(each.name == name and isinstance(each.default, float) for each in known)
+
+
+def _doubled(low: int, high: int) -> list[int]:
+    """Return whole numbers from `low` to `high`, each twice the one before it, and `high`."""
+    found = [low * 2**power for power in range(math.ceil(math.log2(high / low)) + 1)]
+    return sorted({each for each in found if each < high} | {high})
+
+
+def _default(parameter: Parameter, given: Any) -> Any:
+    if not parameter.leaves_a_core:
+        return parameter.default
+    return _plain(given.high) if isinstance(given, RangeBody) else max(given)
+
+
+def _plain(value: Any) -> Any:
+    """Return 3 for 3.0: an engine takes whole numbers as such."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,232 @@
+"""Tasks as people and programs see them, with their experiments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from control_plane.kinds.trial.bodies import TaskBody
+from control_plane.kinds.trial.planning import command_line, group_of, measurements, trials_max
+from control_plane.kinds.trial.service import body_of
+from control_plane.kinds.trial.standing import experiments_of, gain, standing_of
+from control_plane.kinds.trial.store import Tasks
+from control_plane.model.groups.members import COUNTED_AS
+from control_plane.model.groups.status import CLOSED
+from control_plane.model.groups.study import study_of
+from control_plane.model.presentation import plain
+from control_plane.model.views.document_mapping import from_document
+from control_plane.model.views.readable import UnreadableDocument, reading_of, typed
+from control_plane.reads import paging
+from control_plane.reads.reading import Reading, listing, moment_key, required
+from control_plane.store.database import Document
+from control_plane.store.queue.groups import Groups
+from events.answers.answer import Listing
+from events.answers.groups import GroupCounts, GroupRound
+from events.answers.kinds.tasks import Task, TaskEstimate, TaskFailure, TaskRow, TriedConfiguration
+from events.formatting import seconds
+from events.lifecycle import Status
+from events.text.truncation import brief
+
+KEPT_MAX: Final = 500  # closed rounds whose experiments are kept
+PARTS_AT_ONCE: Final = 5
+MESSAGE_CHARS_MAX: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The last round of a task: its experiments, and why they failed, where the task FAILED."""
+
+    experiments: Sequence[TriedConfiguration] = ()
+    failure: TaskFailure | None = None
+    planned: int = 0
+
+    @property
+    def best(self) -> TriedConfiguration | None:
+        """The best experiment; None while there is none."""
+        return next((each for each in self.experiments if each.is_best), None)
+
+    @property
+    def baseline(self) -> TriedConfiguration | None:
+        """The first experiment with the engine's defaults; None without one."""
+        return next((each for each in self.experiments if each.is_baseline), None)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReads:
+    """Bounded reads of tasks. Raises `NotFound`, `UnreadableDocument`."""
+
+    reading: Reading
+    store: Tasks
+    groups: Groups
+    # what a closed group is does not change without its revision
+    _kept: OrderedDict[tuple[str, int], Round] = field(default_factory=OrderedDict)
+
+    async def page(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Listing[TaskRow]:
+        """Return a page of tasks, newest first, each with how its last round stands."""
+        found = await self.store.page(moment_key("tasks", after), paging.limited(limit))
+        groups = await self.store.groups([group_of(each["_id"]) for each in found.documents])
+        turns = asyncio.Semaphore(PARTS_AT_ONCE)
+
+        async def told(task: Document) -> TaskRow | UnreadableDocument:
+            async with turns:
+                try:
+                    return await self._row(task, groups.get(group_of(task["_id"])))
+                except UnreadableDocument as error:
+                    return error
+
+        rows = await asyncio.gather(*map(told, found.documents))
+        by_id = {each["_id"]: row for each, row in zip(found.documents, rows, strict=True)}
+        return listing("tasks", found, lambda task: _row_or_raise(by_id[task["_id"]]))
+
+    async def one(self, task_id: str) -> Task:
+        """Return one task with its best experiment and its earlier rounds."""
+        task, group = await self._found(task_id)
+        round_ = await self._round(task, group)
+        best, baseline = round_.best, round_.baseline
+        with reading_of("task", task_id):
+            body = body_of(task)
+            fixed = {
+                name: each
+                for name, each in body.parameters.items()
+                if isinstance(each, bool | int | float | str)
+            }
+            command = None
+            if best is not None:
+                chosen = {**fixed, **best.parameters}
+                command = command_line(body.base_runtime, body.model.id, body.model.name, chosen) or None
+            is_lower_better = body.optimization.objective.direction == "minimize"
+            made = self._made(task, group, round_)
+            return typed(
+                from_document(
+                    Task,
+                    task,
+                    **made,
+                    best=best,
+                    baseline=baseline,
+                    gain=gain(best, baseline, is_lower_better=is_lower_better),
+                    best_command=command,
+                    rounds=_rounds(group),
+                )
+            )
+
+    async def body(self, task_id: str) -> TaskBody:
+        """Return the configuration of a task."""
+        return body_of(required(await self.store.find(task_id), "task", task_id))
+
+    async def experiments(self, task_id: str) -> Sequence[TriedConfiguration]:
+        """Return the experiments of the last round, in their order."""
+        task, group = await self._found(task_id)
+        return (await self._round(task, group)).experiments
+
+    async def page_of_experiments(
+        self, task_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Listing[TriedConfiguration]:
+        """Return a page of the experiments of the last round, in their order."""
+        last = 0 if after is None else int(paging.decode("experiments", after, int)[0])
+        most = paging.limited(limit)
+        rest = [each for each in await self.experiments(task_id) if each.number > last]
+        more = paging.encode("experiments", rest[most - 1].number) if len(rest) > most else None
+        return Listing(items=rest[:most], next=more)
+
+    async def estimate(self, body: TaskBody, trial_s: float | None) -> TaskEstimate:
+        """Return what a task would take, if a trial takes `trial_s`."""
+        experiments, repeats = trials_max(body), body.optimization.repeats
+        runs = experiments * repeats
+        total = None if trial_s is None else trial_s * -(-runs // min(runs, body.optimization.parallel))
+        time = "a time that is not known: no trial came to its end lately"
+        if total is not None:
+            time = f"about {seconds(total)}, as the last trials"
+        times = f", each {repeats} times" if repeats > 1 else ""
+        one = measurements(body)
+        return TaskEstimate(
+            experiments=experiments,
+            runs=runs,
+            measurements=one,
+            seconds=total,
+            words=f"at most {experiments} experiments{times}, of {one} measurements each; {time}",
+        )
+
+    async def _found(self, task_id: str) -> tuple[Mapping[str, Any], Document | None]:
+        task = required(await self.store.find(task_id), "task", task_id)
+        return task, await self.store.find_group(group_of(task_id))
+
+    async def _row(self, task: Document, group: Document | None) -> TaskRow:
+        round_ = await self._round(task, group)
+        with reading_of("task", task["_id"]):
+            return typed(from_document(TaskRow, task, **self._made(task, group, round_)))
+
+    def _made(self, task: Mapping[str, Any], group: Document | None, round_: Round) -> dict[str, Any]:
+        standing, best = standing_of(task, group), round_.best
+        moments = {"started_at": standing.started_at, "completed_at": standing.completed_at}
+        return {
+            "status": standing.status,
+            "group": group_of(task["_id"]),
+            "round": standing.round,
+            "planned_experiments": round_.planned,
+            "total_experiments": len(round_.experiments),
+            "successful_experiments": sum(each.status == "success" for each in round_.experiments),
+            "best_experiment_id": None if best is None else best.id,
+            "best_score": None if best is None else best.score,
+            "elapsed_time": standing.elapsed_s(self.reading.clock.now()),
+            "failure": round_.failure,
+            **{name: plain(each) for name, each in moments.items()},
+        }
+
+    async def _round(self, task: Mapping[str, Any], group: Document | None) -> Round:
+        if group is None:
+            with reading_of("task", task["_id"]):
+                return Round(planned=trials_max(body_of(task)))
+        key = (str(group["_id"]), int(group["revision"]))
+        if key in self._kept:
+            return self._kept[key]
+        found = await self._read(group)
+        if group.get("status") in CLOSED:
+            self._kept[key] = found
+            while len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+        return found
+
+    async def _read(self, group: Document) -> Round:
+        with reading_of("group", group["_id"]):
+            study = study_of(group["plan"])
+            first = int(group["first"])
+        runs = await self.store.runs(group["_id"], first)
+        values = await self.groups.values([each["_id"] for each in runs], study.names)
+
+        def told() -> list[TriedConfiguration]:
+            with reading_of("group", group["_id"]):
+                return experiments_of(study, group, runs, values)
+
+        # beside the event loop: experiments are thousands
+        experiments = await asyncio.to_thread(told)
+        has_failed = any(COUNTED_AS[Status(each["status"])] == "failed" for each in runs)
+        failure = await self._failure(group, first) if has_failed else None
+        return Round(experiments, failure, study.slots // study.repeats)
+
+    async def _failure(self, group: Document, first: int) -> TaskFailure | None:
+        causes = await self.groups.causes(group["_id"], first)
+        if not causes:
+            return None
+        most = causes[0]
+        return TaskFailure(
+            code=plain(most["_id"]),
+            message=brief(plain(most["message"]), MESSAGE_CHARS_MAX),
+            count=most["count"],
+            run_id=most["run"],
+        )
+
+
+def _row_or_raise(row: TaskRow | UnreadableDocument) -> TaskRow:
+    if isinstance(row, UnreadableDocument):
+        raise row
+    return row
+
+
+def _rounds(group: Document | None) -> list[GroupRound]:
+    found = [] if group is None else group["rounds"]
+    return [
+        from_document(GroupRound, each, counts=from_document(GroupCounts, each["counts"])) for each in found
+    ]

@@ -1,0 +1,172 @@
+"""How a task stands: its status and its experiments, from its group and the runs of its round, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from control_plane.kinds.trial.planning import PREFIX
+from control_plane.model.groups.constraints import broken
+from control_plane.model.groups.members import COUNTED_AS
+from control_plane.model.groups.parameters import Values, in_json
+from control_plane.model.groups.status import Action, GroupStatus
+from control_plane.model.groups.study import Study
+from control_plane.model.groups.trials import outcome_of, trial_of
+from control_plane.model.presentation import plain
+from events.answers.kinds.tasks import ExperimentRun, ExperimentStatus, TaskStatus, TriedConfiguration
+from events.lifecycle import Status
+from events.text.truncation import brief
+
+Json = Mapping[str, Any]
+
+DEPLOY_STAGES: Final = frozenset({"deploy", "launch", "serve", "start"})
+VALUE_CHARS_MAX: Final = 200
+FAILURE_CHARS_MAX: Final = 300
+STATUSES: Final[Mapping[GroupStatus, TaskStatus]] = {
+    GroupStatus.OPEN: "RUNNING",
+    GroupStatus.PAUSED: "RUNNING",
+    GroupStatus.CLOSING: "RUNNING",
+    GroupStatus.CANCELING: "RUNNING",
+    GroupStatus.COMPLETED: "COMPLETED",
+    GroupStatus.FAILED: "FAILED",
+    GroupStatus.CANCELED: "CANCELLED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a task stands; `round` is the last one that its group has begun, 0 before the first."""
+
+    status: TaskStatus
+    round: int
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+
+    def elapsed_s(self, now: datetime) -> float | None:
+        """Return the seconds of the round so far; None before it began."""
+        if self.started_at is None:
+            return None
+        return max(0.0, round(((self.completed_at or now) - self.started_at).total_seconds(), 3))
+
+
+def is_starting(task: Json, group: Json | None) -> bool:
+    """Say whether a round was decided that the group has not begun: somebody begins it now, or died then."""
+    return int(task["begun"]) > (0 if group is None else int(group["round"]))
+
+
+def standing_of(task: Json, group: Json | None) -> Standing:
+    """Return how a task stands, from its document and that of its group."""
+    if is_starting(task, group):
+        return Standing("RUNNING", 0 if group is None else int(group["round"]))
+    if group is None:
+        return Standing("PENDING", 0)
+    status = STATUSES[GroupStatus(group["status"])]
+    ended = None if status == "RUNNING" else _closed_at(group)
+    return Standing(status, int(group["round"]), group["since"], ended)
+
+
+def _closed_at(group: Json) -> datetime:
+    closed = [each["at"] for each in group["journal"] if each["action"] == Action.CLOSE.value]
+    found = closed[-1] if closed else group["updatedAt"]
+    if not isinstance(found, datetime):
+        raise TypeError(f"it was closed at {found!r}")
+    return found
+
+
+def experiments_of(
+    study: Study, group: Json, runs: Sequence[Json], values: Mapping[str, Values]
+) -> list[TriedConfiguration]:
+    """Return the experiments of the round: `runs` are the newest of its slots, `values` what each varies."""
+    trials = [trial_of(run, values[run["_id"]], study.metric, study.constraints) for run in runs]
+    by_slot = {run["slot"]: run for run in runs}
+    best, found = best_place(study, trials), list[TriedConfiguration]()
+    baseline = None if study.baseline is None else in_json(study.baseline)
+    for place, (tried, slots) in enumerate(study.tried(trials)):
+        outcome = outcome_of(slots, study.repeats)
+        own = [by_slot[each.slot] for each in slots]
+        measured = [each.objective for each in slots if each.objective is not None]
+        summaries = [each for run in own if isinstance(each := run.get("summary"), Mapping) and each]
+        summary = plain(summaries[-1]) if summaries else {}
+        status = status_of(own, study.repeats, is_measured=bool(measured))
+        found.append(
+            TriedConfiguration(
+                id=f"{group['round']}-{place + 1}",
+                number=place + 1,
+                status=status,
+                parameters={
+                    name.removeprefix(PREFIX): brief(value, VALUE_CHARS_MAX) for name, value in tried.items()
+                },
+                score=sum(measured) / len(measured) if measured else None,
+                low=min(measured, default=None),
+                high=max(measured, default=None),
+                is_best=place == best,
+                is_baseline=baseline is not None and in_json(tried) == baseline,
+                infeasible=None if outcome.objective is None else _broken(study, own),
+                failure=_failure(own) if status in ("failed", "cancelled") else None,
+                outcome=_text(summary.get("outcome")),
+                summary=summary,
+                runs=[
+                    ExperimentRun(id=run["_id"], status=run["status"], score=trial.objective)
+                    for run, trial in zip(own, slots, strict=True)
+                ],
+            )
+        )
+    return found
+
+
+def best_place(study: Study, trials: Sequence[Any]) -> int | None:
+    """Return the place of the best experiment, of equals the earliest; None without any."""
+    bests = [each.best for each in study.outcomes(trials)]
+    known = [
+        (each if study.is_lower_better else -each, place)
+        for place, each in enumerate(bests)
+        if each is not None
+    ]
+    return min(known)[1] if known else None
+
+
+def status_of(runs: Sequence[Json], repeats: int, *, is_measured: bool) -> ExperimentStatus:
+    """Return how an experiment stands by its runs."""
+    stands = [COUNTED_AS[Status(run["status"])] for run in runs]
+    if "running" in stands:
+        return "deploying" if all(map(_deploys, runs)) and not is_measured else "benchmarking"
+    if "waiting" in stands or len(runs) < repeats:
+        return "benchmarking" if is_measured else "pending"
+    if is_measured:
+        return "success"
+    return "cancelled" if "failed" not in stands and "canceled" in stands else "failed"
+
+
+def gain(
+    best: TriedConfiguration | None, baseline: TriedConfiguration | None, *, is_lower_better: bool
+) -> float | None:
+    """Return by how much the best is better than the baseline, as a share of it; None where not known."""
+    if best is None or baseline is None or best.score is None or not baseline.score:
+        return None
+    difference = baseline.score - best.score if is_lower_better else best.score - baseline.score
+    return difference / abs(baseline.score)
+
+
+def _deploys(run: Json) -> bool:
+    stage = run.get("currentStage")
+    name = stage.get("name") if isinstance(stage, Mapping) else None
+    return name is None or (isinstance(name, str) and name.lower() in DEPLOY_STAGES)
+
+
+def _broken(study: Study, runs: Sequence[Json]) -> str | None:
+    found = (broken(study.constraints, run.get("summary") or {}) for run in runs)
+    return next((each for each in found if each is not None), None)
+
+
+def _failure(runs: Sequence[Json]) -> str | None:
+    for run in reversed(runs):
+        error = run.get("error")
+        if isinstance(error, Mapping):
+            return str(brief(f"{error.get('code')}: {error.get('message')}", FAILURE_CHARS_MAX))
+    return None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,219 @@
+"""The study of a task, its command line, its experiments, and its text, without a store."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from control_plane.kinds.trial.bodies import TaskBody, name_of_model
+from control_plane.kinds.trial.exchange import exported, read_task
+from control_plane.kinds.trial.planning import (
+    command_line,
+    measurements,
+    plan_of_task,
+    require_valid,
+    run_of,
+    trials_max,
+)
+from control_plane.kinds.trial.service import parts_of
+from control_plane.kinds.trial.standing import experiments_of, gain, standing_of
+from control_plane.model.groups.study import study_of
+from events.kinds import read_spec
+from events.runtime.errors import Rejected
+
+SINCE = datetime(2026, 11, 27, 9, 0, tzinfo=UTC)
+
+
+def task_of(**changes: Any) -> TaskBody:
+    fields = {"name": "t", "model": {"id": "a/b/variant"}, "parameters": {"n_parallel": [1, 2, 4]}}
+    return TaskBody.model_validate({**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("model_id", "name"),
+    [
+        ("meta-llama/Llama-3.2-1B-Instruct", "Llama-3.2-1B-Instruct"),
+        ("a/b/variant", "variant"),
+        ("smollm2", "smollm2"),
+        ("a/", "a"),
+    ],
+)
+def test_a_model_is_named_by_the_last_part_of_its_id(model_id: str, name: str) -> None:
+    assert name_of_model(model_id) == name
+    body = task_of(model={"id": model_id})
+    assert (body.model.name, body.model.tokenizer) == (name, model_id)
+    own = task_of(model={"id": model_id, "name": "mine", "tokenizer": "its own"})
+    assert (own.model.name, own.model.tokenizer) == ("mine", "its own")
+
+
+def test_each_part_of_a_task_is_a_part_of_its_trials_or_of_their_plan() -> None:
+    body = task_of(
+        parameters={
+            "n_parallel": {"low": 1, "high": 8},
+            "n_batch": {"low": 32, "high": 300, "log": True},
+            "flash_attn": ["auto", "disabled"],
+            "n_ctx": 4096,
+        },
+        optimization={
+            "strategy": "bayesian",
+            "objective": {"metric": "ttft_p99_s", "direction": "minimize"},
+            "constraints": ["error_rate <= 0.01"],
+            "max_iterations": 6,
+            "repeats": 2,
+            "patience": 3,
+        },
+        benchmark={
+            "traffic_scenarios": ["D(100,20)", "N(200,50)/(40,10)"],
+            "num_concurrency": [1, 4],
+            "rates": [2.5],
+            "limits": {"ttft_s": 0.5},
+        },
+        deployment_mode="docker",
+        runtime_image_tag="image:1",
+        placement={"requires": {"labels": {"gpu": "h100"}}, "priority": 5},
+    )
+    require_valid(body)
+    run, plan = parts_of(body)
+    spec = read_spec("trial", run["spec"])
+    assert (run["kind"], run["priority"], run["requires"]) == ("trial", 5, {"labels": {"gpu": "h100"}})
+    told = {name: getattr(spec, name) for name in ("model", "parameters", "rates", "image", "ttft_limit_s")}
+    assert told == {
+        "model": "a/b/variant", "parameters": {"n_ctx": 4096}, "rates": [2.5], "image": "image:1",
+        "ttft_limit_s": 0.5,
+    }  # fmt: skip
+    assert (plan["sampler"], plan["goal"], plan["max_runs"], plan["repeats"], plan["patience"]) == (
+        "tpe", "min:ttft_p99_s", 12, 2, 3,
+    )  # fmt: skip
+    assert plan["space"] == {
+        "parameters.n_parallel": {"type": "int", "low": 1, "high": 8},
+        "parameters.n_batch": {"type": "values", "values": [32, 64, 128, 256, 300]},
+        "parameters.flash_attn": {"type": "values", "values": ["auto", "disabled"]},
+    }
+    assert plan["baseline"] == {
+        "parameters.n_parallel": 4, "parameters.n_batch": 2048, "parameters.flash_attn": "auto",
+    }  # fmt: skip
+    assert (trials_max(body), measurements(body)) == (6, 6)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "parameters", "baseline", "most", "experiments"),
+    [
+        ("grid", {"n_parallel": [1, 2]}, False, 10, 2),
+        ("grid", {"n_parallel": [1, 2]}, True, 10, 3),  # the default is 4
+        ("grid", {"n_parallel": [1, 4]}, True, 10, 2),
+        ("grid", {"n_parallel": [1, 2], "n_batch": [32, 64]}, False, 3, 3),
+        ("random", {"n_parallel": [1, 2], "n_batch": [32, 64]}, False, 10, 4),
+        ("bayesian", {"n_parallel": {"low": 1, "high": 256}}, True, 10, 10),
+        ("grid", {"n_threads": [1, 2]}, True, 10, 2),  # the cores of the pod are not known
+    ],
+)
+def test_experiments_are_counted_before_they_are_made(
+    strategy: str, parameters: Any, baseline: bool, most: int, experiments: int
+) -> None:
+    wanted = {"strategy": strategy, "baseline": baseline, "max_iterations": most}
+    body = task_of(parameters=parameters, optimization=wanted)
+    require_valid(body)
+    assert trials_max(body) == experiments
+    study_of(plan_of_task(body))
+
+
+def test_the_command_of_a_configuration_is_that_of_its_engine_and_safe_to_paste() -> None:
+    command = command_line("xllamacpp", "a b; rm -rf /", "m", {"n_parallel": 2, "kv_unified": True})
+    assert "'--model=a b; rm -rf /'" in command
+    assert command.endswith("--n_parallel=2 --kv_unified=true")
+    assert command_line("nobody", "m", "m", {}) == ""
+
+
+def run(slot: int, status: str = "COMPLETED", value: float | None = None, **more: Any) -> dict[str, Any]:
+    summary = {} if value is None else {"summary": {"e2e_mean_s": value, "error_rate": 0.0}}
+    return {"_id": f"R{slot}", "slot": slot, "status": status, **summary, **more}
+
+
+def test_experiments_are_numbered_from_one_in_each_round_and_judged_by_the_mean_of_their_runs() -> None:
+    body = task_of(
+        optimization={
+            "objective": {"metric": "e2e_mean_s", "direction": "minimize"},
+            "repeats": 2,
+            "constraints": ["error_rate <= 0.1"],
+        }
+    )
+    study, group = study_of(plan_of_task(body)), {"round": 3, "first": 10}
+    runs = [
+        run(10, value=0.2), run(11, value=0.4),  # the baseline
+        run(12, value=0.1), run(13, "FAILED", error={"code": "X", "message": "y"}),
+        run(14, summary={"e2e_mean_s": 0.01, "error_rate": 0.5}), run(15, value=0.01),
+        run(16, "RUNNING", currentStage={"name": "deploy"}), run(17, "QUEUED"),
+        run(18, "RUNNING", currentStage={"name": "D(100,20)"}),
+    ]  # fmt: skip
+    chosen = [4, 4, 1, 1, 2, 2, 8, 8, 16]
+    values = {each["_id"]: {"parameters.n_parallel": value} for each, value in zip(runs, chosen, strict=True)}
+    found = experiments_of(study, group, runs, values)
+    assert [each.id for each in found] == ["3-1", "3-2", "3-3", "3-4", "3-5"]
+    assert [each.status for each in found] == [
+        "success", "success", "success", "deploying", "benchmarking",
+    ]  # fmt: skip
+    assert [each.is_best for each in found] == [False, True, False, False, False]
+    assert [each.is_baseline for each in found] == [True, False, False, False, False]
+    assert (found[0].score, found[0].low, found[0].high) == (pytest.approx(0.3), 0.2, 0.4)
+    assert (found[2].infeasible or "").startswith("error_rate <= 0.1")
+    assert gain(found[1], found[0], is_lower_better=True) == pytest.approx(2 / 3)
+    assert gain(found[1], None, is_lower_better=True) is None
+
+
+@pytest.mark.parametrize(
+    ("begun", "status", "shown"),
+    [
+        (0, None, "PENDING"), (1, None, "RUNNING"), (2, "COMPLETED", "RUNNING"), (1, "OPEN", "RUNNING"),
+        (1, "PAUSED", "RUNNING"), (1, "CANCELING", "RUNNING"), (1, "COMPLETED", "COMPLETED"),
+        (1, "FAILED", "FAILED"), (1, "CANCELED", "CANCELLED"),
+    ],
+)  # fmt: skip
+def test_a_task_stands_where_its_group_stands(begun: int, status: str | None, shown: str) -> None:
+    closed = {"action": "close", "at": SINCE + timedelta(seconds=559)}
+    group = status and {
+        "round": 1, "status": status, "since": SINCE, "journal": [closed], "updatedAt": SINCE,
+    }  # fmt: skip
+    standing = standing_of({"begun": begun}, group or None)
+    assert standing.status == shown
+    is_over = shown in ("COMPLETED", "FAILED", "CANCELLED")
+    assert (standing.completed_at is not None) is is_over
+    if is_over:
+        assert standing.elapsed_s(SINCE + timedelta(days=1)) == 559.0
+
+
+def test_a_task_is_the_same_after_its_text_was_read_again() -> None:
+    body = task_of(
+        description="ü: #1", parameters={"n_parallel": {"low": 1, "high": 8}, "flash_attn": "auto"}
+    )
+    assert read_task(exported(body, "json")) == body
+    assert read_task(exported(body, "yaml")) == body
+    assert read_task(exported(body, "yaml"), "other").name == "other"
+    assert "!!" not in exported(body, "yaml")
+
+
+HOSTILE = [
+    "", "[]", "name: x", "{", "a: &x [1]\nb: *x", "!!python/object/apply:os.system [ls]",
+    "name: 2026-01-01\nmodel: {id: m}\nparameters: {n_parallel: [1, 2]}", "[" * 5_000, "{" * 5_000,
+    '{"a": ' * 5_000, "x" * 70_000, "a: \x00", "- " * 3_000, "a: .nan", "? [1]\n: 2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_text_is_refused_in_words(text: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        read_task(text)
+    assert refused.value.code == "bad_import"
+    assert 0 < len(refused.value.message) <= 2_000
+
+
+def test_what_a_text_says_is_checked_as_what_is_posted() -> None:
+    fields = {"name": "t", "model": {"id": "m"}, "parameters": {"n_parallel": [1, 2]}, "status": "RUNNING"}
+    with pytest.raises(Rejected, match="status: Extra inputs"):
+        read_task(yaml.safe_dump(fields))
+
+
+def test_a_run_has_no_empty_fields() -> None:
+    assert {"image", "command", "ttft_limit_s"}.isdisjoint(run_of(task_of())["spec"])
