@@ -1,7 +1,7 @@
 """The plan `study`: slots whose values are proposed from what was measured so far; pure.
 
-A trial is a set of values that runs `repeats` times, in slots that follow one another; what it measured is
-the mean of those that have ended. The first trial is the baseline, where one is given. A trial that is
+A trial is a set of values that runs `repeats` times: the slots with equal values, wherever they stand. What it
+measured is the mean of those that have ended. The first trial is the baseline, where one is given. A trial that is
 infeasible or was pruned is never the best, and counts for the patience.
 """
 
@@ -81,16 +81,16 @@ class Study:
         return [outcome_of(slots, self.repeats) for _, slots in self.tried(trials)]
 
     def tried(self, trials: Sequence[Trial]) -> Iterator[tuple[Values, list[Trial]]]:
-        """Yield the values of each trial with its slots, in their order."""
-        ordered = sorted(trials, key=lambda each: each.slot)
-        for start in range(0, len(ordered), self.repeats):
-            slots = ordered[start : start + self.repeats]
+        """Yield the values of each trial with its slots, in the order of the first of them."""
+        found: dict[bytes, list[Trial]] = {}
+        for each in sorted(trials, key=lambda each: each.slot):
+            found.setdefault(identity(each.values), []).append(each)
+        for slots in found.values():
             yield slots[0].values, slots
 
     def begun(self, trials: Sequence[Trial]) -> list[Values]:
-        """Return the values of the last trial once for each of its repeats that is still to come."""
-        missing = -len(trials) % self.repeats
-        return [max(trials, key=lambda each: each.slot).values] * missing if missing else []
+        """Return the values of each trial once for each of its repeats that is still to come."""
+        return [values for values, slots in self.tried(trials) for _ in range(self.repeats - len(slots))]
 
     def repeated(self, proposals: Sequence[Values]) -> list[Values]:
         """Return the values of slots: each proposal as often as it is to run."""

@@ -1,7 +1,8 @@
 """The trials of a study, and what they came to, pure.
 
-A trial is a set of values that runs in one slot or more, and is over when each of them has ended. One that
-was pruned in any of them has measured nothing whole; one that breaks a constraint in any is infeasible.
+A trial is a set of values that runs in one slot or more, and is known when so many of them have ended as it
+repeats. One that was pruned in any of these has measured nothing whole; one that breaks a constraint in any slot
+is infeasible. What runs again later adds to what was measured, or changes nothing.
 """
 
 from __future__ import annotations
@@ -64,14 +65,15 @@ def objective(run: Mapping[str, Any], metric: str) -> float | None:
 def outcome_of(slots: Sequence[Trial], repeats: int) -> Outcome:
     """Return what the slots of a trial came to so far."""
     values = slots[0].values
-    if len(slots) < repeats or not all(each.has_ended for each in slots):
+    ended = [each for each in slots if each.has_ended]
+    if len(ended) < repeats:
         return Outcome(values=values, has_ended=False)
-    stops = [each.stop for each in slots if each.stop is not None]
-    measured = [each.objective for each in slots if each.objective is not None]
+    stops = [each.stop for each in ended[:repeats] if each.stop is not None]
+    measured = [each.objective for each in ended if each.objective is not None]
     if stops:
         return Outcome(values=values, has_ended=True, stop=min(stops, key=lambda each: each.step))
     if not measured:
         return Outcome(values=values, has_ended=True)
-    excess = [max(each) for each in zip(*(slot.excess for slot in slots if slot.excess), strict=True)]
+    excess = [max(each) for each in zip(*(slot.excess for slot in ended if slot.excess), strict=True)]
     mean = sum(measured) / len(measured)
     return Outcome(values=values, has_ended=True, objective=mean, excess=excess)

@@ -115,6 +115,20 @@ def test_a_trial_is_the_mean_of_its_repeats_once_all_have_ended() -> None:
         make_study(repeats=9, max_runs=5)
 
 
+def test_values_that_run_again_later_add_to_their_trial_wherever_the_slot_is() -> None:
+    study = make_study(repeats=2)
+    found = trials(study, 1.0, 3.0, 5.0, 7.0)
+    first, second = found[0].values, found[2].values
+    assert len(study.outcomes(found)) == 2
+    later = [*found, Trial(4, first, True, 8.0), Trial(5, second, False, None)]
+    assert [(each.values, each.objective) for each in study.outcomes(later)] == [(first, 4.0), (second, 6.0)]
+    assert study.begun(later) == []
+    failed = [*found, Trial(4, first, True, None)]
+    assert study.outcomes(failed)[0].objective == 2.0, "a run that failed later takes nothing back"
+    apart = [found[0], found[2], Trial(7, first, True, 3.0)]
+    assert study.begun(apart) == [second]
+
+
 def test_a_study_ends_at_its_target_or_when_its_patience_is_over() -> None:
     study = make_study(target=0.5, patience=3)
 

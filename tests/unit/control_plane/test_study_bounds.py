@@ -63,10 +63,10 @@ def test_a_member_that_breaks_a_constraint_or_lacks_its_number_is_infeasible() -
     assert broken([upper, lower], {}) == "cost <= 1.5 (it has none); score >= -10 (it has none)"
 
 
-def trial(slot: int, value: float, radius: float | None, study: Study) -> Trial:
+def trial(slot: int, value: float, radius: float | None, study: Study, x: float | None = None) -> Trial:
     summary = {"value": value} if radius is None else {"value": value, "radius": radius}
     run = {"slot": slot, "status": "COMPLETED", "summary": summary}
-    return trial_of(run, {"x": float(slot)}, study.metric, study.constraints)
+    return trial_of(run, {"x": float(slot) if x is None else x}, study.metric, study.constraints)
 
 
 def test_an_infeasible_member_is_never_the_best_nor_the_target_and_counts_for_the_patience() -> None:
@@ -80,7 +80,7 @@ def test_an_infeasible_member_is_never_the_best_nor_the_target_and_counts_for_th
 
 def test_a_trial_of_which_one_repeat_breaks_a_constraint_or_is_pruned_is_no_best() -> None:
     study = make_study(constraints=["radius <= 1"], repeats=2)
-    pairs = [trial(0, 1.0, 0.5, study), trial(1, 1.0, 1.5, study)]
+    pairs = [trial(0, 1.0, 0.5, study, x=1.0), trial(1, 1.0, 1.5, study, x=1.0)]
     (outcome,) = study.outcomes(pairs)
     assert (outcome.objective, list(outcome.excess), outcome.best) == (1.0, [0.5], None)
     pruned = Trial(1, VALUES, has_ended=True, objective=None, stop=STOP)
