@@ -18,10 +18,11 @@ from typing import Any, Final
 import msgspec
 
 from control_plane.concurrency.turns import in_turns
+from control_plane.model.groups.constraints import LACKING
 from control_plane.model.groups.members import Trial
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.space import Choice
-from control_plane.model.groups.study import Study, identity
+from control_plane.model.groups.study import Study
 from control_plane.model.groups.trials import Outcome, outcome_of
 from events.runtime.errors import Rejected, Transient
 
@@ -48,30 +49,48 @@ class Proposer:
     idle: list[Process] = field(default_factory=list)
     turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PROCESSES_MAX))
 
-    async def slots(self, study: Study, trials: Sequence[Trial], count: int) -> list[Values]:
-        """Return the values of at most `count` slots that follow; none where there is nothing else to try."""
-        values = study.begun(trials)
+    async def slots(
+        self, study: Study, trials: Sequence[Trial], count: int, refused: Sequence[Values] = ()
+    ) -> list[Values]:
+        """Return the values of at most `count` slots that follow; none where there is nothing else to try.
+
+        What the kind of its runs `refused` is known as impossible.
+        """
+        if study.reruns.top:
+            if study.over(trials) is not None:
+                return study.confirmations(trials)[:count]
+            count = min(count, study.search_slots - len(trials))
+        values = study.due(trials)
         wanted = -(-(count - len(values)) // study.repeats)
         if wanted > 0:
             known = [each for each, _ in study.tried(trials)]
             proposals = [study.baseline] if study.baseline and not known else []
-            proposals += await self._new(study, trials, [*known, *proposals], wanted - len(proposals))
-            values += study.repeated(proposals)
+            wanted -= len(proposals)
+            proposals += await self._new(study, trials, [*known, *proposals], refused, wanted)
+            values += study.woven(trials, proposals)
+        if not values and all(each.has_ended for each in trials):  # nothing else is left to try
+            return study.confirmations(trials)[:count]
         return values[:count]
 
     async def _new(
-        self, study: Study, trials: Sequence[Trial], known: Sequence[Values], count: int
+        self,
+        study: Study,
+        trials: Sequence[Trial],
+        tried: Sequence[Values],
+        refused: Sequence[Values],
+        count: int,
     ) -> list[Values]:
         if count <= 0:
             return []
+        known = [*tried, *refused]
         # in turns, not in a thread: a thread that computes keeps the event loop waiting at each of its steps
         if study.sampler != "tpe":
             looked_at = in_turns(study.candidates(known, count))
             return [each async for each in looked_at if each is not None]
         require_sampler(study)
-        told = [each async for each in in_turns(_trials(study, trials))]
-        tried = [each async for each in in_turns(_inside(study, known))]
-        answer = await self._ask(msgspec.json.encode(_request(study, told, tried, count)))
+        told = [each async for each in in_turns(_trials(study, trials, refused))]
+        inside = [each async for each in in_turns(_inside(study, known))]
+        answer = await self._ask(msgspec.json.encode(_request(study, told, inside, count)))
         return [_values(study, params) for params in answer]
 
     async def _ask(self, asked: bytes) -> list[dict[str, Any]]:
@@ -138,7 +157,7 @@ def _request(
 ) -> dict[str, Any]:
     return {
         "seed": study.seed,
-        "direction": "minimize" if study.is_lower_better else "maximize",
+        "directions": ["minimize" if each.is_lower_better else "maximize" for each in study.goals],
         "space": {
             name: ["values", 0, len(each.values) - 1]
             if isinstance(each, Choice)
@@ -151,15 +170,18 @@ def _request(
     }
 
 
-def _trials(study: Study, trials: Sequence[Trial]) -> Iterator[dict[str, Any]]:
-    """Yield what the process is told of each trial, of equal ones the first."""
-    seen: set[bytes] = set()
+def _trials(
+    study: Study, trials: Sequence[Trial], refused: Sequence[Values] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yield what the process is told of each trial; values that were refused are as those that failed."""
     for values, slots in study.tried(trials):
         said = _told(study, outcome_of(slots, study.repeats))
         params = _params(study, values)
-        if said is not None and params is not None and identity(values) not in seen:
-            seen.add(identity(values))
+        if said is not None and params is not None:
             yield {"params": params, **said}
+    for values in refused:
+        if (params := _params(study, values)) is not None:
+            yield {"params": params, **_failed(study)}
 
 
 def _inside(study: Study, known: Sequence[Values]) -> Iterator[dict[str, Any]]:
@@ -170,16 +192,25 @@ def _inside(study: Study, known: Sequence[Values]) -> Iterator[dict[str, Any]]:
 
 
 def _told(study: Study, outcome: Outcome) -> dict[str, Any] | None:
-    """Return what the process is told of a trial; None of one that failed."""
+    """Return what the process is told of a trial; None of one that failed by no fault of its own."""
     if not outcome.has_ended:
         return {"state": "running"}
     if outcome.stop is not None and study.pruning is not None:
+        if len(study.goals) > 1:  # the value of one metric says nothing of two goals
+            return _failed(study)
         # in the direction of the goal: the process compares the values of pruned trials by it
-        sign = 1 if study.pruning.is_lower_better == study.is_lower_better else -1
+        sign = 1 if study.pruning.is_lower_better == study.goal.is_lower_better else -1
         return {"state": "pruned", "step": outcome.stop.step, "value": sign * outcome.stop.value}
-    if outcome.objective is None:
+    if outcome.has_failed:
+        return _failed(study)
+    if not outcome.numbers:
         return None
-    return {"state": "complete", "value": outcome.objective, "excess": list(outcome.excess)}
+    return {"state": "complete", "values": list(outcome.means), "excess": list(outcome.excess)}
+
+
+def _failed(study: Study) -> dict[str, Any]:
+    """Return what the process is told of impossible values: worse than what breaks a constraint."""
+    return {"state": "failed", "excess": [LACKING] * len(study.constraints)}
 
 
 def _params(study: Study, values: Values) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ def propose(request: dict[str, Any]) -> list[dict[str, Any]]:
     sampler = optuna.samplers.TPESampler(
         seed=request["seed"] + len(request["trials"]), n_startup_trials=STARTUP_TRIALS, constant_liar=True
     )
-    study = optuna.create_study(direction=request["direction"], sampler=sampler)
+    study = optuna.create_study(directions=request["directions"], sampler=sampler)
     for each in request["trials"]:
         study.add_trial(_trial(each, space))
     known = {_identity(each) for each in request["known"]}
@@ -42,15 +42,17 @@ def propose(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _trial(told: dict[str, Any], space: dict[str, Any]) -> Any:
     """Return a trial as Optuna keeps it: an excess above zero breaks a constraint."""
-    made = partial(optuna.trial.create_trial, params=told["params"], distributions=space)
+    excess = {str(place): each for place, each in enumerate(told.get("excess", ()))}
+    made = partial(optuna.trial.create_trial, params=told["params"], distributions=space, constraints=excess)
     states = optuna.trial.TrialState
     match told["state"]:
         case "running":
             return made(state=states.RUNNING)
+        case "failed":  # without a value it is ranked behind all that have one
+            return made(state=states.PRUNED)
         case "pruned":
             return made(state=states.PRUNED, intermediate_values={told["step"]: told["value"]})
-    excess = {str(place): each for place, each in enumerate(told["excess"])}
-    return made(state=states.COMPLETE, value=told["value"], constraints=excess)
+    return made(state=states.COMPLETE, values=told["values"])
 
 
 def _distribution(form: str, low: float, high: float) -> Any:

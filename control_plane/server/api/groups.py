@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from control_plane.reads.groups import GroupReading
+from control_plane.reads.studies import with_study
 from control_plane.runs.groups.service import WantedGroup
 from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GroupEdit, GroupPause, NewGroup, posted
@@ -24,6 +25,7 @@ def router(deps: Deps) -> APIRouter:
 
     async def told(group_id: str, response: Response) -> Group:
         group = await with_race(deps.reading, reading.groups, await reading.group(group_id))
+        group = await with_study(reading.groups, group)
         response.headers["ETag"] = f'"{group.revision}"'
         return group
 
