@@ -76,13 +76,23 @@ async def test_the_baseline_and_the_best_run_again_and_the_answer_and_the_page_s
         for words in ("The best trial", "less value than the baseline", "interval of the difference (Welch)",
                       "with the 95 % intervals", "the study is over"):  # fmt: skip
             assert words in page, words
+        few = (await client.get("/api/groups/g/importance")).json()
+        assert (few["trials"], few["parameters"]) == (7, [])
+        assert "it takes 10 trials" in few["reason"]
+        await only.add(
+            "matrix", plan={"kind": "matrix", "rows": [{"seconds": 1}], "parallel": 1}, paused=True
+        )
+        none = await client.get("/api/groups/matrix/importance")
+        assert (none.status_code, none.json()["code"]) == (422, "no_study")
+        assert (await client.get("/api/groups/unknown/importance")).status_code == 404
+        await only.db.groups.delete_one({"_id": "matrix"})
         auditor = Verifier(VerifyReads(only.db), second_look_s=0.0)
         kinds = {each.invariant for each in [each async for each in auditor.audit(rebuilds=False)]}
         assert not {kind for kind in kinds if kind.startswith("group")}
 
 
 async def test_of_two_goals_the_best_are_the_front_on_the_page_and_in_the_answer(database_url: str) -> None:
-    two = {"goal": ["min:value", "max:radius"], "baseline_every": None, "confirm": None, "max_runs": 9}
+    two = {"goal": ["min:value", "max:radius"], "baseline_every": None, "confirm": None, "max_runs": 12}
     plan = {name: value for name, value in (PLAN | two).items() if value is not None}
     async with replicas(database_url, 1) as (only,), asking(only) as client:
         for wrong in ({"target": 1.0}, {"confirm": {}}, {"goal": ["min:value", "max:value"]},
@@ -102,8 +112,11 @@ async def test_of_two_goals_the_best_are_the_front_on_the_page_and_in_the_answer
         assert told["front"] == front
         assert [each["slots"] for each in told["best"]] == [[slot] for slot in front]
         assert told["difference"] is None
+        shares = (await client.get("/api/groups/g/importance")).json()["parameters"]
+        assert [each["name"] for each in shares] == ["x"]
         page = (await client.get("/groups/g")).text
-        assert "Pareto front" in page
+        for words in ("Pareto front", "What decides", "100 %"):
+            assert words in page, words
         assert "radius (higher is better) against value (lower is better)" in page
 
 

@@ -30,16 +30,19 @@ MODULE: Final = "control_plane.runs.groups.tpe"
 PROCESSES_MAX: Final = 2
 ANSWER_S: Final = 60.0
 ANSWER_BYTES_MAX: Final = 4 << 20
-MISSING: Final = (
-    "a study with the sampler tpe needs Optuna on the control plane: install the extra `study` "
-    "(podfleet[study]), or choose grid or random"
-)
+MISSING: Final = "needs Optuna on the control plane: install the extra `study` (podfleet[study])"
 
 
 def require_sampler(study: Study) -> None:
     """Refuse a study whose sampler is not installed. Raises `Rejected`."""
-    if study.sampler == "tpe" and importlib.util.find_spec("optuna") is None:
-        raise Rejected("study_unavailable", MISSING)
+    if study.sampler == "tpe":
+        require_estimator("a study with the sampler tpe", ", or choose grid or random")
+
+
+def require_estimator(what: str, instead: str = "") -> None:
+    """Refuse what needs the estimator where it is not installed. Raises `Rejected`."""
+    if importlib.util.find_spec("optuna") is None:
+        raise Rejected("study_unavailable", f"{what} {MISSING}{instead}")
 
 
 @dataclass(slots=True)
@@ -92,6 +95,15 @@ class Proposer:
         inside = [each async for each in in_turns(_inside(study, known))]
         answer = await self._ask(msgspec.json.encode(_request(study, told, inside, count)))
         return [_values(study, params) for params in answer]
+
+    async def importance(self, study: Study, outcomes: Sequence[Outcome]) -> dict[str, float]:
+        """Return the share of each parameter in what decides; nothing where the trials do not tell."""
+        require_estimator("the importance of parameters")
+        told = [each async for each in in_turns(_completed(study, outcomes))]
+        asked = {"ask": "importance", **_request(study, told, [], 0)}
+        answer = await self._ask(msgspec.json.encode(asked))
+        shares = {each["name"]: float(each["share"]) for each in answer}
+        return {name: shares[name] for name in study.space if name in shares}
 
     async def _ask(self, asked: bytes) -> list[dict[str, Any]]:
         async with self.turn:
@@ -182,6 +194,13 @@ def _trials(
     for values in refused:
         if (params := _params(study, values)) is not None:
             yield {"params": params, **_failed(study)}
+
+
+def _completed(study: Study, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+    """Yield what the process is told of trials that have measured something."""
+    for each in outcomes:
+        if (params := _params(study, each.values)) is not None:
+            yield {"params": params, "state": "complete", "values": list(each.means)}
 
 
 def _inside(study: Study, known: Sequence[Values]) -> Iterator[dict[str, Any]]:

@@ -55,3 +55,21 @@ class StudyStanding(Answer, frozen=True, kw_only=True):
     baseline: StudyTrial | None
     difference: StudyDifference | None
     front: list[Count] | UnsetType = UNSET
+
+
+class ParameterImportance(Answer, frozen=True, kw_only=True):
+    """Which share of the importance of all parameters one has: 0 to 1."""
+
+    name: str
+    share: float
+
+
+class StudyImportance(Answer, frozen=True, kw_only=True):
+    """How much each parameter decides whether a trial is among the best tenth (PED-ANOVA), the largest first.
+
+    It is by so many feasible `trials`; without parameters, `reason` says why.
+    """
+
+    trials: Count
+    parameters: list[ParameterImportance]
+    reason: str | None

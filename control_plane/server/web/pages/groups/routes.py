@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
+from markupsafe import Markup
 from msgspec import UNSET
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -24,6 +25,7 @@ from control_plane.reads.studies import study_view, told_with
 from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GOAL, GroupPause
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
+from control_plane.server.web.drawing.bars import bars
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.page_renderer import Live, Site
 from control_plane.server.web.pages.form_actions import carried_out
@@ -32,7 +34,7 @@ from control_plane.server.web.pages.groups.charts import chosen_rows, curve_figu
 from control_plane.server.web.pages.groups.study_charts import study_figures
 from control_plane.store.queue.group_numbers import NUMBERS_MAX, POINTS_MAX
 from events.answers.groups import Group
-from events.answers.plans.studies import StudyTrial
+from events.answers.plans.studies import StudyImportance, StudyTrial
 from events.runtime.errors import Rejected
 
 MARKS: Final[Json] = {
@@ -138,6 +140,7 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
         _best(site, group, goal),
         _causes(site, group),
     )
+    importance = None if view is None else await site.deps.groups.importances.soon(group, view)
     rows = chosen_rows(measured, goal)
     values = await reading.parameters(group, rows)
 
@@ -156,6 +159,7 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
         names=plan.names,
         goals=plan.metrics if isinstance(plan, Study) else [],
         shown_trials=_shown_trials(group),
+        importance=_importance_rows(importance),
         members=members,
         causes=causes,
         best=best,
@@ -176,6 +180,15 @@ def _shown_trials(group: Group) -> list[tuple[str, StudyTrial]]:
     baseline = [] if group.study.baseline is None else [("baseline", group.study.baseline)]
     what = "best" if group.study.front is UNSET else "front"
     return [*((what, each) for each in group.study.best), *baseline]
+
+
+def _importance_rows(importance: StudyImportance | None) -> list[tuple[str, str, Markup]]:
+    """Return the name, the share and the bar of each parameter of a study; none where it is not known."""
+    if importance is None:
+        return []
+    pictures = bars([each.share for each in importance.parameters], "share")
+    rows = zip(importance.parameters, pictures, strict=True)
+    return [(each.name, f"{100 * each.share:.0f} %", picture) for each, picture in rows]
 
 
 async def _curves(site: Site, group_id: str, wanted: CurvesView) -> HTMLResponse:
