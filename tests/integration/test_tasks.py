@@ -434,7 +434,9 @@ async def test_a_task_is_made_edited_started_and_shown_on_its_pages(database_url
         listed = (await http.get("/tasks")).text
         assert ("0.1916" in listed, "2/2 successful" in listed) == (True, True)
         table = (await http.get(f"{path}/experiments.csv")).text.splitlines()
-        assert table[0].startswith("experiment,status,is_best,is_baseline,score,low,high,n_parallel,tokens_out_per_s")
+        assert table[0].startswith(
+            "experiment,status,is_best,is_baseline,score,low,high,n_parallel,tokens_out_per_s"
+        )
         assert "'=1+1" in table[2]
         await http.post(f"{path}/clone")
         other = (await http.get("/api/tasks")).json()["items"][0]
