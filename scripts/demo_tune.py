@@ -58,9 +58,9 @@ def _run(stack: Stack, console: Console, asked: Interrupts) -> int:
             if asked.count:
                 raise Interrupted
             task = client.get(f"/api{path}").raise_for_status().json()
-            if task["successful_experiments"] != told:
-                told = task["successful_experiments"]
-                console.print(f"{told} of {task['planned_experiments']} experiments are measured")
+            if task["successfulExperiments"] != told:
+                told = task["successfulExperiments"]
+                console.print(f"{told} of {task['plannedExperiments']} experiments are measured")
             if task["status"] in OVER:
                 break
             clock.wait(never, LOOK_S)
@@ -74,7 +74,7 @@ def _report(console: Console, task: dict[str, Any], experiments: list[dict[str, 
     for each in experiments:
         summary = each["summary"]
         table.add_row(
-            "★" if each["is_best"] else "",
+            "★" if each["isBest"] else "",
             str(each["number"]),
             *(str(each["parameters"].get(name, "")) for name in names),
             _number(each["score"], "{:,.1f}"),
@@ -87,7 +87,7 @@ def _report(console: Console, task: dict[str, Any], experiments: list[dict[str, 
         console.print(f"[red]{task['status']}[/red] {escape(failure.get('message') or '')}")
         return EXIT_FAILED
     console.print("\nthe best is served by")
-    console.print(escape(task["best_command"]), soft_wrap=True, highlight=False)
+    console.print(escape(task["bestCommand"]), soft_wrap=True, highlight=False)
     return 0
 
 
