@@ -650,7 +650,7 @@ def create_task(task: Json) -> Call[Task]:
 
 def estimate_task(task: Json) -> Call[TaskEstimate]:
     """Return what a task of these fields would take; nothing is stored."""
-    return Call("POST", "/api/tasks/estimate", TaskEstimate, body=task)
+    return Call("POST", "/api/task-estimates", TaskEstimate, body=task)
 
 
 def update_task(task_id: str, task: Json, *, revision: int | None = None) -> Call[Task]:
@@ -693,7 +693,7 @@ def clone_task(task_id: str, *, name: str | None = None) -> Call[Task]:
 
 def import_task(text: str, *, name: str | None = None) -> Call[Task]:
     """Create a task from exported text, JSON or YAML."""
-    return Call("POST", "/api/tasks/import", Task, body=_given(text=text, name=name))
+    return Call("POST", "/api/task-imports", Task, body=_given(text=text, name=name))
 
 
 def export_task(task_id: str, *, format: str = "json") -> Call[TaskExport]:

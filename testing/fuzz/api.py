@@ -31,6 +31,7 @@ SHARE: Final = 0.5  # of the ids in requests are of something
 REQUEST_S: Final = 15.0
 KINDS: Final = ("probe", "experiment")
 MATRIX: Final = {"kind": "matrix", "values": {"seconds": [1, 2]}, "parallel": 1}
+VARIED: Final = {"n_parallel": [1, 2]}
 CRONS: Final = ("0 * * * *", "@daily", "*/5 0 1 1 *")
 FIELDS: Final = ("spec.seconds", "label.team", "spec.a.b")
 ZONES: Final = ("UTC", "Europe/Berlin")
@@ -94,6 +95,7 @@ def _made(client: httpx.Client) -> Mapping[str, str]:
         "hypothesis_id": made("/api/hypotheses", title="Does it hold?", idea="Dropout helps."),
         "schedule_id": made("/api/schedules", id=_slug(), cron=CRONS[0], run={"kind": "probe"}),
         "group_id": made("/api/groups", id=_slug(), run={"kind": "probe"}, plan=MATRIX),
+        "task_id": made("/api/tasks", name=_slug(), model={"id": "smollm2"}, parameters=VARIED),
         "key_id": made("/api/keys", kind="viewer", name="fuzz"),
     }
 

@@ -309,11 +309,11 @@ async def test_a_copy_an_export_and_an_import_say_the_same(database_url: str) ->
             fields = json.loads(text) if form == "json" else yaml.safe_load(text)
             assert fields["base_runtime"] == "xllamacpp"
             body = {"text": text, "name": f"from {form}"}
-            brought = await only.http.post("/api/tasks/import", json=body)
+            brought = await only.http.post("/api/task-imports", json=body)
             assert brought.status_code == 201, brought.text
             same = ("model", "parameters", "optimization", "benchmark", "placement", "baseRuntime")
             assert [brought.json()[name] for name in same] == [task[name] for name in same]
-        again = await only.http.post("/api/tasks/import", json={"text": text})
+        again = await only.http.post("/api/task-imports", json={"text": text})
         assert again.status_code == 409
 
 
@@ -337,6 +337,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"optimization": {"constraints": ["beauty <= 1"]}}, "beauty"),
     ({"optimization": {"baseline": {"n_batch": 1}}}, "baseline"),
     ({"benchmark": {"num_concurrency": []}}, "name a load"),
+    ({"benchmark": {"traffic_scenarios": ["D(100"]}}, "D(100"),
+    ({"benchmark": {"traffic_scenarios": "D(0,1,2)"}}, "D(0,1,2)"),
+    ({"benchmark": {"traffic_scenarios": []}}, "traffic_scenarios"),
     ({"benchmark": {"num_concurrency": [0]}}, "num_concurrency"),
     ({"benchmark": {"requests": 10**9}}, "requests"),
     ({"deployment_mode": "docker"}, "needs the image"),
@@ -363,14 +366,14 @@ async def test_an_estimate_counts_experiments_and_what_is_wrong_is_refused_by_it
 ) -> None:
     async with clients(database_url) as (only,):
         changes = {"optimization": {**TASK["optimization"], "repeats": 3, "baseline": {"n_parallel": 8}}}
-        told = (await only.http.post("/api/tasks/estimate", json={**TASK, **changes})).json()
+        told = (await only.http.post("/api/task-estimates", json={**TASK, **changes})).json()
         assert (told["experiments"], told["runs"], told["measurements"], told["seconds"]) == (3, 9, 2, None)
         assert "at most 3 experiments, each 3 times" in told["words"]
         for changes, words in WRONG:
             answer = await only.http.post("/api/tasks", json={**TASK, **changes})
             assert answer.status_code == 422, (changes, answer.text)
             assert words in answer.text, (words, answer.text)
-        hostile = await only.http.post("/api/tasks/import", json={"text": "a: &x [1]\nb: *x"})
+        hostile = await only.http.post("/api/task-imports", json={"text": "a: &x [1]\nb: *x"})
         assert (hostile.status_code, "no anchors" in hostile.json()["detail"]) == (422, True)
         assert (await only.http.get("/api/tasks")).json()["items"] == []
 

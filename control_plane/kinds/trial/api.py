@@ -23,8 +23,8 @@ CHANGED: Final[dict[int | str, dict[str, Any]]] = {409: {}, 412: {}}
 
 
 def router(deps: Deps, reads: TaskReads, service: TaskService) -> APIRouter:
-    """Return the routes below `/api/tasks`."""
-    routes = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=StructRoute)
+    """Return the routes of tasks."""
+    routes = APIRouter(tags=["tasks"], route_class=StructRoute)
 
     async def told(task_id: str, response: Response) -> Task:
         task = await reads.one(task_id)
@@ -35,37 +35,37 @@ def router(deps: Deps, reads: TaskReads, service: TaskService) -> APIRouter:
         response.headers["Location"] = f"/api/tasks/{task_id}"
         return await told(task_id, response)
 
-    @routes.post("", status_code=201, responses=TAKEN)
+    @routes.post("/api/tasks", status_code=201, responses=TAKEN)
     async def create(body: TaskBody, principal: MaySubmit, response: Response) -> Task:
         return await made(await service.create(body, by=principal.name), response)
 
-    @routes.post("/import", status_code=201, responses=TAKEN)
+    @routes.post("/api/task-imports", status_code=201, responses=TAKEN)
     async def bring(body: TaskImport, principal: MaySubmit, response: Response) -> Task:
         # beside the event loop: a text decides how long it takes
         task = await asyncio.to_thread(read_task, body.text, body.name)
         return await made(await service.create(task, by=principal.name), response)
 
-    @routes.post("/estimate")
+    @routes.post("/api/task-estimates")
     async def estimate(body: TaskBody, principal: MaySubmit) -> TaskEstimate:
         await service.require_valid("new", body, principal.name)
         return await reads.estimate(body, (await deps.estimates.of_kind(KIND.name)).seconds)
 
-    @routes.get("")
+    @routes.get("/api/tasks")
     async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[TaskRow]:
         return await reads.page(wanted.limit, wanted.after)
 
-    @routes.get("/{task_id}")
+    @routes.get("/api/tasks/{task_id}")
     async def one(task_id: str, _: MayRead, response: Response) -> Task:
         return await told(task_id, response)
 
-    @routes.put("/{task_id}", responses=CHANGED)
+    @routes.put("/api/tasks/{task_id}", responses=CHANGED)
     async def replace(
         task_id: str, body: TaskBody, principal: MaySubmit, response: Response, seen: Seen = None
     ) -> Task:
         await service.replace(task_id, body, revision=_revision(seen), by=principal.name)
         return await told(task_id, response)
 
-    @routes.patch("/{task_id}", responses=CHANGED)
+    @routes.patch("/api/tasks/{task_id}", responses=CHANGED)
     async def patch(
         task_id: str, body: TaskPatch, principal: MaySubmit, response: Response, seen: Seen = None
     ) -> Task:
@@ -75,7 +75,7 @@ def router(deps: Deps, reads: TaskReads, service: TaskService) -> APIRouter:
             await service.cancel(task_id, by=principal.name)
         return await told(task_id, response)
 
-    @routes.delete("/{task_id}", status_code=204, responses=CHANGED)
+    @routes.delete("/api/tasks/{task_id}", status_code=204, responses=CHANGED)
     async def remove(task_id: str, _: MaySubmit, seen: Seen = None) -> None:
         await service.delete(task_id, revision=_revision(seen))
 
@@ -89,17 +89,17 @@ def _add_orders(routes: APIRouter, reads: TaskReads, service: TaskService) -> No
         response.headers["ETag"] = f'"{task.revision}"'
         return task
 
-    @routes.post("/{task_id}/start", responses=CHANGED)
+    @routes.post("/api/tasks/{task_id}/start", responses=CHANGED)
     async def start(task_id: str, principal: MaySubmit, response: Response, seen: Seen = None) -> Task:
         await service.start(task_id, revision=_revision(seen), by=principal.name)
         return await told(task_id, response)
 
-    @routes.post("/{task_id}/restart", responses=CHANGED)
+    @routes.post("/api/tasks/{task_id}/restart", responses=CHANGED)
     async def restart(task_id: str, principal: MaySubmit, response: Response, seen: Seen = None) -> Task:
         await service.restart(task_id, revision=_revision(seen), by=principal.name)
         return await told(task_id, response)
 
-    @routes.post("/{task_id}/clone", status_code=201, responses=TAKEN)
+    @routes.post("/api/tasks/{task_id}/clone", status_code=201, responses=TAKEN)
     async def clone(
         task_id: str, principal: MaySubmit, response: Response, body: TaskClone | None = None
     ) -> Task:
@@ -107,11 +107,11 @@ def _add_orders(routes: APIRouter, reads: TaskReads, service: TaskService) -> No
         response.headers["Location"] = f"/api/tasks/{copy}"
         return await told(copy, response)
 
-    @routes.get("/{task_id}/export")
+    @routes.get("/api/tasks/{task_id}/export")
     async def export(task_id: str, _: MayRead, format: Format = "json") -> TaskExport:
         return TaskExport(format=format, text=exported(await reads.body(task_id), format))
 
-    @routes.get("/{task_id}/experiments")
+    @routes.get("/api/tasks/{task_id}/experiments")
     async def experiments(
         task_id: str, _: MayRead, wanted: Annotated[Page, Query()]
     ) -> Listing[TriedConfiguration]:

@@ -13,7 +13,7 @@ from control_plane.server.api.contract.group_bodies import Number
 from events.kinds.results import COLUMN_NAME
 from events.kinds.trial import CONCURRENCY_MAX, LOADS_MAX, REPEATS_MAX
 from events.models.engines import ENGINES
-from events.text.traffic import SCENARIOS_MAX, read_scenarios
+from events.text.traffic import SCENARIOS_MAX
 
 PARAMETERS_MAX: Final = 20
 VALUES_MAX: Final = 100  # of a parameter
@@ -78,6 +78,13 @@ class ObjectiveBody(Body):
     direction: Literal["minimize", "maximize"] = "maximize"
 
 
+Baseline = Annotated[
+    dict[ParameterName, Value],
+    Field(min_length=1, max_length=PARAMETERS_MAX, json_schema_extra={"additionalProperties": False}),
+    FEW,
+]
+
+
 class OptimizationBody(Body):
     """How configurations are tried: at most `max_iterations`, each `repeats` times, `parallel` at once.
 
@@ -96,21 +103,12 @@ class OptimizationBody(Body):
     parallel: Annotated[int, Field(ge=1, le=1_000), WHOLE] = 1
     patience: Annotated[int, Field(ge=1, le=RUNS_MAX), WHOLE] | None = None
     target: Number | None = None
-    baseline: (
-        bool | Annotated[dict[ParameterName, Value], Field(min_length=1, max_length=PARAMETERS_MAX), FEW]
-    ) = True
+    baseline: bool | Baseline = True
     points: Annotated[int, Field(ge=2, le=100), WHOLE] = 5
     seed: Annotated[int, Field(ge=0, lt=2**31), WHOLE] = 0
 
 
-def _scenarios(given: str | list[str]) -> list[str]:
-    """Return scenarios by themselves, each as it is written usually. Raises `ValueError` with words."""
-    return [str(each) for each in read_scenarios(given)]
-
-
-Scenarios = Annotated[
-    Text | Annotated[list[Text], Field(min_length=1, max_length=SCENARIOS_MAX)], AfterValidator(_scenarios)
-]
+Scenarios = Text | Annotated[list[Text], Field(min_length=1, max_length=SCENARIOS_MAX)]
 
 
 class LimitsBody(Body):

@@ -120,7 +120,7 @@ class TaskForm(FormWithParts):
             constraints="\n".join(wanted.constraints),
             baseline=ON if wanted.baseline else "",
             baseline_values="\n".join(f"{name}={_text(value)}" for name, value in own.items()),
-            traffic_scenarios=", ".join(benchmark.traffic_scenarios),
+            traffic_scenarios=", ".join(map(str, traffic.read_scenarios(benchmark.traffic_scenarios))),
             num_concurrency=", ".join(map(str, benchmark.num_concurrency)),
             rates=", ".join(f"{each:g}" for each in benchmark.rates),
             offline=ON if benchmark.offline else "",

@@ -17,6 +17,7 @@ from events.models.parameter import Parameter
 from events.models.rows.command import COMMAND
 from events.queue.labels import engine_labels
 from events.runtime.errors import PipelineError, Rejected
+from events.text.traffic import read_scenarios
 
 PREFIX: Final = "parameters."  # of a varied parameter in the specification of a run
 CORES_MAX: Final = 1 << 16  # how many a pod has is not known here
@@ -40,6 +41,13 @@ def require_valid(task: TaskBody) -> None:
         raise Rejected("bad_task", "; ".join(problems))
 
 
+def settled(task: TaskBody) -> TaskBody:
+    """Return a valid task with its scenarios by themselves, each as it is written usually."""
+    scenarios = [str(each) for each in read_scenarios(task.benchmark.traffic_scenarios)]
+    benchmark = task.benchmark.model_copy(update={"traffic_scenarios": scenarios})
+    return task.model_copy(update={"benchmark": benchmark})
+
+
 def _problems(task: TaskBody) -> Iterator[str]:
     engine = ENGINES.get(task.base_runtime)
     if engine is None:
@@ -47,6 +55,10 @@ def _problems(task: TaskBody) -> Iterator[str]:
         yield f"base_runtime: there is no engine {shown!r}; there are {', '.join(ENGINES)}"
     if not any(isinstance(each, list | RangeBody) for each in task.parameters.values()):
         yield "parameters: nothing varies; give one of them a list of values, or a range"
+    try:
+        read_scenarios(task.benchmark.traffic_scenarios)
+    except ValueError as error:
+        yield f"benchmark.traffic_scenarios: {error}"
     if not task.benchmark.num_concurrency and not task.benchmark.rates:
         yield "benchmark: `num_concurrency` and `rates` are both empty; name a load"
     if task.deployment_mode == DEPLOYED_BY_DOCKER and not task.runtime_image_tag.strip():
@@ -92,7 +104,7 @@ def run_of(task: TaskBody) -> Json:
         "parameters": {
             name: given for name, given in task.parameters.items() if not isinstance(given, list | RangeBody)
         },
-        "scenarios": list(benchmark.traffic_scenarios),
+        "scenarios": benchmark.traffic_scenarios,
         "concurrency": list(benchmark.num_concurrency),
         "rates": list(benchmark.rates),
         "requests": benchmark.requests,
@@ -175,7 +187,7 @@ def trials_max(task: TaskBody) -> int:
 def measurements(task: TaskBody) -> int:
     """Return how many measurements one trial makes."""
     loads = len(task.benchmark.num_concurrency) + len(task.benchmark.rates)
-    return len(task.benchmark.traffic_scenarios) * loads * task.benchmark.repeats
+    return len(read_scenarios(task.benchmark.traffic_scenarios)) * loads * task.benchmark.repeats
 
 
 def command_line(engine_name: str, model: str, served_as: str, parameters: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from control_plane.kinds.trial.bodies import TaskBody, stored
-from control_plane.kinds.trial.planning import group_of, plan_of_task, require_valid, run_of
+from control_plane.kinds.trial.planning import group_of, plan_of_task, require_valid, run_of, settled
 from control_plane.kinds.trial.standing import is_starting, standing_of
 from control_plane.kinds.trial.store import Tasks
 from control_plane.model.groups.status import CLOSED
@@ -61,14 +61,14 @@ class TaskService:
         """Store a new task and return its id."""
         task_id = self.ids.ulid()
         await self.require_valid(task_id, body, by)
-        await self.store.create(task_id, document_of(body), by)
+        await self.store.create(task_id, document_of(settled(body)), by)
         return task_id
 
     async def replace(self, task_id: str, body: TaskBody, *, revision: int | None, by: str) -> None:
         """Replace the configuration of a task that is not running."""
         await self._find(task_id)
         await self.require_valid(task_id, body, by)
-        await self._edit(task_id, document_of(body), revision=revision, by=by)
+        await self._edit(task_id, document_of(settled(body)), revision=revision, by=by)
 
     async def describe(self, task_id: str, description: str, *, revision: int | None, by: str) -> None:
         """Change the description of a task, also of one that is running."""
