@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Final
 LOOPBACK: Final = "127.0.0.1"
 TABLES: Final = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 LISTENING: Final = "0A"
+PAUSE_S: Final = 0.05
 GONE: Final = ("Z", "X")  # ended, and not collected yet by whose child it is
 
 
@@ -24,6 +27,23 @@ def living(session: int) -> list[int]:
             if fields[0] not in GONE and session in (int(fields[2]), int(fields[3])):
                 found.append(int(name))
     return found
+
+
+def end_session(session: int, within_s: float) -> list[int]:
+    """Kill the processes of a session, and those that they start meanwhile; return which have not ended.
+
+    The one that calls is spared.
+    """
+    never, left = threading.Event(), living(session)
+    for _ in range(max(1, round(within_s / PAUSE_S))):
+        left = [each for each in living(session) if each != os.getpid()]
+        if not left:
+            break
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        never.wait(PAUSE_S)
+    return left
 
 
 def free_port() -> int:

@@ -2,7 +2,7 @@
 
 Law: the engine has a session of its own, its log is whole, and every wait has an end. It cannot outlive the
 process that started it, also where that is killed: a guard in its session reads a pipe that ends with that
-process, and then removes the container, and kills the session.
+process, and then removes the container, and kills the session, also who left the group that began it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,18 @@ SNAPSHOTS_AT_S: Final = (60.0, 120.0, 300.0)
 SNAPSHOT_LINES: Final = 50
 SNAPSHOT_BYTES: Final = 9_000
 LINE_BYTES: Final = 1 << 20
-# The shell becomes the engine, once the guard of its group waits.
-GUARDED: Final = 'exec 3<&0 </dev/null; { read -r _ <&3; kill -s KILL 0; } & exec 3<&-; exec "$@"'
-GUARDED_CONTAINER: Final = (
-    'exec 3<&0 </dev/null; name=$1; shift; { read -r _ <&3; trap "" TERM; '
-    f'timeout 60 {PROGRAM} rm --force --volumes "$name" >/dev/null 2>&1 3<&-; kill -s KILL 0; }} & '
-    'exec 3<&-; exec "$@"'
+# The shell becomes the engine, once the guard of its session waits. The guard is a copy of that shell, and so
+# has the number of the session in $$.
+GUARDED: Final = (
+    'exec 3<&0 </dev/null; container=$1 python=$2 end=$3; shift 3; trap "" TERM; '
+    "{ read -r _ <&3; exec 3<&-; "
+    f'[ -z "$container" ] || timeout 60 {PROGRAM} rm --force --volumes "$container" >/dev/null 2>&1; '
+    '"$python" -I -S -c "$end" $$; kill -s KILL 0; } & '
+    'trap - TERM; exec 3<&-; exec "$@"'
+)
+END: Final = (
+    f"import sys; sys.path.insert(0, {SOURCE!r}); from stages.engines.processes import end_session; "
+    "end_session(int(sys.argv[1]), 30.0)"
 )
 
 
@@ -150,7 +156,7 @@ def start(
     docker: Docker | None,
 ) -> subprocess.Popen[bytes]:
     """Start an engine, whose log is in the folder. `environment` is all that it has."""
-    guard = [GUARDED, "engine"] if docker is None else [GUARDED_CONTAINER, "engine", docker.container.name]
+    guard = [GUARDED, "engine", docker.container.name if docker else "", sys.executable, END]
     with log_of(folder).open("wb") as log:
         process = subprocess.Popen(
             ["/bin/sh", "-c", *guard, *words],

@@ -143,6 +143,28 @@ def test_an_engine_ends_with_the_process_that_started_it(engine: Engine, tmp_pat
     until(lambda: not living(pid) and is_free(port))
 
 
+LEAVING = """
+import sys, threading
+from pathlib import Path
+from tests.contract.test_engines import fake, served
+with served(fake("stays"), Path(sys.argv[1])) as found:
+    print(found.pid, found.port, flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_who_left_the_group_of_an_engine_ends_with_its_owner(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LEAVING, str(tmp_path)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    assert owner.stdout is not None
+    pid, port = map(int, owner.stdout.readline().split())
+    assert len(living(pid)) == 3, "itself, its guard, and who left the group"
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    until(lambda: not living(pid) and is_free(port))
+
+
 def until(is_so: Callable[[], bool]) -> None:
     until_s, never = CLOCK.monotonic_s() + LIMIT_S, threading.Event()
     while not is_so():
