@@ -225,6 +225,7 @@ HEADLINE: Final = (
     Column("others_cores", direction="lower", format=".2f"),
     Column("cost_usd", unit="USD", direction="lower", format=".4g"),
     Column("outcome", type="text"),
+    Column("command", type="text"),  # by which the model is served like that
 )
 
 KIND: Final = Kind(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -13,6 +14,8 @@ from events.runtime.errors import PipelineError
 
 LOOSE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 NAMES_SHOWN: Final = 40
+PYTHON_SHOWN: Final = "python3"
+PORT_SHOWN: Final = 8_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,14 @@ class Engine:
             *(word.format(**fields) for word in self.command),
             *(word for each in options for word in each),
         ]
+
+    def command_line(self, model: str, name: str, parameters: Mapping[str, Value]) -> str:
+        """Return what a person types to serve a model like that, in one line, safe to paste."""
+        fields: dict[str, str | int] = {
+            "python": PYTHON_SHOWN, "model": model, "port": PORT_SHOWN, "alias": name, "name": name,
+        }  # fmt: skip
+        variables = [f"{key}={value}" for key, value in self.environment(fields, parameters).items()]
+        return shlex.join([*(["env"] if variables else []), *variables, *self.words(fields, parameters)])
 
     def environment(self, fields: Mapping[str, str | int], parameters: Mapping[str, Value]) -> dict[str, str]:
         """Return the variables of its own, and those that are parameters."""

@@ -102,7 +102,7 @@ def latency_figure(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> ChartFigu
     chart = Chart(
         title=f"{LATENCY} against {THROUGHPUT}, by concurrency",
         lines=lines[:LINES_MAX],
-        x_name=THROUGHPUT,
+        x_name="tokens/s",
         width=WIDTH,
         height=HEIGHT,
     )

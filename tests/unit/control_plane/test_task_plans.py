@@ -11,7 +11,6 @@ import yaml
 from control_plane.kinds.trial.bodies import TaskBody, name_of_model
 from control_plane.kinds.trial.exchange import exported, read_task
 from control_plane.kinds.trial.planning import (
-    command_line,
     measurements,
     plan_of_task,
     require_valid,
@@ -122,13 +121,6 @@ def test_experiments_are_counted_before_they_are_made(
     require_valid(body)
     assert trials_max(body) == experiments
     study_of(plan_of_task(body))
-
-
-def test_the_command_of_a_configuration_is_that_of_its_engine_and_safe_to_paste() -> None:
-    command = command_line("xllamacpp", "a b; rm -rf /", "m", {"n_parallel": 2, "kv_unified": True})
-    assert "'--model=a b; rm -rf /'" in command
-    assert command.endswith("--n_parallel=2 --kv_unified=true")
-    assert command_line("nobody", "m", "m", {}) == ""
 
 
 def run(slot: int, status: str = "COMPLETED", value: float | None = None, **more: Any) -> dict[str, Any]:

@@ -257,3 +257,15 @@ def test_the_double_has_one_best_configuration() -> None:
     assert noisy(100, 0.1, "a") == noisy(100, 0.1, "a") != noisy(100, 0.1, "b")
     assert noisy(100, 0.0, "a") == 100
     assert replace(DOUBLE, name="x").settled({**BEST}, cores=1) == BEST
+
+
+def test_a_command_is_safe_to_paste() -> None:
+    command = XLLAMACPP.command_line("a b; rm -rf /", "m", {"n_parallel": 2, "kv_unified": True})
+    assert "'--model=a b; rm -rf /'" in command
+    assert command.endswith("--n_parallel=2 --kv_unified=true")
+
+
+def test_variables_of_an_engine_stand_before_its_command() -> None:
+    ollama = ENGINES["ollama"]
+    (name, value), *_ = ((each.name, each.low) for each in ollama.parameters if each.variable)
+    assert ollama.command_line("m", "m", {name: int(value)}).startswith("env ")

@@ -87,6 +87,7 @@ def test_a_trial_serves_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert isinstance(summary["tokens_out_per_s"], float)
     assert isinstance(summary["seconds"], float)
     assert summary["cost_usd"] == pytest.approx(2.0 * summary["seconds"] / 3600)
+    assert "--slots=2 --batch=256" in str(summary["command"])
     assert "double: {'slots': 2" in trial.log
 
 
