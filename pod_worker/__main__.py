@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from events.kinds.queues import DEFAULT_MODE, MODES
+from events.models.engines import brought
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError
@@ -25,6 +26,7 @@ from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
 from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, WORDS, Confinement, Method
+from pod_worker.isolation.containers import remove_containers
 from pod_worker.isolation.privileges import hide
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,8 @@ def main() -> int:
         if warning := objection(sys.version_info[:3]):
             log.warning("start.old_python", extra={"why": warning})
         confinement, user = confine(settings)
+        if "image" in brought(settings.environ):
+            remove_containers(settings.pod, settings.environ)
         options = ChildOptions(environ=settings.environ, confinement=confinement)
         with ForkServer(options, SystemClock()) as fork_server:
             fork_server.prestart()

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values
 
 from events.kinds.queues import DEFAULT_MODE, Mode
+from events.models.engines import BRINGABLE
+from events.models.engines import SETTING as ENGINES_SETTING
 from events.queue.abilities import ISOLATIONS
 from events.queue.labels import operators_labels
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
@@ -147,6 +149,10 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     isolation = values.get("PODFLEET_ISOLATION")
     if isolation and isolation not in ISOLATIONS:
         problems.append(f"PODFLEET_ISOLATION is {isolation!r}; accepted values: {', '.join(ISOLATIONS)}")
+    bring = {each.strip() for each in values.get(ENGINES_SETTING, "").split(",")} - {"", *BRINGABLE}
+    if bring:
+        accepted = ", ".join(BRINGABLE)
+        problems.append(f"{ENGINES_SETTING} names {', '.join(sorted(bring))}; accepted words: {accepted}")
     on_leave = values.get("PODFLEET_ON_LEAVE")
     if on_leave and on_leave not in ON_LEAVE:
         accepted = ", ".join(ON_LEAVE)

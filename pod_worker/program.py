@@ -39,6 +39,7 @@ from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.config import Settings
 from pod_worker.delivery import delivery_report
+from pod_worker.engines import engines_here
 from pod_worker.files.checkpoint_restore import HttpCheckpoints
 from pod_worker.files.storage import HttpStorage
 from pod_worker.files.upload_registration import OutboxRegistry
@@ -170,6 +171,7 @@ def labels_of(capabilities: Capabilities, settings: Settings) -> dict[str, str]:
         disk_mib=capabilities.disk_mib,
         driver=capabilities.driver,
         region=settings.region,
+        engines=engines_here(settings.environ.get("PATH")),
     )
     return {**settings.labels, **own}
 

@@ -29,7 +29,7 @@ from events.kinds.spec import Spec
 from events.runtime.clock import Clock
 from stages.ports import Barrier, NoBarrier, Notes, Reporter, Tools
 from stages.ports.checkpoints import Checkpoints, Restored
-from stages.results import (
+from stages.ports.results import (
     NO_ROWS_LEFT,
     NO_SUMMARIES_LEFT,
     SUMMARIES_MAX,

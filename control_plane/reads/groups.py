@@ -143,7 +143,7 @@ class GroupReading:
         """Return the values of the parameters that vary, of each of these members."""
         names = plan_of(group.plan).names
         values = await self.groups.values([each.run_id for each in members], names)
-        return [_shown(values[each.run_id]) for each in members]
+        return [shown(values[each.run_id]) for each in members]
 
     async def curves(self, members: Sequence[Measured], wanted: str | None) -> Curves:
         """Return one metric of at most `CURVES_MAX` members that have begun; the first without `wanted`."""
@@ -219,7 +219,8 @@ def _measured(found: Mapping[str, Any], constraints: Sequence[Constraint]) -> Me
     )
 
 
-def _shown(values: Values) -> dict[str, Any]:
+def shown(values: Values) -> dict[str, Any]:
+    """Return values of parameters as answers tell them: none too long."""
     return {name: brief(value, VALUE_CHARS_MAX) for name, value in values.items()}
 
 
@@ -229,7 +230,7 @@ def _member(run: Mapping[str, Any], values: Values, plan: Plan) -> GroupMember:
     stop = stop_of(run)
     return GroupMember(
         slot=run["slot"],
-        values=_shown(values),
+        values=shown(values),
         summary=plain(run.get("summary") or {}),
         infeasible=broken(constraints, run.get("summary") or {}),
         pruned=None if stop is None else str(stop),

@@ -54,6 +54,7 @@ from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
 from control_plane.runs.estimate import Estimates
 from control_plane.runs.groups.advancer import Advancer
+from control_plane.runs.groups.importances import Importances
 from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.service import GroupService
 from control_plane.runs.models.catalogue import Catalogue
@@ -116,6 +117,7 @@ class GroupParts:
     reading: GroupReading
     advancer: Advancer
     pruner: Pruner
+    importances: Importances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +204,7 @@ class Deps:
 
     async def close(self) -> None:
         """End what it has opened besides its connection: processes, and connections of loops and checks."""
+        await self.groups.importances.close()
         await self.groups.advancer.close()
         await self.reading.kind_loops.close()
         await self.dependencies.close()
@@ -298,11 +301,13 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
 
 def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:
     groups = Groups(db)
+    advancer = Advancer(groups, submitter, decider)
     return GroupParts(
         GroupService(groups, submitter, clock),
         GroupReading(groups, GroupNumbers(db)),
-        Advancer(groups, submitter, decider),
+        advancer,
         Pruner(PruneReads(db), decider),
+        Importances(advancer.proposer, clock),
     )
 
 

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from events.answers.answer import Amount, Answer, Count, Moment
-from events.answers.races import RaceStanding
+from events.answers.plans.races import RaceStanding
+from events.answers.plans.studies import StudyStanding
 from events.answers.runs import RunRow
 
 
@@ -90,7 +91,7 @@ class Group(GroupRow, frozen=True, kw_only=True):
     """A group with its decisions, and its earlier rounds; `slots` is how many a round has.
 
     Of its round so many slots were `pruned`, which count as canceled, and so many are `infeasible`. `race` is
-    how its lanes stand, where its plan is a race.
+    how its lanes stand, where its plan is a race, `study` how the search stands, where it is a study.
     """
 
     slots: Count
@@ -99,3 +100,4 @@ class Group(GroupRow, frozen=True, kw_only=True):
     journal: list[GroupDecision]
     rounds: list[GroupRound]
     race: RaceStanding | UnsetType = UNSET
+    study: StudyStanding | UnsetType = UNSET

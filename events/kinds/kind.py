@@ -7,11 +7,12 @@ pages, commands and checks are derived from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from events.kinds.fact import Fact
+from events.kinds.fields import schema_of
 from events.kinds.queues import RUNS, Queue
 from events.kinds.results import Column, Leaderboard, ResultSet
 from events.kinds.spec import Spec
@@ -154,3 +155,22 @@ class Kind:
     quick: QuickStart | None = None
     scheduled_as: Callable[[Any], str] | None = None
     drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
+
+
+def described(kind: Kind) -> dict[str, Any]:
+    """Return what a kind does and takes, as the API tells it."""
+    return {
+        "name": kind.name,
+        "says": kind.says,
+        "isOpen": kind.queue.is_open,
+        "stages": list(kind.stages),
+        "specSchema": schema_of(kind.spec),
+        "example": dict(kind.example),
+        "labels": dict(kind.labels),
+        "resultSets": [
+            {"name": each.name, "title": each.title, "columns": [asdict(column) for column in each.columns]}
+            for each in kind.results
+        ],
+        "headline": [asdict(column) for column in kind.headline],
+        "needs": list(kind.needs),
+    }

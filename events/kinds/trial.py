@@ -13,7 +13,10 @@ import msgspec
 from events.kinds.kind import Index, Kind, Noun
 from events.kinds.results import Column, ResultSet
 from events.kinds.spec import TITLE_MAX, Seconds, Spec
+from events.models.engine import Engine
 from events.models.engines import ENGINES
+from events.models.rows.command import COMMAND, commanded
+from events.runtime.errors import PipelineError
 from events.text.traffic import read_scenarios
 
 DEFAULT_ENGINE: Final = "xllamacpp"
@@ -105,7 +108,7 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
         float, msgspec.Meta(gt=0, le=10, description="How far repeats may lie apart, of their mean.")
     ] = 0.5
     again: Annotated[
-        int, msgspec.Meta(ge=0, le=10, description="How often a disturbed measurement is made again.")
+        int, msgspec.Meta(ge=0, le=2, description="How often a disturbed measurement is made again.")
     ] = 1
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Chooses prompts and arrivals.")] = 0
     offline: Annotated[
@@ -116,9 +119,19 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
-def _problems(spec: TrialSpec) -> Iterator[str]:
+def engine_of(spec: TrialSpec) -> Engine:
+    """Return the engine that a specification names. Raises `PipelineError` with the code CONFIG for none."""
     if spec.engine not in ENGINES:
-        yield f"there is no engine {spec.engine[:SHOWN_CHARS]!r}; there are {', '.join(ENGINES)}"
+        known = ", ".join(ENGINES)
+        raise PipelineError("CONFIG", f"there is no engine {spec.engine[:SHOWN_CHARS]!r}; there are {known}")
+    return commanded(spec.command) if spec.engine == COMMAND.name else ENGINES[spec.engine]
+
+
+def _problems(spec: TrialSpec) -> Iterator[str]:
+    try:
+        yield from engine_of(spec).problems(spec.parameters)
+    except PipelineError as error:
+        yield error.message
     if not spec.concurrency and not spec.rates:
         yield "`concurrency` and `rates` are both empty; name a load"
     try:
@@ -187,6 +200,11 @@ SCENARIOS: Final = ResultSet(
         Column("gpu_processes", direction="lower", format="d"),  # of others
         Column("is_disturbed", type="bool"),
         Column("try", format="d"),
+        Column("tokens_in_off", format="+.1%"),  # how far prompts are from the tokens that were wanted
+        Column("client_cores", direction="lower", format=".2f"),
+        _latency("late_p99_s"),  # how late requests were sent
+        Column("good_rate", direction="higher", format=".1%"),
+        Column("warmup_errors", direction="lower", format=",d"),
     ),
 )
 HEADLINE: Final = (

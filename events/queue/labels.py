@@ -13,9 +13,12 @@ NAME_WORDS: Final = "it has a lower-case letter, then at most 31 of a-z, 0-9, _ 
 VALUE_WORDS: Final = "a value has 1 to 64 of A-Z, a-z, 0-9, ., _ and -"
 OPERATORS_MAX: Final = 16
 OWN: Final = ("gpu", "gpus", "cpu", "memory", "disk", "driver", "region")
+ENGINE: Final = "engine-"  # before the name of one that the pod has
+ENGINES_MAX: Final = 16
+HAS: Final = "yes"
 # What a pod says by other fields, and a label of the name would seem to say.
 RESERVED: Final = frozenset({*OWN, "kind", "kinds", "mode", "name", "pod"})
-SAID_MAX: Final = OPERATORS_MAX + len(OWN)
+SAID_MAX: Final = OPERATORS_MAX + len(OWN) + ENGINES_MAX
 AT_LEAST: Final = ">="
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}")
@@ -66,11 +69,12 @@ def own_labels(
     disk_mib: float | None,
     driver: str | None,
     region: str | None,
+    engines: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return what a pod says of itself; `gpus` are the names and memories of its devices.
 
     `gpu` is the device of the most memory, `gpus` how many of that name there are; `memory` and `disk` are
-    whole GiB.
+    whole GiB. Each of the `engines` that can serve a model there has a label of its own.
     """
     names = [short_name(name) for name, _ in sorted(gpus, key=lambda each: -each[1])]
     gpu = names[0] if names else None
@@ -82,8 +86,14 @@ def own_labels(
         "disk": None if disk_mib is None else _gib(disk_mib),
         "driver": driver,
         "region": region,
+        **engine_labels(engines[:ENGINES_MAX]),
     }
     return {name: value for name, value in found.items() if value and re.fullmatch(VALUE, value)}
+
+
+def engine_labels(engines: Iterable[str]) -> dict[str, str]:
+    """Return the labels of a pod that has these engines."""
+    return {f"{ENGINE}{name}": HAS for name in engines}
 
 
 def _gib(mib: float) -> str:
@@ -99,7 +109,7 @@ def read_labels(pairs: Iterable[str], source: str) -> tuple[dict[str, str], list
             problems.append(f"{source}: {pair[:100]!r} is not name=value, such as rack=a4")
         elif not _fits(NAME, name):
             problems.append(f"{source}: {name[:100]!r} is no name of a label; {NAME_WORDS}")
-        elif name in RESERVED:
+        elif name in RESERVED or name.startswith(ENGINE):
             problems.append(f"{source}: {name!r} is said by the pod itself, and cannot be set")
         elif not _fits(VALUE, value):
             problems.append(f"{source}: {name} is {value[:100]!r}; {VALUE_WORDS}")

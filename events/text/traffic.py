@@ -1,6 +1,6 @@
 """The traffic of a measurement in the words of genai-bench: how long its requests and answers are; pure.
 
-Law: what `str` writes, `read_scenarios` reads as the same; it raises `ValueError` with words and nothing else.
+Law: what `str` writes, `read_scenarios` reads as the same; it raises `ValueError` with words alone.
 """
 
 from __future__ import annotations

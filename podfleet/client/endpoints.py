@@ -23,6 +23,7 @@ from events.answers.kinds.models import CatalogueModel, SyncedModels
 from events.answers.kinds.results import ComparedRows, ItemPairs, ResultPage, ResultRow, SigningKeys
 from events.answers.kinds.tasks import Task, TaskEstimate, TaskExport, TaskRow, TriedConfiguration
 from events.answers.logs import LogPage
+from events.answers.plans.studies import StudyImportance
 from events.answers.pods import Pod, PodStanding, Sample
 from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunPage
 from events.answers.schedules import CronPreview, Schedule, Slots
@@ -453,6 +454,11 @@ def group_members(
     query = {"limit": limit, "after": after}
     path = {"group_id": group_id}
     return Call("GET", "/api/groups/{group_id}/members", Listing[GroupMember], path, query=query)
+
+
+def group_importance(group_id: str) -> Call[StudyImportance]:
+    """Return how much each parameter of a study decides."""
+    return Call("GET", "/api/groups/{group_id}/importance", StudyImportance, {"group_id": group_id})
 
 
 def add_group(

@@ -229,6 +229,7 @@ class Client(Connected):
     groups = _lists(endpoints.groups)
     group = _asks(endpoints.group)
     group_members = _lists(endpoints.group_members)
+    group_importance = _asks(endpoints.group_importance)
     add_group = _asks(endpoints.add_group)
     edit_group = _asks(endpoints.edit_group)
     pause_group = _asks(endpoints.pause_group)

@@ -17,8 +17,10 @@ from events.runtime.clock import SystemIds
 from events.runtime.errors import PipelineError
 from stages.adapters.models.opening import Endpoint, egress_policy_of, open_endpoint, served_endpoint
 from stages.context import Context
+from stages.engines.choice import chosen
+from stages.engines.environment import engine_environment
 from stages.engines.serving import serve
-from stages.engines.weights import WEIGHTS, located
+from stages.engines.weights import WEIGHTS, model_of
 from stages.models.model import Model
 from stages.models.prices import Prices
 from stages.models.retrying import TOTAL_MAX_S
@@ -47,7 +49,7 @@ class ServedHere(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     engine: Text
     weights: Text
-    parameters: Annotated[dict[str, bool | int | str], msgspec.Meta(max_length=100)] = {}
+    parameters: Annotated[dict[str, bool | int | float | str], msgspec.Meta(max_length=100)] = {}
 
 
 class Catalogued(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -151,26 +153,32 @@ def _served(context: Context, spec: BenchmarkSpec, tokens_max: int, served: Serv
     if served.engine not in ENGINES:
         raise PipelineError(UNKNOWN, f"there is no engine {served.engine!r}; there are {', '.join(ENGINES)}")
     each = min(CONTEXT_TOKENS_MAX, tokens_max + PROMPT_TOKENS)
-    parameters = {"n_parallel": spec.concurrency, "n_ctx": spec.concurrency * each, **served.parameters}
+    row = chosen(served.engine, context.tools.variables)
+    parameters = {**row.sized(spec.concurrency, each), **served.parameters}
     folder = context.workspace / "engine"
     folder.mkdir()
     ids = SystemIds()
+    variables = context.tools.variables
     with serve(
-        ENGINES[served.engine],
-        located(served.weights),
+        row,
+        model_of(row, served.weights, variables),
         parameters,
         name=spec.model,
         folder=folder,
         clock=context.clock,
         ids=ids,
+        gpus=context.tools.gpus,
+        environment=engine_environment(variables),
+        pod=context.pod,
+        say=context.log,
     ) as engine:
         context.log(f"{spec.model} is served by {served.engine}, with {dict(engine.parameters)}")
         model = open_endpoint(
-            served_endpoint(spec.model, engine.url),
+            served_endpoint(engine.name, engine.url),
             clock=context.clock,
             ids=ids,
             request_max_s=spec.item_timeout_s,
             total_max_s=spec.item_timeout_s,
         )
         with closing(model):
-            yield Subject(model, Prices({spec.model: FREE}))
+            yield Subject(model, Prices({engine.name: FREE}))

@@ -1,9 +1,12 @@
-"""Which processes of a session have not ended, and whether anybody listens at a port of loopback."""
+"""Which processes of a session have not ended, and who listens at a port of loopback."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -11,6 +14,7 @@ from typing import Final
 LOOPBACK: Final = "127.0.0.1"
 TABLES: Final = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 LISTENING: Final = "0A"
+PAUSE_S: Final = 0.05
 GONE: Final = ("Z", "X")  # ended, and not collected yet by whose child it is
 
 
@@ -25,6 +29,23 @@ def living(session: int) -> list[int]:
     return found
 
 
+def end_session(session: int, within_s: float) -> list[int]:
+    """Kill the processes of a session, and those that they start meanwhile; return which have not ended.
+
+    The one that calls is spared.
+    """
+    never, left = threading.Event(), living(session)
+    for _ in range(max(1, round(within_s / PAUSE_S))):
+        left = [each for each in living(session) if each != os.getpid()]
+        if not left:
+            break
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        never.wait(PAUSE_S)
+    return left
+
+
 def free_port() -> int:
     """Return a port of loopback that nobody listens at now."""
     with socket.socket() as tried:
@@ -36,6 +57,22 @@ def free_port() -> int:
 def is_free(port: int) -> bool:
     """Return whether nobody listens at a port, by the kernel's own list: to connect could meet a stranger."""
     return not any(_listens(line, port) for table in TABLES for line in _lines(table))
+
+
+def is_listened_by(session: int, port: int) -> bool:
+    """Return whether somebody listens at a port, and all who do are processes of a session."""
+    sockets = {
+        f"socket:[{line.split()[9]}]" for table in TABLES for line in _lines(table) if _listens(line, port)
+    }
+    return bool(sockets) and sockets <= {held for pid in living(session) for held in _held(pid)}
+
+
+def _held(pid: int) -> Iterator[str]:
+    """Yield what the open files of a process are; nothing of one that has ended, or is another user's."""
+    with suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                yield os.readlink(entry.path)
 
 
 def _listens(line: str, port: int) -> bool:

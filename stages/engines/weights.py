@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from events.models.engine import Engine
 from events.runtime.errors import PipelineError
 
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -84,6 +85,21 @@ def located(name: str, folder: Path = FOLDER, known: Mapping[str, Weights] = WEI
     if found is not None and (problem := _problem(file, found)):
         raise _lacking(f"{file} {problem}; remove it, and run `{_command(name)}`")
     return file
+
+
+def model_of(engine: Engine, name: str, variables: Mapping[str, str]) -> Path | str:
+    """Return what an engine is given for the model `name`: a file or folder of this pod, or the name itself.
+
+    `MODEL_PATH` among the variables is a folder of models. Raises `PipelineError` as `located` does, for an
+    engine that takes files only.
+    """
+    at = variables.get("MODEL_PATH", "").strip()
+    names = (name, f"{name}{ENDING}") if engine.weights == "file" else (name,)
+    if at and engine.weights != "library" and not Path(name).is_absolute() and ".." not in Path(name).parts:
+        found = next((Path(at, each) for each in names if Path(at, each).exists()), None)
+        if found is not None:
+            return found
+    return located(name) if engine.weights == "file" else name
 
 
 def fetch(wanted: Weights, folder: Path = FOLDER) -> Path:

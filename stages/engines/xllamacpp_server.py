@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import xllamacpp
 
-from events.models.engine import Parameter
 from events.models.engines import XLLAMACPP
+from events.models.parameter import Parameter
 from stages.engines.processes import LOOPBACK
 
 FLASH: Final = {each: f"LLAMA_FLASH_ATTN_TYPE_{each.upper()}" for each in ("auto", "enabled", "disabled")}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from events.kinds.results import Value
-from events.kinds.trial import LATENCIES, TrialSpec
-from stages.load.measurement import Measurement
+from events.kinds.trial import LATENCIES, SCENARIOS, TrialSpec
+from stages.engines.load.measurement import Measurement
 from stages.trial.points import Point
 from stages.trial.pressure import Pressure
 
-SAYS_CHARS = 500
+SAYS_CHARS: Final = 500
+_OF_ROWS: Final = frozenset(each.name for each in SCENARIOS.columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +42,8 @@ class Tally:
     def row(self, point: Point, repeat: int) -> dict[str, Value]:
         """Return the row of a measurement."""
         measured = self.found[point, repeat]
-        values = measured.measurement.values()
-        return {
-            **values,
+        values: dict[str, Value] = {
+            **measured.measurement.values(),
             **measured.pressure.values,
             "scenario": str(point.scenario),
             "concurrency": point.concurrency,
@@ -49,7 +51,10 @@ class Tally:
             "repeat": repeat,
             "try": measured.attempt,
             "is_disturbed": measured.is_disturbed,
+            "tokens_from": measured.measurement.tokens_from,
+            "says": _said(measured.measurement),
         }
+        return {name: value for name, value in values.items() if name in _OF_ROWS}
 
     def spread(self, point: Point) -> float | None:
         """Return the standard deviation of a point's repeats over their mean; None of fewer than two.
@@ -57,16 +62,20 @@ class Tally:
         Of a closed loop it is that of the tokens a second, of an open one that of the time of a request.
         """
         name = "tokens_out_per_s" if point.rate_per_s is None else "e2e_mean_s"
-        values = [self.found[each].measurement.values().get(name) for each in self.found if each[0] == point]
-        numbers = [float(each) for each in values if isinstance(each, int | float)]
+        values = [each.measurement.values().get(name) for key, each in self.found.items() if key[0] == point]
+        numbers = [each for each in values if each is not None]
         mean = statistics.fmean(numbers) if numbers else 0.0
         return statistics.stdev(numbers) / mean if len(numbers) > 1 and mean > 0 else None
 
     @property
+    def points(self) -> Sequence[Point]:
+        """The points of which there is a measurement."""
+        return list(dict.fromkeys(point for point, _ in self.found))
+
+    @property
     def wide(self) -> Sequence[Point]:
         """The points whose repeats lie too far apart."""
-        points = dict.fromkeys(point for point, _ in self.found)
-        return [each for each in points if (self.spread(each) or 0.0) > self.spec.spread_max]
+        return [each for each in self.points if (self.spread(each) or 0.0) > self.spec.spread_max]
 
     @property
     def is_noisy(self) -> bool:
@@ -74,34 +83,40 @@ class Tally:
         return bool(self.wide) or any(each.is_disturbed for each in self.found.values())
 
     @property
-    def answered(self) -> int:
-        """How many requests were answered."""
-        return sum(each.measurement.requests - each.measurement.failed for each in self.found.values())
+    def together(self) -> Measurement:
+        """All measurements as one; an empty one before there is any."""
+        return Measurement.merged([each.measurement for each in self.found.values()] or [Measurement()])
 
     def headline(self) -> Mapping[str, Value]:
         """Return the numbers of all measurements together; none before there is one."""
         if not self.found:
             return {}
-        measured = [*self.found.values()]
-        together = Measurement.merged([each.measurement for each in measured])
-        values = together.values()
-        seconds = sum(each.measurement.seconds for each in measured)
-        spreads = [each for point in {point for point, _ in self.found} if (each := self.spread(point))]
-        others = [each.pressure.others_cores for each in measured if each.pressure.others_cores is not None]
-        speeds = [each.measurement.values().get("tokens_out_per_s") for each in measured]
-        requests = together.requests
+        together, values = self.together, self.together.values()
+        others = [each.pressure.others_cores for each in self.found.values()]
         return {
             **{each.name: values.get(each.name) for each in LATENCIES},
-            "tokens_out_per_s": together.tokens_out / seconds,
-            "peak_tokens_out_per_s": max(float(each) for each in speeds if isinstance(each, int | float)),
-            "requests_per_s": (requests - together.failed) / seconds,
-            "goodput_per_s": together.good / seconds,
-            "error_rate": together.failed / requests if requests else None,
-            "success_rate": 1 - together.failed / requests if requests else None,
-            "requests": requests,
-            "errors": together.failed,
+            **{name: values[name] for name in ("tokens_out_per_s", "requests_per_s", "goodput_per_s")},
+            "peak_tokens_out_per_s": max(
+                each.measurement.values()["tokens_out_per_s"] for each in self.found.values()
+            ),
+            "error_rate": values["error_rate"],
+            "success_rate": 1.0 - values["error_rate"],
+            "requests": together.requests,
+            "errors": together.errors,
             "tokens_in": together.tokens_in,
             "tokens_out": together.tokens_out,
-            "spread": max(spreads, default=None),
-            "others_cores": max(others, default=None),
+            "spread": max((each for point in self.points if (each := self.spread(point))), default=None),
+            "others_cores": max((each for each in others if each is not None), default=None),
         }
+
+
+def failures_in_words(measurement: Measurement) -> str:
+    """Return which requests failed, the most frequent first, with what the server said of each."""
+    return "; ".join(
+        f"{count:,} x {name}{f': {said}' if (said := measurement.said.get(name)) else ''}"
+        for name, count in Counter(measurement.failures).most_common()
+    )[:SAYS_CHARS]
+
+
+def _said(measurement: Measurement) -> str | None:
+    return failures_in_words(measurement) or None

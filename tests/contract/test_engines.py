@@ -1,4 +1,8 @@
-"""Engines of served models: every row by the real engine, and programs in its place that misbehave."""
+"""Engines of served models: rows by the real engine, by its double, and programs that misbehave in its place.
+
+What has no engine here (vLLM, SGLang, Ollama and others) is held by its recorded command line alone
+(`tests/unit/stages/engines`); where a pod has its program, its row passes this suite as the others do.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +24,23 @@ from typing import Any
 import httpx
 import pytest
 
-from events.models.engine import Engine
-from events.models.engines import ENGINES
+from events.models.engine import Engine, listed_names
+from events.models.engines import XLLAMACPP
+from events.models.rows.command import commanded
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import PipelineError
+from events.testing import ManualClock
 from stages.adapters.models.opening import open_endpoint, served_endpoint
+from stages.engines.failure import EngineFailed
 from stages.engines.processes import free_port, is_free, living
-from stages.engines.serving import EngineFailed, Served, ServingLimits, serve
+from stages.engines.running import ServingLimits
+from stages.engines.serving import Served, serve
 from stages.engines.weights import located
 from stages.models.model import Question
+from testing.engine_double.row import DOUBLE, misbehaving
 
 CLOCK, IDS = SystemClock(), SystemIds()
+ENGINES = {each.name: each for each in (XLLAMACPP, DOUBLE)}
 LIMIT_S = 60.0
 SAYS = Question(purpose="answer", system="", text="Say hello to everybody.", temperature=0.0, tokens_max=12)
 
@@ -46,7 +56,9 @@ def served(engine: Engine, folder: Path, *, weights: Path | None = None, **more:
 @pytest.fixture(scope="module", params=ENGINES.values(), ids=ENGINES.keys())
 def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A real engine with two slots, as long as the tests of its row take."""
-    with served(request.param, tmp_path_factory.mktemp("engine"), parameters={"n_parallel": 2}) as found:
+    with served(
+        request.param, tmp_path_factory.mktemp("engine"), parameters=request.param.sized(2, 2_048)
+    ) as found:
         yield found
 
 
@@ -66,9 +78,10 @@ def test_a_model_answers_with_its_own_count_whatever_proxy_there_is(
 
 
 def test_its_parameters_hold_and_it_counts(real: Served) -> None:
-    rows = httpx.get(f"{real.url}/models", trust_env=False).json()["data"]
-    assert real.alias in rows[0]["aliases"]
-    assert rows[0]["meta"]["n_ctx"] == 4_096, "the context is divided among two requests"
+    listed = httpx.get(f"{real.url}/models", trust_env=False).json()
+    assert {real.alias, real.name} <= {*listed_names(listed)}
+    if "n_ctx" in real.parameters:
+        assert listed["data"][0]["meta"]["n_ctx"] == 2_048, "the context is divided among two requests"
     assert "tokens" in httpx.get(real.metrics_url, trust_env=False).text
 
 
@@ -130,6 +143,28 @@ def test_an_engine_ends_with_the_process_that_started_it(engine: Engine, tmp_pat
     until(lambda: not living(pid) and is_free(port))
 
 
+LEAVING = """
+import sys, threading
+from pathlib import Path
+from tests.contract.test_engines import fake, served
+with served(fake("stays"), Path(sys.argv[1])) as found:
+    print(found.pid, found.port, flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_who_left_the_group_of_an_engine_ends_with_its_owner(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LEAVING, str(tmp_path)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    assert owner.stdout is not None
+    pid, port = map(int, owner.stdout.readline().split())
+    assert len(living(pid)) == 3, "itself, its guard, and who left the group"
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    until(lambda: not living(pid) and is_free(port))
+
+
 def until(is_so: Callable[[], bool]) -> None:
     until_s, never = CLOCK.monotonic_s() + LIMIT_S, threading.Event()
     while not is_so():
@@ -159,12 +194,11 @@ class Answers(http.server.BaseHTTPRequestHandler):
         pass
 http.server.HTTPServer(("127.0.0.1", port), Answers).serve_forever()
 """
-BASE = next(iter(ENGINES.values()))
 
 
 def fake(how: str, alias: str = "{alias}") -> Engine:
     command = ("{python}", "-c", FAKE.replace("{", "{{").replace("}", "}}"), how, "{port}", alias)
-    return replace(BASE, name=how, command=command, needs="json", parameters=())
+    return replace(XLLAMACPP, name=how, command=command, needs="json", parameters=())
 
 
 def test_what_ignores_sigterm_and_leaves_its_group_is_killed(
@@ -220,9 +254,126 @@ def take_over(stranger: socket.socket, found: Served) -> None:
     stranger.listen()
 
 
-def test_without_the_package_nothing_starts(tmp_path: Path) -> None:
-    without = replace(BASE, needs="no_such_engine")
-    with pytest.raises(PipelineError) as caught, served(without, tmp_path, port=free_port()):
+@pytest.mark.parametrize(
+    ("engine", "why"),
+    [
+        (replace(XLLAMACPP, needs="no_such_engine"), "pip install 'podfleet[serving]'"),
+        (replace(DOUBLE, needs="no-such-program", needs_is="program"), "needs the program 'no-such-program'"),
+    ],
+)
+def test_without_the_engine_nothing_starts(tmp_path: Path, engine: Engine, why: str) -> None:
+    with pytest.raises(PipelineError) as caught, served(engine, tmp_path, port=free_port()):
         pytest.fail("it was not there")
     assert (caught.value.code, list(tmp_path.iterdir())) == ("NOT_AVAILABLE", [])
-    assert "pip install 'podfleet[serving]'" in caught.value.message
+    assert why in caught.value.message
+
+
+@pytest.mark.parametrize("model", ["--host=0.0.0.0", "a\nb", ""])
+def test_a_model_is_no_option(tmp_path: Path, model: str) -> None:
+    with (
+        pytest.raises(PipelineError, match="a model has one line"),
+        serve(DOUBLE, model, {}, name="x", folder=tmp_path, clock=CLOCK, ids=IDS),
+    ):
+        pytest.fail("it was taken")
+
+
+ASKED = "{python} -P -m testing.engine_double --port {port} --model {model}"
+
+
+def test_a_server_without_an_alias_is_known_by_who_listens(tmp_path: Path) -> None:
+    """Its health and its listing are right at a stranger's, too: the listener has to be of its session."""
+    listener = replace(commanded(ASKED), needs="")
+    (tmp_path / "own").mkdir()
+    with served(listener, tmp_path / "own", parameters={"slots": 2, "flash": True}) as found:
+        assert (found.name, found.ended()) == (str(located("smollm2")), None)
+    strange = replace(listener, name="strange", command=("{python}", "-c", STRANGE, "{port}"))
+    (tmp_path / "other").mkdir()
+    limits = ServingLimits(ready_s=1.0)
+    with (
+        pytest.raises(EngineFailed, match="strange was not ready"),
+        served(strange, tmp_path / "other", limits=limits),
+    ):
+        pytest.fail("who listens is of another session")
+
+
+# Who listens has a session of its own, as a server has that was there before; it ends when its parent does.
+STRANGE = """
+import os, socket, sys, time
+reads, writes = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    os.close(writes)
+    with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
+        os.read(reads, 1)
+    os._exit(0)
+time.sleep(600)
+"""
+
+
+def test_the_log_of_one_that_is_not_ready_is_told(tmp_path: Path) -> None:
+    clock, lines = ManualClock(), list[str]()
+    with (
+        pytest.raises(EngineFailed, match="not ready within 400 s: double: ") as caught,
+        serve(
+            misbehaving("--never-ready"), located("smollm2"), {}, name="x", folder=tmp_path,
+            clock=Patient(clock), ids=IDS, say=lines.append, limits=ServingLimits(ready_s=400),
+        ),
+    ):  # fmt: skip
+        pytest.fail("it is never ready")
+    assert caught.value.is_late
+    assert [each.partition(";")[0] for each in lines] == [
+        f"double is not ready after {at} s" for at in (60, 120, 300)
+    ]
+    assert "double: {'slots': 4" in lines[-1]
+
+
+class Patient:
+    """A clock on which much time passes while a little does."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.now, self.monotonic_s, self._clock = clock.now, clock.monotonic_s, clock
+
+    def wait(self, flag: threading.Event, seconds: float) -> bool:
+        self._clock.advance(400 * seconds)
+        return flag.wait(seconds)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "code", "words"),
+    [
+        ({"slots": 64, "batch": 4_096}, "OUT_OF_MEMORY", "Memory ran out: lower the context"),
+        ({"cache": "q8", "flash": False}, None, "cache is quantised, which needs flash"),
+    ],
+)
+def test_what_cannot_be_served_says_what_to_do(
+    tmp_path: Path, parameters: dict[str, Any], code: str | None, words: str
+) -> None:
+    with pytest.raises(PipelineError) as caught, served(DOUBLE, tmp_path, parameters=parameters):
+        pytest.fail("it was served")
+    assert words in caught.value.message
+    found = caught.value.advice if isinstance(caught.value, EngineFailed) else None
+    assert (found and found.code) == code
+
+
+def test_an_engine_that_dies_in_a_request_leaves_its_whole_log_without_secrets(tmp_path: Path) -> None:
+    environment = {"HF_TOKEN": "hf_abcdefghijkl", "HTTPS_PROXY": "http://me:pass-word-1@10.0.0.1:3128"}
+    lines: list[str] = []
+    dies = replace(
+        misbehaving("--dies-at=2"), command=("/bin/sh", "-c", TELLING, *misbehaving("--dies-at=2").command)
+    )
+    with served(dies, tmp_path, environment=environment, say=lines.append) as found:
+        body = {"messages": [{"role": "user", "content": "a b"}], "max_tokens": 5}
+        assert httpx.post(f"{found.url}/chat/completions", json=body, trust_env=False).status_code == 200
+        with pytest.raises(httpx.HTTPError):
+            httpx.post(f"{found.url}/chat/completions", json=body, trust_env=False)
+        until(lambda: found.ended() is not None)
+        assert "Segmentation fault" in str(found.ended())
+        assert "hf_abcdefghijkl" not in str(found.ended())
+    log = found.log.read_text()
+    assert "token ***, proxy http://" in log
+    assert "\ufffd" in log, "what is no text is replaced"
+    assert not any("pass-word-1" in each or "hf_abc" in each for each in (*lines, log))
+    assert lines[0].endswith("has HTTPS_PROXY=http://***@10.0.0.1:3128, HF_TOKEN=***")
+
+
+TELLING = r"""printf 'token %s, proxy %s \377\n' "$HF_TOKEN" "$HTTPS_PROXY"; exec "$0" "$@" """

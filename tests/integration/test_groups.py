@@ -300,7 +300,7 @@ async def test_an_edit_is_for_the_revision_that_was_read_and_for_a_group_that_do
             await only.service.edit("g", revision=1, by="ada", plan={**PLAN, "parallel": 1})
         await only.advance()
         await only.service.pause("g", by="ada")
-        with pytest.raises(Conflict, match="only max_runs, parallel, "):
+        with pytest.raises(Conflict, match="only max_cost_usd, max_runs, "):
             await only.service.edit("g", revision=2, by="ada", plan={**PLAN, "values": {"seconds": [9]}})
         edits = [only.service.edit("g", revision=2, by=by, plan={**PLAN, "parallel": 6}) for by in "ab"]
         refused = await asyncio.gather(*edits, return_exceptions=True)
@@ -743,6 +743,12 @@ WRONG_STUDIES: list[dict[str, Any]] = [
     {"space": {"seconds": {"type": "values", "values": [1], "low": 1}}},
     {"baseline": {"events": 1}},
     {"target": "low"},
+    {"baseline_every": 2},
+    {"confirm": {"top": 0}},
+    {"confirm": {"top": 2, "repeats": 2}},
+    {"max_seconds": 0},
+    {"max_cost_usd": 1.0},
+    {"goal": ["min:value", "min:value"]},
 ]
 WRONG: list[dict[str, Any]] = [
     {"id": "Not A Slug"},

@@ -15,7 +15,7 @@ from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.standing import with_race
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Entry, Groups
-from events.answers.races import RaceStanding
+from events.answers.plans.races import RaceStanding
 from events.runtime.errors import Conflict, Rejected
 from tests.integration.dying import Died, DiesAt
 from tests.integration.test_groups import Replica, asking, replicas

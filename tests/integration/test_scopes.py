@@ -40,6 +40,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /api/data-uses",
         "GET /api/groups",
         "GET /api/groups/{group_id}",
+        "GET /api/groups/{group_id}/importance",
         "GET /api/groups/{group_id}/members",
         "GET /api/hypotheses",
         "GET /api/hypotheses/{hypothesis_id}",

@@ -9,8 +9,9 @@ from control_plane.kinds.trial.bodies import RangeBody, TaskBody, name_of_model
 from control_plane.server.web.forms.fields import FormWithParts, Unfit, read_body, typed_lines
 from control_plane.server.web.forms.parts import Input, Part, option_parts, options_in, shown, typed_as
 from control_plane.server.web.forms.typed import read_json
-from events.models.engine import Engine, Parameter
+from events.models.engine import Engine
 from events.models.engines import ENGINES
+from events.models.parameter import Parameter
 from events.text import traffic
 
 ELSEWHERE: Final = ("not_before",)
@@ -239,14 +240,16 @@ def accepted(parameter: Parameter) -> str:
     """Return in words what a parameter takes, and its default."""
     if parameter.choices:
         takes = ", ".join(parameter.choices)
-    elif isinstance(parameter.default, bool):
+    elif parameter.type == "switch":
         takes = "true, false"
     elif parameter.leaves_a_core:
-        takes = f"{parameter.low} to one less than the cores, which is the default"
+        takes = f"{parameter.low:g} to one less than the cores, which is the default"
         return f"{parameter.says}: {takes}"
     else:
-        takes = f"{parameter.low:,} to {parameter.high:,}"
-    return f"{parameter.says}: {takes}; {_text(parameter.default)} by default"
+        takes = f"{parameter.low:g} to {parameter.high:g}"
+    usual = parameter.usual if parameter.default is None else parameter.default
+    by_default = "the engine's own" if usual is None else _text(usual)
+    return f"{parameter.says}: {takes}; {by_default} by default"
 
 
 def parameter_of(text: str) -> Any:

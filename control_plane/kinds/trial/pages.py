@@ -33,6 +33,7 @@ from control_plane.kinds.trial.forms import (
 )
 from control_plane.kinds.trial.reads import TaskReads
 from control_plane.kinds.trial.service import TaskService
+from control_plane.model.groups.goals import Goal
 from control_plane.model.groups.plan import plan_of
 from control_plane.reads.results.rows import ResultQuery
 from control_plane.server.api.contract.problems import status_of
@@ -40,7 +41,7 @@ from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.forms.fields import Unfit, typed_texts
 from control_plane.server.web.page_renderer import NOT_LIVE, Live, Site
 from control_plane.server.web.pages.form_actions import carried_out, see
-from control_plane.server.web.pages.groups.charts import Goal, chosen_rows, history, parallel
+from control_plane.server.web.pages.groups.charts import chosen_rows, history, parallel
 from events.answers.kinds.tasks import Task
 from events.kinds.trial import HEADLINE, KIND, SCENARIOS
 from events.models.engines import ENGINES

@@ -10,8 +10,12 @@ from typing import Any, Final
 from control_plane.kinds.trial.bodies import RangeBody, TaskBody
 from control_plane.model.groups.space import Choice, space_of
 from events.kinds.trial import KIND
-from events.models.engine import Engine, Parameter
+from events.models.containers import PROGRAM
+from events.models.engine import Engine
 from events.models.engines import ENGINES
+from events.models.parameter import Parameter
+from events.models.rows.command import COMMAND
+from events.queue.labels import engine_labels
 from events.runtime.errors import PipelineError, Rejected
 from events.text.traffic import read_scenarios
 
@@ -70,8 +74,8 @@ def _unfit(task: TaskBody, engine: Engine) -> Iterator[str]:
     known = {each.name: each for each in engine.parameters}
     own = task.optimization.baseline if isinstance(task.optimization.baseline, dict) else {}
     for name, given in [*task.parameters.items(), *own.items()]:
-        if not known:
-            return
+        if name not in known and engine.is_open:
+            continue
         if name not in known:
             yield f"parameters: {engine.name} has no parameter {name!r}; there are {', '.join(known)}"
             continue
@@ -92,7 +96,7 @@ def varied(task: TaskBody) -> Sequence[str]:
 
 
 def run_of(task: TaskBody) -> Json:
-    """Return the run that each trial varies, as a group has it."""
+    """Return the run that each trial varies, as a group has it: only pods that have the engine take it."""
     benchmark, limits = task.benchmark, task.benchmark.limits
     spec: Json = {
         "model": task.model.id,
@@ -117,7 +121,13 @@ def run_of(task: TaskBody) -> Json:
         spec["command"] = task.command.strip()
     if task.deployment_mode == DEPLOYED_BY_DOCKER:
         spec["image"] = task.runtime_image_tag.strip()
-    return {"kind": KIND.name, "spec": spec, **task.placement.model_dump(exclude_none=True)}
+    placement = task.placement.model_dump(exclude_none=True)
+    requires = placement.get("requires") or {}
+    needed = engine_labels([PROGRAM if "image" in spec else task.base_runtime])
+    if task.base_runtime == COMMAND.name and "image" not in spec:
+        needed = {}
+    placement["requires"] = {**requires, "labels": {**needed, **(requires.get("labels") or {})}}
+    return {"kind": KIND.name, "spec": spec, **placement}
 
 
 def plan_of_task(task: TaskBody) -> Json:
@@ -158,7 +168,8 @@ def baseline_of(task: TaskBody) -> Json | None:
     known = {each.name: each for each in engine.parameters} if engine else {}
     if not wanted or any(name not in known for name in varied(task)):
         return None
-    return {name: _default(known[name], task.parameters[name]) for name in varied(task)}
+    found = {name: _default(known[name], task.parameters[name]) for name in varied(task)}
+    return None if None in found.values() else found
 
 
 def trials_max(task: TaskBody) -> int:
@@ -210,7 +221,7 @@ def _dimension(task: TaskBody, name: str) -> Json:
 def _is_fraction(task: TaskBody, name: str) -> bool:
     engine = ENGINES.get(task.base_runtime)
     known = engine.parameters if engine is not None else ()
-    return any(each.name == name and isinstance(each.default, float) for each in known)
+    return any(each.name == name and each.type == "number" for each in known)
 
 
 def _doubled(low: int, high: int) -> list[int]:
@@ -221,7 +232,7 @@ def _doubled(low: int, high: int) -> list[int]:
 
 def _default(parameter: Parameter, given: Any) -> Any:
     if not parameter.leaves_a_core:
-        return parameter.default
+        return parameter.usual if parameter.default is None else parameter.default
     return _plain(given.high) if isinstance(given, RangeBody) else max(given)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from control_plane.kinds.trial.planning import PREFIX
 from control_plane.model.groups.constraints import broken
-from control_plane.model.groups.members import COUNTED_AS
+from control_plane.model.groups.members import COUNTED_AS, Trial
 from control_plane.model.groups.parameters import Values, in_json
 from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.model.groups.study import Study
@@ -79,7 +79,7 @@ def experiments_of(
     study: Study, group: Json, runs: Sequence[Json], values: Mapping[str, Values]
 ) -> list[TriedConfiguration]:
     """Return the experiments of the round: `runs` are the newest of its slots, `values` what each varies."""
-    trials = [trial_of(run, values[run["_id"]], study.metric, study.constraints) for run in runs]
+    trials = [trial_of(run, values[run["_id"]], study.metrics, study.constraints) for run in runs]
     by_slot = {run["slot"]: run for run in runs}
     best, found = best_place(study, trials), list[TriedConfiguration]()
     baseline = None if study.baseline is None else in_json(study.baseline)
@@ -116,15 +116,12 @@ def experiments_of(
     return found
 
 
-def best_place(study: Study, trials: Sequence[Any]) -> int | None:
-    """Return the place of the best experiment, of equals the earliest; None without any."""
-    bests = [each.best for each in study.outcomes(trials)]
-    known = [
-        (each if study.is_lower_better else -each, place)
-        for place, each in enumerate(bests)
-        if each is not None
-    ]
-    return min(known)[1] if known else None
+def best_place(study: Study, trials: Sequence[Trial]) -> int | None:
+    """Return the place of the best experiment, None without any; of two goals the first of the front."""
+    best = next((in_json(each.values) for each in study.best(trials)), None)
+    return next(
+        (place for place, (tried, _) in enumerate(study.tried(trials)) if in_json(tried) == best), None
+    )
 
 
 def status_of(runs: Sequence[Json], repeats: int, *, is_measured: bool) -> ExperimentStatus:

@@ -40,7 +40,8 @@ HASH_BYTES: Final = 6
 class Trial:
     """A slot of a study: its values, whether it has ended, and what it measured where that is known.
 
-    `excess` says of each constraint by how much it breaks it; `stop` is where it was pruned.
+    `excess` says of each constraint by how much it breaks it; `stop` is where it was pruned. `second` is the
+    number of a second goal. With `is_own_fault` it failed, and not by a fault of its pod or of the outside.
     """
 
     slot: int
@@ -49,6 +50,8 @@ class Trial:
     objective: float | None
     excess: Sequence[float] = ()
     stop: Stop | None = None
+    second: float | None = None
+    is_own_fault: bool = False
 
 
 COUNTS: Final = ("waiting", "running", "reviewing", "succeeded", "failed", "canceled")
@@ -56,7 +59,7 @@ COUNTS: Final = ("waiting", "running", "reviewing", "succeeded", "failed", "canc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """How many slots of the round stand where; of a study, each slot as a trial."""
+    """How many slots of the round stand where; of a study, each slot as a trial, and what it has used up."""
 
     waiting: int = 0
     running: int = 0
@@ -65,6 +68,8 @@ class Members:
     failed: int = 0
     canceled: int = 0
     trials: Sequence[Trial] = ()
+    elapsed_s: float = 0.0
+    cost_usd: float = 0.0
 
     @property
     def held(self) -> int:

@@ -72,6 +72,8 @@ def next_slots(group: Group, members: Members) -> Submit | Close | Wait:
         return Wait() if members.live else Close(end(members, is_canceled=False))
     if (reason := group.plan.stopped(members)) is not None:
         return Close(GroupStatus.CLOSING, reason)
+    if isinstance(group.plan, Study) and group.plan.rests(members):
+        return Wait()
     count = min(group.plan.parallel - members.held, left, BATCH_MAX)
     return Submit(count) if count > 0 else Wait()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,6 +67,7 @@ class Range:
 
 
 Dimension = Choice | Range
+OTHERS_MAX: Final = 30  # combinations in which a value is looked at, until one is possible
 VALUES_BYTES_MAX: Final = 4_096  # of one run, as JSON: the values of thousands are compared
 
 
@@ -106,3 +107,13 @@ def examples(space: Mapping[str, Dimension]) -> list[Values]:
     return [first] + [
         {**first, name: value} for name, each in space.items() for value in list(each.ends())[1:]
     ]
+
+
+def others(space: Mapping[str, Dimension], example: Values) -> Iterator[Values]:
+    """Yield values with the end that an impossible example tries, and others of the rest."""
+    first = {name: each.ends()[0] for name, each in space.items()}
+    tried = {name: value for name, value in example.items() if value != first[name]}
+    yield {**{name: each.ends()[-1] for name, each in space.items()}, **tried}
+    chance = random.Random(0)  # noqa: S311 - a search, no secret
+    for _ in range(OTHERS_MAX):
+        yield {**{name: each.draw(chance) for name, each in space.items()}, **tried}

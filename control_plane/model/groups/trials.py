@@ -1,7 +1,8 @@
 """The trials of a study, and what they came to, pure.
 
-A trial is a set of values that runs in one slot or more, and is over when each of them has ended. One that
-was pruned in any of them has measured nothing whole; one that breaks a constraint in any is infeasible.
+A trial is a set of values that runs in one slot or more, and is known when so many of them have ended as it
+repeats. One that was pruned in any of these has measured nothing whole; one that breaks a constraint in any
+slot is infeasible. What runs again later adds to what was measured, or changes nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +16,34 @@ from control_plane.model.groups.members import COUNTED_AS, Trial
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.pruning import VALUE_MAX, Stop, stop_of
 from events.kinds.results import is_measured
-from events.lifecycle import FINAL, Status
+from events.lifecycle import FINAL, Fault, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a trial came to, of all its slots together; `objective` is their mean."""
+    """What a trial came to, of all its slots together.
+
+    `numbers` are what its runs measured, of each goal, `means` their means. With `has_failed` nothing was
+    measured, and a run failed by its own fault.
+    """
 
     values: Values
+    slots: Sequence[int]
     has_ended: bool
-    objective: float | None = None
+    numbers: Sequence[Sequence[float]] = ()
     excess: Sequence[float] = ()
     stop: Stop | None = None
+    has_failed: bool = False
+
+    @property
+    def means(self) -> Sequence[float]:
+        """The mean of its runs, of each goal; empty where nothing is measured."""
+        return [sum(each) / len(each) for each in self.numbers]
+
+    @property
+    def objective(self) -> float | None:
+        """The mean of the first goal."""
+        return sum(self.numbers[0]) / len(self.numbers[0]) if self.numbers else None
 
     @property
     def best(self) -> float | None:
@@ -36,17 +53,33 @@ class Outcome:
     @property
     def is_known(self) -> bool:
         """Say whether it was tried, and did not merely fail."""
-        return self.objective is not None or self.stop is not None
+        return bool(self.numbers) or self.stop is not None
 
 
-def trial_of(run: Mapping[str, Any], values: Values, metric: str, constraints: Sequence[Constraint]) -> Trial:
-    """Return the trial that the newest run of a slot is."""
+def trial_of(
+    run: Mapping[str, Any], values: Values, metrics: Sequence[str], constraints: Sequence[Constraint]
+) -> Trial:
+    """Return the trial that the newest run of a slot is; `metrics` are one headline number, or two.
+
+    It has measured nothing where it lacks one of them.
+    """
     status = Status(run["status"])
     measured: tuple[float, ...] = ()
     if COUNTED_AS[status] == "succeeded":
         measured = tuple(each.excess(run.get("summary") or {}) for each in constraints)
-    stop = stop_of(run) if status is Status.CANCELED else None
-    return Trial(run["slot"], values, status in FINAL, objective(run, metric), measured, stop)
+    numbers = [objective(run, each) for each in metrics]
+    is_whole = None not in numbers
+    fault = (run.get("error") or {}).get("fault") if status is Status.FAILED else None
+    return Trial(
+        run["slot"],
+        values,
+        status in FINAL,
+        numbers[0] if is_whole else None,
+        measured,
+        stop_of(run) if status is Status.CANCELED else None,
+        second=numbers[1] if is_whole and len(numbers) > 1 else None,
+        is_own_fault=fault == Fault.RUN,
+    )
 
 
 def objective(run: Mapping[str, Any], metric: str) -> float | None:
@@ -63,15 +96,20 @@ def objective(run: Mapping[str, Any], metric: str) -> float | None:
 
 def outcome_of(slots: Sequence[Trial], repeats: int) -> Outcome:
     """Return what the slots of a trial came to so far."""
-    values = slots[0].values
-    if len(slots) < repeats or not all(each.has_ended for each in slots):
-        return Outcome(values=values, has_ended=False)
-    stops = [each.stop for each in slots if each.stop is not None]
-    measured = [each.objective for each in slots if each.objective is not None]
+    values, places = slots[0].values, [each.slot for each in slots]
+    ended = [each for each in slots if each.has_ended]
+    if len(ended) < repeats:
+        return Outcome(values=values, slots=places, has_ended=False)
+    stops = [each.stop for each in ended[:repeats] if each.stop is not None]
     if stops:
-        return Outcome(values=values, has_ended=True, stop=min(stops, key=lambda each: each.step))
+        stop = min(stops, key=lambda each: each.step)
+        return Outcome(values=values, slots=places, has_ended=True, stop=stop)
+    measured = [(each.objective, each.second) for each in ended if each.objective is not None]
     if not measured:
-        return Outcome(values=values, has_ended=True)
-    excess = [max(each) for each in zip(*(slot.excess for slot in slots if slot.excess), strict=True)]
-    mean = sum(measured) / len(measured)
-    return Outcome(values=values, has_ended=True, objective=mean, excess=excess)
+        failed = any(each.is_own_fault for each in ended)
+        return Outcome(values=values, slots=places, has_ended=True, has_failed=failed)
+    excess = [max(each) for each in zip(*(slot.excess for slot in ended if slot.excess), strict=True)]
+    numbers = [[one for one, _ in measured]]
+    if seconds := [second for _, second in measured if second is not None]:
+        numbers.append(seconds)
+    return Outcome(values=values, slots=places, has_ended=True, numbers=numbers, excess=excess)

@@ -18,11 +18,12 @@ from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.plan import Close, Group, Submit, group_of, next_slots
 from control_plane.model.groups.race import Race
 from control_plane.model.groups.status import Action, GroupStatus
-from control_plane.model.groups.study import Study
+from control_plane.model.groups.study import COST, Study
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.members import submission
 from control_plane.runs.groups.proposals import Proposals
 from control_plane.runs.groups.proposer import Proposer
+from control_plane.runs.groups.refusals import Refusals
 from control_plane.runs.groups.starter import Starter
 from control_plane.runs.submission import Submission, Submitter, order_of
 from control_plane.store.database import Document
@@ -52,6 +53,7 @@ class Advancer:
     decider: Decider
     proposer: Proposer = field(default_factory=Proposer)
     proposals: Proposals = field(default_factory=Proposals)
+    refusals: Refusals = field(default_factory=Refusals)
 
     async def run_once(self) -> int:
         """Serve every group that is not closed; return how many runs are new, or raise the first failure."""
@@ -145,24 +147,30 @@ class Advancer:
         if not isinstance(group.plan, Study):
             return members
         trials = await self.groups.trials(group.id, group.first, group.plan)
-        return replace(members, trials=trials)
+        elapsed_s = (self.decider.clock.now() - group.since).total_seconds()
+        is_counted = group.plan.max_cost_usd is not None
+        cost_usd = await self.groups.spent(group.id, group.first, COST) if is_counted else 0.0
+        return replace(members, trials=trials, elapsed_s=elapsed_s, cost_usd=cost_usd)
 
     async def _propose(self, stored: Document, study: Study, members: Members, count: int) -> Document | None:
         """Decide on slots of a study with their values, which stand in the group until it has runs."""
         try:
             place = f"{stored['revision']}/{stored['next']}"
-            make = partial(self.proposer.slots, study, members.trials, count)
+            propose = self.proposer.slots
+            make = partial(self.refusals.proposal, stored, study, members.trials, count, propose)
             is_long = study.sampler == "tpe"
-            values = await (self.proposals.of(stored["_id"], place, make) if is_long else make())
+            proposal = await (self.proposals.of(stored["_id"], place, make) if is_long else make())
         except Rejected as error:
             entry = Entry(Action.PAUSE, GroupStatus.PAUSED, BY, error.message)
             await self.groups.decide(stored, entry, {})
             return None
-        if values is None:  # it takes longer: a later turn asks again
+        if proposal is None:  # it takes longer: a later turn asks again
             return None
-        values = values[:count]
+        values = proposal.values[:count]
+        if not values and study.reruns.top and members.live:
+            return None  # the confirmation waits for those that have not ended
         if not values:
-            entry = Entry(Action.STOP, GroupStatus.CLOSING, BY, "nothing else is left to try")
+            entry = Entry(Action.STOP, GroupStatus.CLOSING, BY, proposal.why)
             return await self.groups.decide(stored, entry, {"counts": members.counts()})
         pending = {"first": stored["next"], "values": [dict(each) for each in values]}
         return await self.groups.reserve(stored, len(values), members, pending)

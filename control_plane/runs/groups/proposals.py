@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from control_plane.concurrency.singleflight import seen
-from control_plane.model.groups.parameters import Values
+from control_plane.runs.groups.refusals import Proposal
 
 PATIENCE_S: Final = 0.1  # so long a turn waits for a proposal; most need less
 KEPT_MAX: Final = 1_000  # of groups that may never ask again
 
-Make = Callable[[], Coroutine[Any, Any, list[Values]]]
+Make = Callable[[], Coroutine[Any, Any, Proposal]]
 
 
 @dataclass(slots=True)
 class Proposals:
     """The proposals that were asked for, by group, each with the place that it is for."""
 
-    asked: OrderedDict[str, tuple[str, asyncio.Task[list[Values]]]] = field(default_factory=OrderedDict)
+    asked: OrderedDict[str, tuple[str, asyncio.Task[Proposal]]] = field(default_factory=OrderedDict)
 
-    async def of(self, group_id: str, place: str, make: Make) -> list[Values] | None:
+    async def of(self, group_id: str, place: str, make: Make) -> Proposal | None:
         """Return what is proposed for this place of a group; None while it is made.
 
         Raises what `make` raises.

@@ -18,10 +18,11 @@ from typing import Any, Final
 import msgspec
 
 from control_plane.concurrency.turns import in_turns
+from control_plane.model.groups.constraints import LACKING
 from control_plane.model.groups.members import Trial
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.space import Choice
-from control_plane.model.groups.study import Study, identity
+from control_plane.model.groups.study import Study
 from control_plane.model.groups.trials import Outcome, outcome_of
 from events.runtime.errors import Rejected, Transient
 
@@ -29,16 +30,19 @@ MODULE: Final = "control_plane.runs.groups.tpe"
 PROCESSES_MAX: Final = 2
 ANSWER_S: Final = 60.0
 ANSWER_BYTES_MAX: Final = 4 << 20
-MISSING: Final = (
-    "a study with the sampler tpe needs Optuna on the control plane: install the extra `study` "
-    "(podfleet[study]), or choose grid or random"
-)
+MISSING: Final = "needs Optuna on the control plane: install the extra `study` (podfleet[study])"
 
 
 def require_sampler(study: Study) -> None:
     """Refuse a study whose sampler is not installed. Raises `Rejected`."""
-    if study.sampler == "tpe" and importlib.util.find_spec("optuna") is None:
-        raise Rejected("study_unavailable", MISSING)
+    if study.sampler == "tpe":
+        require_estimator("a study with the sampler tpe", ", or choose grid or random")
+
+
+def require_estimator(what: str, instead: str = "") -> None:
+    """Refuse what needs the estimator where it is not installed. Raises `Rejected`."""
+    if importlib.util.find_spec("optuna") is None:
+        raise Rejected("study_unavailable", f"{what} {MISSING}{instead}")
 
 
 @dataclass(slots=True)
@@ -48,31 +52,58 @@ class Proposer:
     idle: list[Process] = field(default_factory=list)
     turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PROCESSES_MAX))
 
-    async def slots(self, study: Study, trials: Sequence[Trial], count: int) -> list[Values]:
-        """Return the values of at most `count` slots that follow; none where there is nothing else to try."""
-        values = study.begun(trials)
+    async def slots(
+        self, study: Study, trials: Sequence[Trial], count: int, refused: Sequence[Values] = ()
+    ) -> list[Values]:
+        """Return the values of at most `count` slots that follow; none where there is nothing else to try.
+
+        What the kind of its runs `refused` is known as impossible.
+        """
+        if study.reruns.top:
+            if study.over(trials) is not None:
+                return study.confirmations(trials)[:count]
+            count = min(count, study.search_slots - len(trials))
+        values = study.due(trials)
         wanted = -(-(count - len(values)) // study.repeats)
         if wanted > 0:
             known = [each for each, _ in study.tried(trials)]
             proposals = [study.baseline] if study.baseline and not known else []
-            proposals += await self._new(study, trials, [*known, *proposals], wanted - len(proposals))
-            values += study.repeated(proposals)
+            wanted -= len(proposals)
+            proposals += await self._new(study, trials, [*known, *proposals], refused, wanted)
+            values += study.woven(trials, proposals)
+        if not values and all(each.has_ended for each in trials):  # nothing else is left to try
+            return study.confirmations(trials)[:count]
         return values[:count]
 
     async def _new(
-        self, study: Study, trials: Sequence[Trial], known: Sequence[Values], count: int
+        self,
+        study: Study,
+        trials: Sequence[Trial],
+        tried: Sequence[Values],
+        refused: Sequence[Values],
+        count: int,
     ) -> list[Values]:
         if count <= 0:
             return []
+        known = [*tried, *refused]
         # in turns, not in a thread: a thread that computes keeps the event loop waiting at each of its steps
         if study.sampler != "tpe":
             looked_at = in_turns(study.candidates(known, count))
             return [each async for each in looked_at if each is not None]
         require_sampler(study)
-        told = [each async for each in in_turns(_trials(study, trials))]
-        tried = [each async for each in in_turns(_inside(study, known))]
-        answer = await self._ask(msgspec.json.encode(_request(study, told, tried, count)))
+        told = [each async for each in in_turns(_trials(study, trials, refused))]
+        inside = [each async for each in in_turns(_inside(study, known))]
+        answer = await self._ask(msgspec.json.encode(_request(study, told, inside, count)))
         return [_values(study, params) for params in answer]
+
+    async def importance(self, study: Study, outcomes: Sequence[Outcome]) -> dict[str, float]:
+        """Return the share of each parameter in what decides; nothing where the trials do not tell."""
+        require_estimator("the importance of parameters")
+        told = [each async for each in in_turns(_completed(study, outcomes))]
+        asked = {"ask": "importance", **_request(study, told, [], 0)}
+        answer = await self._ask(msgspec.json.encode(asked))
+        shares = {each["name"]: float(each["share"]) for each in answer}
+        return {name: shares[name] for name in study.space if name in shares}
 
     async def _ask(self, asked: bytes) -> list[dict[str, Any]]:
         async with self.turn:
@@ -138,7 +169,7 @@ def _request(
 ) -> dict[str, Any]:
     return {
         "seed": study.seed,
-        "direction": "minimize" if study.is_lower_better else "maximize",
+        "directions": ["minimize" if each.is_lower_better else "maximize" for each in study.goals],
         "space": {
             name: ["values", 0, len(each.values) - 1]
             if isinstance(each, Choice)
@@ -151,15 +182,25 @@ def _request(
     }
 
 
-def _trials(study: Study, trials: Sequence[Trial]) -> Iterator[dict[str, Any]]:
-    """Yield what the process is told of each trial, of equal ones the first."""
-    seen: set[bytes] = set()
+def _trials(
+    study: Study, trials: Sequence[Trial], refused: Sequence[Values] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yield what the process is told of each trial; values that were refused are as those that failed."""
     for values, slots in study.tried(trials):
         said = _told(study, outcome_of(slots, study.repeats))
         params = _params(study, values)
-        if said is not None and params is not None and identity(values) not in seen:
-            seen.add(identity(values))
+        if said is not None and params is not None:
             yield {"params": params, **said}
+    for values in refused:
+        if (params := _params(study, values)) is not None:
+            yield {"params": params, **_failed(study)}
+
+
+def _completed(study: Study, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+    """Yield what the process is told of trials that have measured something."""
+    for each in outcomes:
+        if (params := _params(study, each.values)) is not None:
+            yield {"params": params, "state": "complete", "values": list(each.means)}
 
 
 def _inside(study: Study, known: Sequence[Values]) -> Iterator[dict[str, Any]]:
@@ -170,16 +211,25 @@ def _inside(study: Study, known: Sequence[Values]) -> Iterator[dict[str, Any]]:
 
 
 def _told(study: Study, outcome: Outcome) -> dict[str, Any] | None:
-    """Return what the process is told of a trial; None of one that failed."""
+    """Return what the process is told of a trial; None of one that failed by no fault of its own."""
     if not outcome.has_ended:
         return {"state": "running"}
     if outcome.stop is not None and study.pruning is not None:
+        if len(study.goals) > 1:  # the value of one metric says nothing of two goals
+            return _failed(study)
         # in the direction of the goal: the process compares the values of pruned trials by it
-        sign = 1 if study.pruning.is_lower_better == study.is_lower_better else -1
+        sign = 1 if study.pruning.is_lower_better == study.goal.is_lower_better else -1
         return {"state": "pruned", "step": outcome.stop.step, "value": sign * outcome.stop.value}
-    if outcome.objective is None:
+    if outcome.has_failed:
+        return _failed(study)
+    if not outcome.numbers:
         return None
-    return {"state": "complete", "value": outcome.objective, "excess": list(outcome.excess)}
+    return {"state": "complete", "values": list(outcome.means), "excess": list(outcome.excess)}
+
+
+def _failed(study: Study) -> dict[str, Any]:
+    """Return what the process is told of impossible values: worse than what breaks a constraint."""
+    return {"state": "failed", "excess": [LACKING] * len(study.constraints)}
 
 
 def _params(study: Study, values: Values) -> dict[str, Any] | None:

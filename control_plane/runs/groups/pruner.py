@@ -18,6 +18,7 @@ from control_plane.model.groups.pruning import Curve, Pruning, Stop
 from control_plane.model.groups.study import Study
 from control_plane.runs.decisions import Decider
 from control_plane.store.database import Document
+from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.pruning import STUDIES_MAX, PruneReads
 from events.lifecycle import LIVE, Status
 from events.runtime.errors import Conflict, NotFound
@@ -50,7 +51,7 @@ class Pruner:
         if not isinstance(plan, Study) or plan.pruning is None:
             return 0
         rule, first = plan.pruning, stored["first"]
-        working = await self.reads.working(stored["_id"], first)
+        working = await self._compared(stored, plan)
         others = await self.reads.succeeded(stored["_id"], first, plan.constraints) if working else []
         if len(others) < rule.min_members:
             return 0
@@ -62,6 +63,15 @@ class Pruner:
                 stopped += await self._prune(each, stop, by=f"group:{stored['_id']}")
             await asyncio.sleep(0)  # others go on meanwhile
         return stopped
+
+    async def _compared(self, stored: Document, study: Study) -> list[Document]:
+        """Return the attempts that may be stopped: none that runs a trial again, whose number is wanted."""
+        working = await self.reads.working(stored["_id"], stored["first"])
+        if not working or not (study.reruns.top or study.reruns.every):
+            return working
+        trials = await Groups(self.reads.db).trials(stored["_id"], stored["first"], study)
+        again = {each.slot for _, slots in study.tried(trials) for each in slots[study.repeats :]}
+        return [each for each in working if each["slot"] not in again]
 
     async def _curve(self, run: Document, rule: Pruning) -> Curve:
         """Return what the attempt of a run has measured; read is what was not read before."""

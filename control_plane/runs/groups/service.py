@@ -14,7 +14,7 @@ import msgspec
 from control_plane.access.secrets.naming import require_names
 from control_plane.model.groups.members import Members
 from control_plane.model.groups.parameters import Values, in_json
-from control_plane.model.groups.plan import plan_of
+from control_plane.model.groups.plan import Plan, plan_of
 from control_plane.model.groups.race import Race
 from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
 from control_plane.model.groups.study import Study, require_measured
@@ -41,7 +41,11 @@ CHECKED_AT_ONCE: Final = 200
 NOTE_CHARS_MAX: Final = 500
 RACE_GOES_ON: Final = "a race is submitted as a whole, and its lanes run at once: cancel it instead"
 # What may be changed of a round that has begun: its slots stay those that they are.
-LIMITS: Final = frozenset({"parallel", "stop_after_failures", "max_runs", "target", "patience"})
+LIMITS: Final = frozenset(
+    {
+        "parallel", "stop_after_failures", "max_runs", "target", "patience", "max_seconds", "max_cost_usd",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +231,7 @@ class GroupService:
             rows = made.examples()
             for start in range(0, len(rows), CHECKED_AT_ONCE):
                 indexes = range(start, min(len(rows), start + CHECKED_AT_ONCE))
-                await self.beside(partial(_check_slots, group, rows, indexes))
+                await self.beside(partial(_check_slots, group, made, rows, indexes))
                 if self.clock.monotonic_s() > until_s and indexes.stop < len(rows):
                     message = f"checking took {CHECK_S:.0f} s for {indexes.stop:,} of {len(rows):,} slots"
                     raise Rejected("bad_plan", f"plan: {message}; give it fewer")
@@ -268,15 +272,26 @@ DONE: Final[Mapping[Action, frozenset[GroupStatus]]] = {
 }
 
 
-def _check_slots(group: Mapping[str, Any], rows: Sequence[Values], indexes: range) -> None:
+def _check_slots(group: Mapping[str, Any], plan: Plan, rows: Sequence[Values], indexes: range) -> None:
     for index in indexes:
         values = rows[index]
         try:
             check(submission(group, index, values))
         except Rejected as error:
+            # of a study a value is refused only where it is impossible beside any others
+            if isinstance(plan, Study) and any(_is_possible(group, each) for each in plan.others(values)):
+                continue
             shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
             message = f"row {index + 1} of {len(rows)} ({shown[:200]}): {error.message}"
             raise Rejected(error.code, message) from error
+
+
+def _is_possible(group: Mapping[str, Any], values: Values) -> bool:
+    try:
+        check(submission(group, 0, values))
+    except Rejected:
+        return False
+    return True
 
 
 def _require_form(group: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from control_plane.runs.placement import placed
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.races import Races
 from events.answers.groups import Group
-from events.answers.races import RaceLane, RaceStanding
+from events.answers.plans.races import RaceLane, RaceStanding
 from events.queue.requirements import class_key, read_requirements
 from events.runtime.clock import timestamp
 

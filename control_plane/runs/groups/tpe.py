@@ -1,4 +1,6 @@
-"""`python -m control_plane.runs.groups.tpe`: proposes values by a tree-structured Parzen estimator.
+"""`python -m control_plane.runs.groups.tpe`: proposes values by tree-structured Parzen estimators.
+
+It also says by them which parameters decide (PED-ANOVA).
 
 Reads requests and writes answers, each a line of JSON, until its input ends. Nothing is kept between them:
 each request has all trials, and equal requests have equal answers. Choices are told by their places, numbers
@@ -8,6 +10,7 @@ as they are.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from functools import partial
 from typing import Any, Final
@@ -25,7 +28,7 @@ def propose(request: dict[str, Any]) -> list[dict[str, Any]]:
     sampler = optuna.samplers.TPESampler(
         seed=request["seed"] + len(request["trials"]), n_startup_trials=STARTUP_TRIALS, constant_liar=True
     )
-    study = optuna.create_study(direction=request["direction"], sampler=sampler)
+    study = optuna.create_study(directions=request["directions"], sampler=sampler)
     for each in request["trials"]:
         study.add_trial(_trial(each, space))
     known = {_identity(each) for each in request["known"]}
@@ -40,17 +43,34 @@ def propose(request: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
+def importance(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the share of each parameter in what decides; none where the trials are too few, or all equal."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    space = {name: _distribution(*told) for name, told in request["space"].items()}
+    study = optuna.create_study(directions=request["directions"])
+    for each in request["trials"]:
+        study.add_trial(_trial(each, space))
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+    try:
+        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    except (ValueError, ZeroDivisionError):
+        return []
+    return [{"name": name, "share": share} for name, share in found.items() if math.isfinite(share)]
+
+
 def _trial(told: dict[str, Any], space: dict[str, Any]) -> Any:
     """Return a trial as Optuna keeps it: an excess above zero breaks a constraint."""
-    made = partial(optuna.trial.create_trial, params=told["params"], distributions=space)
+    excess = {str(place): each for place, each in enumerate(told.get("excess", ()))}
+    made = partial(optuna.trial.create_trial, params=told["params"], distributions=space, constraints=excess)
     states = optuna.trial.TrialState
     match told["state"]:
         case "running":
             return made(state=states.RUNNING)
+        case "failed":  # without a value it is ranked behind all that have one
+            return made(state=states.PRUNED)
         case "pruned":
             return made(state=states.PRUNED, intermediate_values={told["step"]: told["value"]})
-    excess = {str(place): each for place, each in enumerate(told["excess"])}
-    return made(state=states.COMPLETE, value=told["value"], constraints=excess)
+    return made(state=states.COMPLETE, values=told["values"])
 
 
 def _distribution(form: str, low: float, high: float) -> Any:
@@ -69,7 +89,9 @@ def _identity(params: dict[str, Any]) -> str:
 def main() -> None:
     """Answer requests until the input ends."""
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(propose(json.loads(line))) + "\n")
+        request = json.loads(line)
+        answer = importance(request) if request.get("ask") == "importance" else propose(request)
+        sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 

@@ -6,15 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from control_plane.reads.groups import GroupReading
+from control_plane.reads.studies import study_view, with_study
 from control_plane.runs.groups.service import WantedGroup
 from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GroupEdit, GroupPause, NewGroup, posted
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, MustSee, Page, Seen
-from control_plane.server.deps import Deps
+from control_plane.server.deps import Deps, GroupParts
 from events.answers.answer import Listing
 from events.answers.groups import Group, GroupMember, GroupRow
+from events.answers.plans.studies import StudyImportance
+from events.runtime.errors import Rejected
 
 
 def router(deps: Deps) -> APIRouter:
@@ -24,6 +26,7 @@ def router(deps: Deps) -> APIRouter:
 
     async def told(group_id: str, response: Response) -> Group:
         group = await with_race(deps.reading, reading.groups, await reading.group(group_id))
+        group = await with_study(reading.groups, group)
         response.headers["ETag"] = f'"{group.revision}"'
         return group
 
@@ -82,11 +85,13 @@ def router(deps: Deps) -> APIRouter:
         await service.again(group_id, revision=revision, by=principal.name)
         return await told(group_id, response)
 
-    _add_lists(routes, reading)
+    _add_reads(routes, deps.groups)
     return routes
 
 
-def _add_lists(routes: APIRouter, reading: GroupReading) -> None:
+def _add_reads(routes: APIRouter, groups: GroupParts) -> None:
+    reading = groups.reading
+
     @routes.get("")
     async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[GroupRow]:
         return await reading.groups_page(wanted.limit, wanted.after)
@@ -95,3 +100,11 @@ def _add_lists(routes: APIRouter, reading: GroupReading) -> None:
     async def members(group_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Listing[GroupMember]:
         group = await reading.group(group_id)
         return await reading.members(group, wanted.limit, wanted.after)
+
+    @routes.get("/{group_id}/importance")
+    async def importance(group_id: str, _: MayRead) -> StudyImportance:
+        group = await reading.group(group_id)
+        view = await study_view(reading.groups, group)
+        if view is None:
+            raise Rejected("no_study", f"the group {group_id!r} is no study: no parameter of it was searched")
+        return await groups.importances.of(group, view)

@@ -16,8 +16,7 @@ from events.answers.answer import Listing
 from events.answers.kinds.estimates import RunEstimate
 from events.answers.kinds.kind import KindAnswer
 from events.kinds import KINDS, kind_of
-from events.kinds.description import described
-from events.kinds.kind import Kind
+from events.kinds.kind import Kind, described
 from events.runtime.errors import NotFound, Rejected
 
 

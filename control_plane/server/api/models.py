@@ -32,6 +32,10 @@ Address = Annotated[str, StringConstraints(min_length=1, max_length=URL_CHARS_MA
 Tokens = Annotated[int, Field(ge=1, le=TOKENS_MAX), WHOLE]
 Usd = Annotated[float, Field(ge=0, le=USD_MAX, allow_inf_nan=False)]
 Name = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9._-]{0,99}$")]
+Weights = Annotated[
+    str,
+    StringConstraints(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}([/:][A-Za-z0-9][A-Za-z0-9._-]{0,99}){0,2}$"),
+]
 
 
 class EndpointBody(Body):
@@ -44,14 +48,20 @@ class EndpointBody(Body):
 
 
 class ServedBody(Body):
-    """A model that a pod serves: its engine, its weights by their name on the pod, and parameters."""
+    """A model that a pod serves: its engine, its weights by their name on the pod or at the hub."""
 
     engine: Name
-    weights: Name
+    weights: Weights
     parameters: Annotated[
         dict[
             Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,49}$")],
-            Annotated[bool | int | Annotated[str, StringConstraints(max_length=200)], Storable],
+            Annotated[
+                bool
+                | int
+                | Annotated[float, Field(allow_inf_nan=False)]
+                | Annotated[str, StringConstraints(max_length=200)],
+                Storable,
+            ],
         ],
         Field(max_length=PARAMETERS_MAX, json_schema_extra={"additionalProperties": False}),
         FEW,

@@ -214,17 +214,28 @@ class Groups:
         """Return the slots of a study: the values of each, and what its newest run measured."""
         places = {f"summary.{name}": 1 for name in study.measures}
         wanted = {"groupId": group_id, "slot": {"$gte": first}}
-        fields = {"slot": 1, "status": 1, "cancelRequested.pruned": 1, **places}
+        fields = {"slot": 1, "status": 1, "cancelRequested.pruned": 1, "error.fault": 1, **places}
         async with answers():
             found = self.db[MEMBERS].find(wanted, fields).batch_size(READ_AT_ONCE)
             runs = sorted(newest([run async for run in found]).items())
         values = await self.values([run["_id"] for _, run in runs], study.names)
         return tuple(
             [
-                trial_of(run, values[run["_id"]], study.metric, study.constraints)
+                trial_of(run, values[run["_id"]], study.metrics, study.constraints)
                 async for _, run in in_turns(runs)
             ]
         )
+
+    @answers()
+    async def spent(self, group_id: str, first: int, name: str) -> float:
+        """Return the sum of a headline number over the runs from slot `first` on: what is an amount."""
+        pipeline: list[Document] = [
+            {"$match": {"groupId": group_id, "slot": {"$gte": first}}},
+            {"$match": {f"summary.{name}": {"$type": "number", "$gt": 0}}},
+            {"$group": {"_id": None, "sum": {"$sum": f"$summary.{name}"}}},
+        ]
+        cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
+        return float(sum(each["sum"] for each in await cursor.to_list()))
 
     async def values(self, run_ids: Sequence[str], names: Sequence[str]) -> dict[str, Values]:
         """Return the values of these parameters in the specifications of runs."""

@@ -21,7 +21,7 @@ SAID_MAX: Final = 2_000  # numbers of an attempt that one read takes in; the nex
 
 _GOING_ON: Final = [GroupStatus.OPEN.value, GroupStatus.PAUSED.value, GroupStatus.CLOSING.value]
 _WORKING: Final = sorted(status.value for status in LIVE)
-_ATTEMPT: Final = {"attempt": 1, "logOpen": 1, "status": 1}
+_ATTEMPT: Final = {"attempt": 1, "logOpen": 1, "slot": 1, "status": 1}
 
 
 @dataclass(frozen=True, slots=True)

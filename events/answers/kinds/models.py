@@ -19,7 +19,7 @@ class ServedModel(Answer, frozen=True, kw_only=True):
 
     engine: str
     weights: str
-    parameters: dict[str, bool | int | str]
+    parameters: dict[str, bool | int | float | str]
 
 
 class CatalogueModel(Answer, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from events.answers.groups import Group, GroupCounts, GroupMember
 from events.formatting import in_one_line
 from podfleet.commands.groups.lanes import show_race
+from podfleet.commands.groups.trials import show_study
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -101,11 +102,14 @@ def show(group: Name, as_json: AsJson = False) -> None:
             ("runs", found.run.get("kind")),
             ("spec", as_text(found.run.get("spec"))),
             ("plan", as_text(found.plan)),
+            ("search", None if found.study is UNSET else found.study.state),
             ("revision", str(found.revision)),
         ]
     )
     if found.race is not UNSET:
         show_race(found.race)
+    if found.study is not UNSET:
+        show_study(found.study)
     if found.journal:
         print_heading("decisions")
         print_items(found.journal[-DECISIONS_SHOWN:], DECISIONS)

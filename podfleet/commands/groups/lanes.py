@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from events.answers.races import RaceStanding
+from events.answers.plans.races import RaceStanding
 from podfleet.output import Column, field, print_fields, print_heading, print_items
 
 

@@ -10,7 +10,7 @@ import typer
 from events.runtime.clock import SystemIds
 from podfleet import parameters
 from podfleet.commands.catalogue.kind_help import KindHelp
-from podfleet.commands.groups.values import fixed_and_varied, plan_of, prune_of
+from podfleet.commands.groups.values import fixed_and_varied, limits_of, plan_of
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_json, say
@@ -51,6 +51,14 @@ Prune = Annotated[
         "also after=STEP, members=COUNT.",
     ),
 ]
+Further = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plan",
+        metavar="KEY=VALUE",
+        help="Another field of the plan of a study: baseline_every=5, confirm.top=3, max_seconds=600.",
+    ),
+]
 Values = Annotated[
     list[str] | None,
     typer.Option(
@@ -75,6 +83,7 @@ def sweep(
     seed: Seed = None,
     constraint: Constraints = None,
     prune: Prune = None,
+    plan: Further = None,
     stop_after: Annotated[
         int | None, typer.Option("--stop-after-failures", min=1, help="Submit nothing more after so many.")
     ] = None,
@@ -104,15 +113,15 @@ def sweep(
         "constraints": constraint or None,
     }
     try:
-        limits["prune"] = None if prune is None else prune_of(prune)
-        plan = plan_of(study, fixed_and_varied(spec, parameter or ()), limits)
+        limits = limits_of(limits, prune, plan or ())
+        made_plan = plan_of(study, fixed_and_varied(spec, parameter or ()), limits)
     except Unreadable as error:
         raise typer.BadParameter(str(error)) from error
     made = client().add_group(
         name or group_name(kind),
         kind,
         spec,
-        plan=plan,
+        plan=made_plan,
         paused=paused,
         idempotency_key=key,
         **parameters.options(

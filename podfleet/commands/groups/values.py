@@ -84,6 +84,17 @@ def plan_of(study: str | None, varied: Varied, limits: Mapping[str, Any]) -> dic
     return {"kind": "matrix", "values": dict(varied), **given}
 
 
+def limits_of(given: Mapping[str, Any], prune: str | None, further: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a plan besides its values: those given, the rule in `prune`, and `key=value`.
+
+    Raises `Unreadable`.
+    """
+    limits = {**given, "prune": None if prune is None else prune_of(prune)}
+    for pair in further:
+        put(limits, pair)
+    return limits
+
+
 def prune_of(text: str) -> dict[str, Any]:
     """Return the rule in `min:NAME,keep=50,after=0,members=5`, all but its first part left out at will.
 

@@ -62,6 +62,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_LITERATURE_URL": None,
     "PODFLEET_HUB_URL": "https://huggingface.co",
     "PODFLEET_PRIVATE_HOSTS": None,
+    "PODFLEET_ENGINES": None,
     "OPENAI_API_KEY": None,
     "OPENAI_BASE_URL": None,
     "OPENAI_MODEL": None,
@@ -73,6 +74,8 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "NO_PROXY": None,
     "HF_TOKEN": None,
     "HF_HOME": None,
+    "HF_HUB_OFFLINE": None,
+    "MODEL_PATH": None,
 }
 PREFIXES: Final = ("PODFLEET_", "MINIO_")  # a name of ours that is not known was misspelt
 SECRET: Final = re.compile(r"KEY|SECRET|TOKEN|PASSWORD")

@@ -37,7 +37,7 @@ def make_study(**plan: Any) -> Study:
 
 def trials(study: Study, *objectives: float | None, ended: bool = True) -> list[Trial]:
     """Return trials with these objectives, each with values of its own."""
-    values = study.repeated(study.proposals([], len(objectives)))[: len(objectives)]
+    values = study.woven([], study.proposals([], len(objectives)))[: len(objectives)]
     return [Trial(slot, values[slot], ended, value) for slot, value in enumerate(objectives)]
 
 
@@ -108,11 +108,25 @@ def test_a_trial_is_the_mean_of_its_repeats_once_all_have_ended() -> None:
         (found[0].values, 2.0),
         (found[2].values, None),
     ]
-    assert study.begun(found) == [found[2].values]
+    assert study.due(found) == [found[2].values]
     going = [found[0], Trial(1, found[0].values, has_ended=False, objective=None)]
     assert [(each.has_ended, each.objective) for each in study.outcomes(going)] == [(False, None)]
     with pytest.raises(Rejected, match="no room for 9 repeats"):
         make_study(repeats=9, max_runs=5)
+
+
+def test_values_that_run_again_later_add_to_their_trial_wherever_the_slot_is() -> None:
+    study = make_study(repeats=2)
+    found = trials(study, 1.0, 3.0, 5.0, 7.0)
+    first, second = found[0].values, found[2].values
+    assert len(study.outcomes(found)) == 2
+    later = [*found, Trial(4, first, True, 8.0), Trial(5, second, False, None)]
+    assert [(each.values, each.objective) for each in study.outcomes(later)] == [(first, 4.0), (second, 6.0)]
+    assert study.due(later) == []
+    failed = [*found, Trial(4, first, True, None)]
+    assert study.outcomes(failed)[0].objective == 2.0, "a run that failed later takes nothing back"
+    apart = [found[0], found[2], Trial(7, first, True, 3.0)]
+    assert study.due(apart) == [second]
 
 
 def test_a_study_ends_at_its_target_or_when_its_patience_is_over() -> None:
@@ -179,7 +193,7 @@ def test_what_is_asked_names_choices_by_their_place_and_leaves_out_what_lies_out
     asked = request(study, found, [each.values for each in found], 2)
     told = {"lr": 1.0, "depth": 2, "opt": 1}
     assert asked["trials"] == [
-        {"params": told, "state": "complete", "value": 2.0, "excess": []},
+        {"params": told, "state": "complete", "values": [2.0], "excess": []},
         {"params": {**told, "depth": 3}, "state": "running"},
     ]
     assert asked["known"] == [told, {**told, "depth": 3}, {**told, "depth": 4}]

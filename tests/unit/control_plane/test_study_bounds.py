@@ -63,10 +63,10 @@ def test_a_member_that_breaks_a_constraint_or_lacks_its_number_is_infeasible() -
     assert broken([upper, lower], {}) == "cost <= 1.5 (it has none); score >= -10 (it has none)"
 
 
-def trial(slot: int, value: float, radius: float | None, study: Study) -> Trial:
+def trial(slot: int, value: float, radius: float | None, study: Study, x: float | None = None) -> Trial:
     summary = {"value": value} if radius is None else {"value": value, "radius": radius}
     run = {"slot": slot, "status": "COMPLETED", "summary": summary}
-    return trial_of(run, {"x": float(slot)}, study.metric, study.constraints)
+    return trial_of(run, {"x": float(slot) if x is None else x}, study.metrics, study.constraints)
 
 
 def test_an_infeasible_member_is_never_the_best_nor_the_target_and_counts_for_the_patience() -> None:
@@ -80,7 +80,7 @@ def test_an_infeasible_member_is_never_the_best_nor_the_target_and_counts_for_th
 
 def test_a_trial_of_which_one_repeat_breaks_a_constraint_or_is_pruned_is_no_best() -> None:
     study = make_study(constraints=["radius <= 1"], repeats=2)
-    pairs = [trial(0, 1.0, 0.5, study), trial(1, 1.0, 1.5, study)]
+    pairs = [trial(0, 1.0, 0.5, study, x=1.0), trial(1, 1.0, 1.5, study, x=1.0)]
     (outcome,) = study.outcomes(pairs)
     assert (outcome.objective, list(outcome.excess), outcome.best) == (1.0, [0.5], None)
     pruned = Trial(1, VALUES, has_ended=True, objective=None, stop=STOP)
@@ -90,8 +90,8 @@ def test_a_trial_of_which_one_repeat_breaks_a_constraint_or_is_pruned_is_no_best
 
 def test_a_pruned_run_is_no_failure_and_an_unreadable_reason_is_none() -> None:
     run = {"slot": 0, "status": "CANCELED", "cancelRequested": {"by": "group:g", "pruned": STOP.stored()}}
-    assert trial_of(run, VALUES, "loss", []).stop == STOP
-    assert trial_of({**run, "status": "COMPLETED"}, VALUES, "loss", []).stop is None
+    assert trial_of(run, VALUES, ["loss"], []).stop == STOP
+    assert trial_of({**run, "status": "COMPLETED"}, VALUES, ["loss"], []).stop is None
     for odd in (None, {}, {"pruned": None}, {"pruned": "yes"}, {"pruned": {"metric": "loss", "step": "x"}}):
         assert stop_of({"cancelRequested": odd}) is None
     assert "0.75 at step 3" in str(STOP)
@@ -103,7 +103,7 @@ def test_the_estimator_hears_of_broken_constraints_and_of_pruned_members() -> No
     found = [trial(0, 2.0, 1.5, study), Trial(1, VALUES, has_ended=True, objective=None, stop=STOP)]
     asked = request(study, found, [each.values for each in found], 1)
     assert asked["trials"] == [
-        {"params": {"x": 0.0}, "state": "complete", "value": 2.0, "excess": [0.5]},
+        {"params": {"x": 0.0}, "state": "complete", "values": [2.0], "excess": [0.5]},
         {"params": {"x": 1.0}, "state": "pruned", "step": 3, "value": -0.75},  # as the goal, lower is better
     ]
     assert len(propose(asked)) == 1
@@ -116,7 +116,7 @@ def test_proposals_keep_to_where_the_constraint_holds() -> None:
         (params,) = propose(request(study, found, [each.values for each in found], 1))
         summary = {"value": (params["x"] - 3) ** 2, "radius": params["x"]}
         run = {"slot": len(found), "status": "COMPLETED", "summary": summary}
-        found.append(trial_of(run, params, study.metric, study.constraints))
+        found.append(trial_of(run, params, study.metrics, study.constraints))
     late = [each.values["x"] for each in found[30:]]
     assert sum(value <= 1.2 for value in late) > len(late) / 2
     bests = [each.best for each in study.outcomes(found) if each.best is not None]
@@ -185,7 +185,7 @@ def test_a_long_curve_keeps_its_ends_and_stays_bounded() -> None:
 def test_the_mean_of_the_largest_numbers_is_a_number_that_is_proposed_from() -> None:
     study = make_study(repeats=2)
     run = {"slot": 0, "status": "COMPLETED", "summary": {"value": 1.7e308}}
-    slots = [trial_of({**run, "slot": slot}, {"x": slot // 2 / 10}, "value", []) for slot in range(24)]
+    slots = [trial_of({**run, "slot": slot}, {"x": slot // 2 / 10}, ["value"], []) for slot in range(24)]
     asked = msgspec.json.decode(msgspec.json.encode(request(study, slots, [], 1)))
-    assert {each["value"] for each in asked["trials"]} == {VALUE_MAX}
+    assert {each["values"][0] for each in asked["trials"]} == {VALUE_MAX}
     assert len(propose(asked)) == 1

@@ -78,7 +78,11 @@ def test_each_part_of_a_task_is_a_part_of_its_trials_or_of_their_plan() -> None:
     require_valid(body)
     run, plan = parts_of(body)
     spec = read_spec("trial", run["spec"])
-    assert (run["kind"], run["priority"], run["requires"]) == ("trial", 5, {"labels": {"gpu": "h100"}})
+    assert (run["kind"], run["priority"], run["requires"]) == (
+        "trial",
+        5,
+        {"labels": {"engine-docker": "yes", "gpu": "h100"}},
+    )
     told = {name: getattr(spec, name) for name in ("model", "parameters", "rates", "image", "ttft_limit_s")}
     assert told == {
         "model": "a/b/variant", "parameters": {"n_ctx": 4096}, "rates": [2.5], "image": "image:1",
@@ -155,7 +159,8 @@ def test_experiments_are_numbered_from_one_in_each_round_and_judged_by_the_mean_
     assert [each.status for each in found] == [
         "success", "success", "success", "deploying", "benchmarking",
     ]  # fmt: skip
-    assert [each.is_best for each in found] == [False, True, False, False, False]
+    # the second was measured once, by chance better than what ran twice
+    assert [each.is_best for each in found] == [True, False, False, False, False]
     assert [each.is_baseline for each in found] == [True, False, False, False, False]
     assert (found[0].score, found[0].low, found[0].high) == (pytest.approx(0.3), 0.2, 0.4)
     assert (found[2].infeasible or "").startswith("error_rate <= 0.1")

@@ -14,11 +14,13 @@ from events.queue.labels import (
     OPERATORS_MAX,
     OWN,
     RESERVED,
+    SAID_MAX,
     VALUE,
     has,
     missing,
     operators_labels,
     own_labels,
+    read_labels,
     short_name,
     words_of,
 )
@@ -88,6 +90,14 @@ def test_a_pod_says_what_it_is() -> None:
     assert tuple(said) == OWN
     assert own_labels(**POD) == {"gpus": "0", "cpu": "8", "memory": "62", "disk": "500"}
     assert "region" not in own_labels(**{**POD, "region": "a region of odd letters"})
+
+
+def test_each_engine_is_a_label_and_no_operator_sets_one() -> None:
+    assert {"engine-vllm": "yes", "engine-docker": "yes"}.items() <= own_labels(
+        **POD, engines=["vllm", "docker"]
+    ).items()
+    assert len(own_labels(**POD, engines=[f"e{number}" for number in range(100)])) <= SAID_MAX
+    assert read_labels(["engine-vllm=yes"], "--label")[1]
 
 
 @pytest.mark.parametrize(

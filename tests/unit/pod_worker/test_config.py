@@ -48,16 +48,18 @@ def test_every_problem_is_named_together_with_what_is_accepted(tmp_path: Path) -
         PODFLEET_PRICES=str(tmp_path),
         PODFLEET_DATASETS=os.pathsep.join([str(tmp_path), str(missing)]),
         PODFLEET_ISOLATION="none",
+        PODFLEET_ENGINES="image, everything",
         PODFLEET_LITERATURE_URL="index.example",
         PODFLEET_HUB_URL="hub.example",
         WORKER_MODE="both",
     )
-    names = ("GPU_USD_PER_HOUR", "PRICES", "DATASETS", "ISOLATION", "LITERATURE_URL", "HUB_URL")
+    names = ("GPU_USD_PER_HOUR", "PRICES", "DATASETS", "ISOLATION", "ENGINES", "LITERATURE_URL", "HUB_URL")
     assert [name for name in names if f"PODFLEET_{name}" not in said] == []
     assert "accepted values: strict, filter, best" in said
     assert "accepted values: experiment, ideation, hybrid" in said
     assert str(missing) in said
-    assert said.count("\n") == 6
+    assert "PODFLEET_ENGINES names everything; accepted words: command, image" in said
+    assert said.count("\n") == 7
 
 
 def test_what_exists_is_accepted(tmp_path: Path) -> None:
@@ -111,11 +113,12 @@ def test_labels_are_of_the_setting_and_of_the_command_line_which_wins() -> None:
     assert said.count("\n") == 2
 
 
-def test_a_pod_says_what_it_measures_over_what_its_operator_says() -> None:
+def test_a_pod_says_what_it_measures_over_what_its_operator_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pod_worker.program.engines_here", lambda path: ["vllm"])
     gpus = (Gpu("NVIDIA H100 80GB HBM3", 81_559.0),) * 4
     has = Capabilities(64, 512 * 1024.0, gpus, "550.54.15", 2_000 * 1024.0)
     said = labels_of(has, read(PODFLEET_LABELS="rack=a4", PODFLEET_REGION="eu-de", PODFLEET_POD_ID="p"))
     assert said == {
         "gpu": "h100", "gpus": "4", "cpu": "64", "memory": "512", "disk": "2000", "driver": "550.54.15",
-        "region": "eu-de", "rack": "a4",
+        "region": "eu-de", "rack": "a4", "engine-vllm": "yes",
     }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfleet.commands.groups.values import Range, fixed_and_varied, plan_of, values_of
+from podfleet.commands.groups.values import Range, fixed_and_varied, limits_of, plan_of, values_of
 from podfleet.parameters import Unreadable
 
 
@@ -72,3 +72,14 @@ def test_a_plan_that_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(Unreadable, match=words):
         plan_of(study, varied, limits)
+
+
+def test_further_fields_of_a_plan_are_json_or_texts_and_dots_lead_into_them() -> None:
+    further = ["baseline_every=5", "confirm.top=3", "confirm.repeats=2", 'goal=["max:a", "min:b"]']
+    limits = limits_of({"parallel": 2, "goal": None}, "min:loss,keep=25", further)
+    assert limits == {
+        "parallel": 2, "goal": ["max:a", "min:b"], "baseline_every": 5, "confirm": {"top": 3, "repeats": 2},
+        "prune": {"by": "min:loss", "keep_percent": 25},
+    }  # fmt: skip
+    with pytest.raises(Unreadable):
+        limits_of({}, None, ["confirm"])

@@ -24,7 +24,7 @@ from events.kinds.probe import ProbeSpec
 from events.kinds.results import RESULT_BYTES_MAX, ROW_BYTES_MIN
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context
-from stages.results import SUMMARIES_MAX
+from stages.ports.results import SUMMARIES_MAX
 from stages.testing import make_context
 
 

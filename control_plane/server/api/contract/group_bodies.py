@@ -19,6 +19,7 @@ from events.queue.requirements import POD_NAME
 
 PARAMETERS_MAX: Final = 20
 CHOICES_MAX: Final = 1_000  # of a parameter of a study
+SECONDS_MAX: Final = 365 * 24 * 3600.0
 GOAL: Final = f"(min|max):({COLUMN_NAME})"
 
 GroupId = Annotated[str, StringConstraints(pattern=GROUP_ID)]
@@ -86,19 +87,35 @@ class PruneBody(Body):
     min_members: Annotated[int, Field(ge=1, le=PEERS_MAX), WHOLE] = 5
 
 
+class ConfirmBody(Body):
+    """How the best are confirmed when the search is over: the `top` best trials, and the baseline.
+
+    They run `repeats` more times each, in turn. Then the best is the one with the best end of the 95 % t
+    interval of its mean that is the worse one for the goal.
+    """
+
+    top: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
+    repeats: Annotated[int, Field(ge=1, le=50), WHOLE] = 3
+
+
+GoalText = Annotated[str, StringConstraints(pattern=f"^{GOAL}$")]
+
+
 class StudyPlan(Body):
     """Runs whose values are proposed from what was measured: by `grid`, at `random`, or by `tpe`.
 
-    `goal` is `min:NAME` or `max:NAME` of a headline number. The study ends after `max_runs`, when `target` is
-    reached, or when `patience` trials were no better. A trial runs `repeats` times and counts by its mean.
-    `baseline` is tried first. `points` is how many values of a range a grid tries. `constraints` are texts
-    such as `seconds <= 3` about headline numbers: a member that breaks one is never the best. `prune` ends
-    members early.
+    `goal` is `min:NAME` or `max:NAME` of a headline number, or two of these: then the best are the Pareto
+    front. The study ends after `max_runs`, when `target` is reached, when `patience` trials were no better,
+    `max_seconds` after its round began, or when the `cost_usd` of its members is `max_cost_usd`. A trial runs
+    `repeats` times and counts by its mean. `baseline` is tried first, and again after every `baseline_every`
+    trials. The runs of `confirm` are among `max_runs`. `points` is how many values of a range a grid tries.
+    `constraints` are texts such as `seconds <= 3` about headline numbers: a member that breaks one is never
+    the best. `prune` ends members early. What the kind of the runs refuses is not tried.
     """
 
     kind: Literal["study"]
     sampler: Literal["grid", "random", "tpe"]
-    goal: Annotated[str, StringConstraints(pattern=f"^{GOAL}$")]
+    goal: GoalText | Annotated[list[GoalText], Field(min_length=2, max_length=2)]
     space: Annotated[
         dict[ParameterName, Annotated[ChoiceBody | RangeBody, Field(discriminator="type")]],
         Field(min_length=1, max_length=PARAMETERS_MAX, json_schema_extra={"additionalProperties": False}),
@@ -110,6 +127,10 @@ class StudyPlan(Body):
     target: Number | None = None
     patience: Annotated[int, Field(ge=1, le=RUNS_MAX), WHOLE] | None = None
     baseline: Row | None = None
+    baseline_every: Annotated[int, Field(ge=1, le=RUNS_MAX), WHOLE] | None = None
+    confirm: ConfirmBody | None = None
+    max_seconds: Annotated[float, Field(ge=1, le=SECONDS_MAX, allow_inf_nan=False)] | None = None
+    max_cost_usd: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
     points: Annotated[int, Field(ge=2, le=100), WHOLE] = 5
     seed: Annotated[int, Field(ge=0, lt=2**31), WHOLE] = 0
     stop_after_failures: Limit | None = None

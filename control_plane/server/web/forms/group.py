@@ -27,6 +27,8 @@ WORDS: Final[Mapping[str, str]] = {
     "max_runs": "Runs at most",
     "target": "Target of the goal",
     "patience": "Trials without a better one",
+    "max_seconds": "Seconds of a round at most",
+    "max_cost_usd": "Cost of its members at most, in USD",
 }
 
 

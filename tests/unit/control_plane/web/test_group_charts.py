@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from control_plane.model.groups.goals import Goal
 from control_plane.model.groups.plan import plan_of
 from control_plane.reads.groups import Curves, Measured, evenly
 from control_plane.server.web.drawing.parallel import OTHERS, Layer, parallel_picture, track
 from control_plane.server.web.pages.groups.charts import (
     LINES_MAX,
-    Goal,
     best_so_far,
     chosen_rows,
     curve_figure,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from control_plane.model.groups.goals import Goal
 from control_plane.model.groups.plan import Plan
 from control_plane.model.groups.space import Range
 from control_plane.model.groups.study import Study
@@ -25,20 +26,6 @@ WIDTH, HEIGHT = 640.0, 220.0
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """A headline number, and which of its values are better."""
-
-    name: str
-    is_lower_better: bool
-
-    def sorted(self, members: Sequence[Measured]) -> list[Measured]:
-        """Return the members that have the number, the best first, of equals the earliest."""
-        sign = 1 if self.is_lower_better else -1
-        there = [(each.value, each) for each in members if each.value is not None]
-        return [each for _, each in sorted(there, key=lambda each: (sign * each[0], each[1].slot))]
-
-
-@dataclass(frozen=True, slots=True)
 class Parallel:
     """Parallel coordinates with what is told in words: the layers, and the best rows as a table."""
 
@@ -48,6 +35,13 @@ class Parallel:
     best: Sequence[tuple[Measured, Mapping[str, Any]]]
     drawn: int
     members: int
+
+
+def in_order(members: Sequence[Measured], goal: Goal) -> list[Measured]:
+    """Return the members that have the number of a goal, the best first, of equals the earliest."""
+    sign = 1 if goal.is_lower_better else -1
+    there = [(each.value, each) for each in members if each.value is not None]
+    return [each for _, each in sorted(there, key=lambda each: (sign * each[0], each[1].slot))]
 
 
 def history(members: Sequence[Measured], goal: Goal, plan: Plan, first: int) -> ChartFigure | None:
@@ -95,7 +89,7 @@ def baseline_of(members: Sequence[Measured], plan: Plan, first: int) -> float | 
 
 def chosen_rows(members: Sequence[Measured], goal: Goal | None) -> list[Measured]:
     """Return the members that parallel coordinates draw, evenly taken, the best of them all included."""
-    best = [] if goal is None else goal.sorted(members)[:BEST_SHOWN]
+    best = [] if goal is None else in_order(members, goal)[:BEST_SHOWN]
     among = {each.slot for each in best}
     rest = [each for each in members if each.slot not in among]
     return sorted([*best, *evenly(rest, LINES_MAX - len(best))], key=lambda each: each.slot)
@@ -116,7 +110,7 @@ def parallel(
         tracks.append(track("status", [each.status.lower() for each in rows]))
     else:
         tracks.append(track(goal.name, [each.value for each in rows]))
-    ordered = [] if goal is None else goal.sorted(rows)
+    ordered = [] if goal is None else in_order(rows, goal)
     layers = _layers(rows, goal, ordered)
     by_slot = {each.slot: row for each, row in zip(rows, values, strict=True)}
     title = f"Parameters beside {tracks[-1].name}"

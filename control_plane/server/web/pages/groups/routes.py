@@ -10,24 +10,31 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
+from markupsafe import Markup
+from msgspec import UNSET
 from pydantic import AfterValidator, BaseModel, Field
 
 from control_plane.concurrency.singleflight import Singleflight
+from control_plane.model.groups.goals import Goal
 from control_plane.model.groups.plan import plan_of
 from control_plane.model.groups.status import TRANSITIONS, Action, GroupStatus
 from control_plane.model.groups.study import Study
 from control_plane.reads.groups import Best, Cause
 from control_plane.reads.reading import Json
+from control_plane.reads.studies import study_view, told_with
 from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GOAL, GroupPause
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
+from control_plane.server.web.drawing.bars import bars
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.page_renderer import Live, Site
 from control_plane.server.web.pages.form_actions import carried_out
 from control_plane.server.web.pages.groups import edit
-from control_plane.server.web.pages.groups.charts import Goal, chosen_rows, curve_figure, history, parallel
+from control_plane.server.web.pages.groups.charts import chosen_rows, curve_figure, history, parallel
+from control_plane.server.web.pages.groups.study_charts import study_figures
 from control_plane.store.queue.group_numbers import NUMBERS_MAX, POINTS_MAX
 from events.answers.groups import Group
+from events.answers.plans.studies import StudyImportance, StudyTrial
 from events.runtime.errors import Rejected
 
 MARKS: Final[Json] = {
@@ -121,8 +128,10 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
     """Show a group with the history of its goal, its parameters, and a page of its members."""
     since, reading = site.live().since, site.deps.groups.reading
     group = await with_race(site.deps.reading, reading.groups, await reading.group(group_id))
+    if (view := await study_view(reading.groups, group)) is not None:
+        group = told_with(group, view)
     names, plan = await reading.headline(group), plan_of(group.plan)
-    usual = group.plan["goal"] if isinstance(plan, Study) else f"min:{names[0]}" if names else None
+    usual = str(plan.goal) if isinstance(plan, Study) else f"min:{names[0]}" if names else None
     by = wanted.by or usual
     goal = None if by is None else goal_of(by)
     members, measured, best, causes = await asyncio.gather(
@@ -131,6 +140,7 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
         _best(site, group, goal),
         _causes(site, group),
     )
+    importance = None if view is None else await site.deps.groups.importances.soon(group, view)
     rows = chosen_rows(measured, goal)
     values = await reading.parameters(group, rows)
 
@@ -138,6 +148,7 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
         return {
             "history": None if goal is None else history(measured, goal, plan, group.first),
             "parallel": parallel(rows, values, goal, plan, len(measured)),
+            "study_charts": [] if view is None else study_figures(view),
         }
 
     return await site.show(
@@ -146,6 +157,9 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
         group=group,
         tab="overview",
         names=plan.names,
+        goals=plan.metrics if isinstance(plan, Study) else [],
+        shown_trials=_shown_trials(group),
+        importance=_importance_rows(importance),
         members=members,
         causes=causes,
         best=best,
@@ -157,6 +171,24 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
         # beside the event loop: members are thousands
         **await asyncio.to_thread(drawn),
     )
+
+
+def _shown_trials(group: Group) -> list[tuple[str, StudyTrial]]:
+    """Return the trials that the page of a study tells of, each with what it is."""
+    if group.study is UNSET:
+        return []
+    baseline = [] if group.study.baseline is None else [("baseline", group.study.baseline)]
+    what = "best" if group.study.front is UNSET else "front"
+    return [*((what, each) for each in group.study.best), *baseline]
+
+
+def _importance_rows(importance: StudyImportance | None) -> list[tuple[str, str, Markup]]:
+    """Return the name, the share and the bar of each parameter of a study; none where it is not known."""
+    if importance is None:
+        return []
+    pictures = bars([each.share for each in importance.parameters], "share")
+    rows = zip(importance.parameters, pictures, strict=True)
+    return [(each.name, f"{100 * each.share:.0f} %", picture) for each, picture in rows]
 
 
 async def _curves(site: Site, group_id: str, wanted: CurvesView) -> HTMLResponse:

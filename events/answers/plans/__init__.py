@@ -1,0 +1,1 @@
+"""How the plans of groups stand, as the HTTP interface shows them."""

@@ -1,0 +1,1 @@
+"""Engines, a row each: what their documentation says of command lines, parameters and addresses; pure."""

@@ -1,0 +1,35 @@
+"""The engine that a run names, if its pod lets it be used: a command or an image of a run needs consent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from events.models.engine import Engine
+from events.models.engines import ENGINES, SETTING, brought
+from events.models.rows.command import COMMAND, commanded
+from events.runtime.errors import PipelineError
+
+SHOWN_CHARS: Final = 100
+
+
+def chosen(name: str, variables: Mapping[str, str], *, command: str = "", image: str = "") -> Engine:
+    """Return the engine `name`, whose template is `command` where it has none, in `image` or as a process.
+
+    `variables` are those of the run. Raises `PipelineError`: CONFIG for what there is not, NOT_AVAILABLE for
+    what this pod does not let runs bring.
+    """
+    if name not in ENGINES:
+        raise PipelineError(
+            "CONFIG", f"there is no engine {name[:SHOWN_CHARS]!r}; there are {', '.join(ENGINES)}"
+        )
+    wanted = [word for word, asked in (("command", name == COMMAND.name), ("image", bool(image))) if asked]
+    missing = [word for word in wanted if word not in brought(variables)]
+    if missing:
+        raise PipelineError(
+            "NOT_AVAILABLE",
+            f"this pod lets no run bring the {' and the '.join(missing)} of an engine: "
+            f"{SETTING}={','.join(missing)} would allow that",
+            retryable=True,
+        )
+    return commanded(command) if name == COMMAND.name else ENGINES[name]

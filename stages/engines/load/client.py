@@ -1,0 +1,176 @@
+"""Sends one request to an engine, and reads its answer within bounds of time and bytes.
+
+Law: a failure is a name and never raised; nothing is sent twice, no redirect is followed,
+no proxy is asked, and nothing is decompressed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from events.runtime.clock import Clock
+from stages.engines.load.measurement import Answered
+from stages.engines.load.plan import Load, Target
+from stages.engines.load.stream import (
+    EMBEDDING_BYTES_MAX,
+    BadAnswer,
+    Failure,
+    Reading,
+    Usage,
+    read_embeddings,
+)
+
+SAID_BYTES_MAX: Final = 2_000
+FILES: Final = (errno.EMFILE, errno.ENFILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One request: its prompt, how many tokens that was to have, and how many the answer is to have."""
+
+    prompt: str
+    tokens_in: int
+    tokens_out: int
+
+
+@dataclass(slots=True)
+class _Got:
+    """What is known of an answer so far."""
+
+    failure: str = ""
+    said: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Asks one server."""
+
+    session: aiohttp.ClientSession
+    target: Target
+    load: Load
+    clock: Clock
+
+    async def ask(self, asking: Asking, due_s: float, until_s: float) -> Answered:
+        """Return what came of a request that was due at a moment; the measurement is over at `until_s`."""
+        url, body = self._request(asking)
+        sent_s = self.clock.monotonic_s()
+        end_s = min(sent_s + self.load.request_s, until_s)
+        reading, got = Reading(asking.tokens_out), _Got()
+        try:
+            async with (
+                asyncio.timeout(end_s - sent_s),
+                self.session.post(url, data=body, allow_redirects=False) as response,
+            ):
+                if response.status != 200:
+                    got.failure = str(response.status)
+                    got.said = (await response.content.read(SAID_BYTES_MAX)).decode(errors="replace")
+                elif asking.tokens_out:
+                    await self._stream(response, reading)
+                else:
+                    got.usage = read_embeddings(await _whole(response))
+        except BadAnswer as error:
+            got.failure, got.said = got.failure or error.failure, error.said
+        except TimeoutError:
+            got.failure = got.failure or ("timeout" if end_s < until_s else "unfinished")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            got.failure, got.said = got.failure or _failure(error), got.said or str(error)
+        return self._answered(asking, reading, got, (due_s, sent_s))
+
+    def _request(self, asking: Asking) -> tuple[str, bytes]:
+        """Return the address and the body of a request."""
+        target, base_url = self.target, self.target.base_url.rstrip("/")
+        if not asking.tokens_out:
+            body = {"model": target.model, "input": asking.prompt}
+            return f"{base_url}/embeddings", msgspec.json.encode(body)
+        chat: dict[str, object] = {
+            "model": target.model,
+            "messages": [{"role": "user", "content": asking.prompt}],
+            "max_tokens": asking.tokens_out,
+            "temperature": 0.0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if target.takes_ignore_eos:
+            chat["ignore_eos"] = True
+        return f"{base_url}/chat/completions", msgspec.json.encode(chat)
+
+    async def _stream(self, response: aiohttp.ClientResponse, reading: Reading) -> None:
+        async for data in response.content.iter_any():
+            reading.feed(data, self.clock.monotonic_s())
+            if reading.done_s is not None:
+                break
+        reading.end(self.clock.monotonic_s())
+
+    def _answered(
+        self, asking: Asking, reading: Reading, got: _Got, moments: tuple[float, float]
+    ) -> Answered:
+        usage = reading.usage if asking.tokens_out else got.usage
+        counted = usage.completion_tokens if asking.tokens_out else 0
+        # more than it was allowed cannot be, nor none with text
+        is_counted = usage.prompt_tokens is not None and counted is not None
+        if is_counted and asking.tokens_out:
+            is_counted = 0 < (counted or 0) <= asking.tokens_out + 1
+        return Answered(
+            due_s=moments[0],
+            sent_s=moments[1],
+            first_s=reading.first_s,
+            ended_s=reading.done_s or self.clock.monotonic_s(),
+            gaps_s=tuple(reading.gaps_s),
+            wanted_in=asking.tokens_in,
+            tokens_in=usage.prompt_tokens or asking.tokens_in if is_counted else asking.tokens_in,
+            tokens_out=counted or 0 if is_counted else reading.chunks,
+            is_counted=is_counted,
+            failure=got.failure,
+            said=got.said,
+            id=reading.id,
+        )
+
+
+@asynccontextmanager
+async def opened(target: Target, load: Load, clock: Clock) -> AsyncIterator[Client]:
+    """Open a client, and close it. Each request has a connection of its own.
+
+    A server may end a connection behind an answer without a word (llama.cpp does after a stream): the next
+    request on it would fail, and count as a failure of the server.
+    """
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    if target.key:
+        headers["Authorization"] = f"Bearer {target.key}"
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, force_close=True),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+        headers=headers,
+    ) as session:
+        yield Client(session, target, load, clock)
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for data in response.content.iter_any():
+        body += data
+        if len(body) > EMBEDDING_BYTES_MAX:
+            raise BadAnswer("too_large")
+    return bytes(body)
+
+
+def _failure(error: Exception) -> Failure:
+    """Return the name of what went wrong below the answer."""
+    if isinstance(error, OSError) and error.errno in FILES:
+        return "too_many_files"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return "refused" if isinstance(error.os_error, ConnectionRefusedError) else "no_connection"
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | OSError):
+        return "cut_off"
+    return "malformed"

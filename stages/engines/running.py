@@ -1,0 +1,203 @@
+"""One engine from its start to the proof of its end, as a process of this pod or in a container.
+
+Law: the engine has a session of its own, its log is whole, and every wait has an end. It cannot outlive the
+process that started it, also where that is killed: a guard in its session reads a pipe that ends with that
+process, and then removes the container, and kills the session, also who left the group that began it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from events.models.containers import PROGRAM
+from events.runtime.clock import Clock
+from events.text.mask import Mask
+from stages.engines.container import Docker
+from stages.engines.failure import EngineFailed
+from stages.engines.processes import is_free, living
+
+SOURCE: Final = str(Path(__file__).parents[2])
+PAUSE_S: Final = 0.05
+TAIL_BYTES: Final = 3_000
+SNAPSHOTS_AT_S: Final = (60.0, 120.0, 300.0)
+SNAPSHOT_LINES: Final = 50
+SNAPSHOT_BYTES: Final = 9_000
+LINE_BYTES: Final = 1 << 20
+# The shell becomes the engine, once the guard of its session waits. The guard is a copy of that shell, and so
+# has the number of the session in $$.
+GUARDED: Final = (
+    'exec 3<&0 </dev/null; container=$1 python=$2 end=$3; shift 3; trap "" TERM; '
+    "{ read -r _ <&3; exec 3<&-; "
+    f'[ -z "$container" ] || timeout 60 {PROGRAM} rm --force --volumes "$container" >/dev/null 2>&1; '
+    '"$python" -I -S -c "$end" $$; kill -s KILL 0; } & '
+    'trap - TERM; exec 3<&-; exec "$@"'
+)
+END: Final = (
+    f"import sys; sys.path.insert(0, {SOURCE!r}); from stages.engines.processes import end_session; "
+    "end_session(int(sys.argv[1]), 30.0)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingLimits:
+    """How long an engine may take to be ready and to end, and how large its files and its memory may be."""
+
+    ready_s: float = 300.0
+    term_s: float = 10.0
+    kill_s: float = 30.0
+    file_bytes: int = 256 << 20
+    memory_bytes: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Running:
+    """One engine that was started, and is ended by `stop`."""
+
+    process: subprocess.Popen[bytes]
+    engine: str
+    port: int
+    log: Path
+    clock: Clock
+    limits: ServingLimits
+    mask: Mask
+    docker: Docker | None = None
+    is_gone: bool = False
+    _never: threading.Event = field(default_factory=threading.Event)
+
+    def wait_until(self, is_ready: Callable[[], bool], say: Callable[[str], None]) -> None:
+        """Return once it is ready; meanwhile say how its log goes on.
+
+        Raises `EngineFailed` where it ends, or takes too long.
+        """
+        begun_s = self.clock.monotonic_s()
+        ahead = list(SNAPSHOTS_AT_S)
+        while not is_ready():
+            if (words := self.ended()) is not None:
+                raise EngineFailed(words, self.log)
+            waited_s = self.clock.monotonic_s() - begun_s
+            if waited_s > self.limits.ready_s:
+                late = f"{self.engine} was not ready within {self.limits.ready_s:.0f} s"
+                raise EngineFailed(f"{late}: {self._tail()}", self.log, is_late=True)
+            if ahead and waited_s >= ahead[0]:
+                late = f"{self.engine} is not ready after {ahead.pop(0):.0f} s"
+                say(f"{late}; its log ends with\n{self.last_lines()}")
+            self.clock.wait(self._never, PAUSE_S)
+
+    def ended(self) -> str | None:
+        """Return how it ended by itself, with the end of its log; None while it runs."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        found = None if self.docker is None or self.is_gone else self.docker.inspected()
+        killed = "; its container was killed for memory" if found and found.is_out_of_memory else ""
+        return f"{self.engine} ended ({_end(code)}{killed}): {self._tail()}"
+
+    def last_lines(self) -> str:
+        """Return the last lines of its log, without secrets."""
+        lines = _end_of(self.log, SNAPSHOT_BYTES).splitlines()[-SNAPSHOT_LINES:]
+        return self.mask.text("\n".join(lines)) or "nothing: it is empty"
+
+    def stop(self) -> None:
+        """End it, and prove that. Does nothing a second time. Raises `EngineFailed` where it remains."""
+        if self.is_gone:
+            return
+        if self.docker is not None:
+            self.docker.stop(self.limits.term_s)
+            self.docker.write_log(self.log)
+        elif self.process.poll() is None:
+            self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(self.limits.term_s)
+        remains = None if self.docker is None else self.docker.remove()
+        assert self.process.stdin is not None
+        self.process.stdin.close()  # and so the guard kills the group
+        session = self.process.pid
+        until_s = self.clock.monotonic_s() + self.limits.kill_s
+        while (left := living(session)) or remains or not is_free(self.port):
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if self.clock.monotonic_s() > until_s:
+                what = f"processes {left}" if left else remains or f"who listens at port {self.port}"
+                raise EngineFailed(f"{self.engine} was killed, and {what} did not end", self.log)
+            self.clock.wait(self._never, PAUSE_S)
+            remains = self.docker.remove() if remains and self.docker else None
+        self.process.wait()
+        self.is_gone = True
+        self._clean_log()
+
+    def _tail(self) -> str:
+        return self.mask.text(_end_of(self.log, TAIL_BYTES)) or "its log is empty"
+
+    def _clean_log(self) -> None:
+        """Write the log again as text without secrets: it may be kept where people read it."""
+        clean = self.log.with_suffix(".clean")
+        with self.log.open("rb") as source, clean.open("w", encoding="utf-8", newline="") as out:
+            while line := source.readline(LINE_BYTES):
+                out.write(self.mask.text(line.decode(errors="replace").replace("\0", "")))
+        clean.replace(self.log)
+
+
+def start(
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    limits: ServingLimits,
+    docker: Docker | None,
+) -> subprocess.Popen[bytes]:
+    """Start an engine, whose log is in the folder. `environment` is all that it has."""
+    guard = [GUARDED, "engine", docker.container.name if docker else "", sys.executable, END]
+    with log_of(folder).open("wb") as log:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", *guard, *words],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=dict(environment),
+            start_new_session=True,
+        )
+    with suppress(ProcessLookupError):
+        _bound(process.pid, resource.RLIMIT_FSIZE, limits.file_bytes)
+        if limits.memory_bytes is not None and docker is None:
+            _bound(process.pid, resource.RLIMIT_AS, limits.memory_bytes)
+    return process
+
+
+def own_environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what a program of this pod has: a home and a place of its own, and what is given."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), given.get("PATH") or os.defpath))
+    own = {"LANG": "C.UTF-8", **given, "PATH": path}
+    return own | {"HOME": str(folder), "TMPDIR": str(folder)}
+
+
+def log_of(folder: Path) -> Path:
+    """Return the file of all that an engine writes."""
+    return folder / "engine.log"
+
+
+def _bound(pid: int, what: int, most: int) -> None:
+    """Lower a limit of a process: never above what this one has itself."""
+    _, hard = resource.prlimit(pid, what)
+    least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.prlimit(pid, what, (least, least))
+
+
+def _end_of(log: Path, most: int) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - most))
+        return file.read(most).decode(errors="replace").replace("\0", "").strip()
+
+
+def _end(code: int) -> str:
+    return f"status {code}" if code >= 0 else f"signal {-code}"

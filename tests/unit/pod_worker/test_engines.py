@@ -1,0 +1,25 @@
+"""Which engines a pod says that it has."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from events.models.engines import ENGINES
+from pod_worker.engines import engines_here
+
+MODULE = replace(ENGINES["xllamacpp"], name="module", needs="json")
+PROGRAM = replace(ENGINES["ollama"], name="program", needs="serves-a-model")
+
+
+def test_an_engine_is_here_with_its_module_or_its_program(tmp_path: Path) -> None:
+    lacking = replace(MODULE, name="lacking", needs="no_such_module")
+    engines = [MODULE, PROGRAM, lacking, ENGINES["command"]]
+
+    assert engines_here(str(tmp_path), engines) == ["module"]
+
+    for name in ("serves-a-model", "docker"):
+        (tmp_path / name).symlink_to(sys.executable)
+
+    assert engines_here(str(tmp_path), engines) == ["module", "program", "docker"]
