@@ -83,6 +83,7 @@ def test_a_container_has_what_is_given_and_nothing_remains_of_it(
         assert {each.partition("=")[0] for each in row["Config"]["Env"]} == {
             "PATH", "PYTHONPATH", "LANG", *given
         }, "the last two but the given are the image's own, and the language"  # fmt: skip
+        assert f"PATH={docker.path}" not in row["Config"]["Env"]
         assert row["Config"]["Cmd"][:2] == ["python3", "-P"]
         arguments = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in living(found.pid)]
         assert not any(TOKEN.encode() in each or b"pass-word-1" in each for each in arguments)
@@ -132,26 +133,32 @@ def test_a_container_that_cannot_be_removed_is_not_taken_for_gone(docker: Docker
     (docker.state / "stuck").unlink()
 
 
+AS_ASKED: dict[str, Any] = {
+    "State": {"Running": True},
+    "Config": {"Labels": {"podfleet.pod": "pod-1"}},
+    "HostConfig": {"NetworkMode": "host", "IpcMode": "host"},
+}
+
+
 @pytest.mark.parametrize(
-    ("state", "what"),
+    "lie",
     [
-        ({"HostConfig": {"NetworkMode": "bridge", "IpcMode": "host"}}, "another network"),
-        ({"Config": {"Labels": {"podfleet.pod": "pod-2"}}}, "another pod"),
-        ({"Config": "none"}, "no container at all"),
+        {"HostConfig": {"NetworkMode": "bridge", "IpcMode": "host"}},
+        {"HostConfig": {"NetworkMode": "host", "IpcMode": "private"}},
+        {"Config": {"Labels": {"podfleet.pod": "pod-2"}}},
+        {"State": {"Running": False}},
     ],
+    ids=lambda lie: next(iter(lie)),
 )
 def test_another_container_than_was_asked_for_is_not_used(
-    docker: Docker, tmp_path: Path, state: dict[str, Any], what: str
+    docker: Docker, tmp_path: Path, lie: dict[str, Any]
 ) -> None:
-    lying = docker.state.parent / "bin" / "docker"
-    told = json.dumps([{"State": {"Running": True}, **state}])
-    lying.write_text(
-        lying.read_text().replace(
-            "PYTHONPATH", f"[ \"$1\" = inspect ] && {{ echo '{told}'; exit 0; }}\nPYTHONPATH", 1
-        )
-    )
+    client = docker.state.parent / "bin" / "docker"
+    told = json.dumps([AS_ASKED | lie])
+    liar = f"[ \"$1\" = inspect ] && {{ echo '{told}'; exit 0; }}\nPYTHONPATH"
+    client.write_text(client.read_text().replace("PYTHONPATH", liar, 1))
     with pytest.raises(EngineFailed, match="another container"), contained(docker, tmp_path):
-        pytest.fail(what)
+        pytest.fail("it was used")
     assert docker.containers == {}
 
 
