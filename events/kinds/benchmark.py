@@ -298,5 +298,10 @@ KIND: Final = Kind(
     labels={"model": "model"},
     tells=True,
     scheduled_as=_scheduled_as,
-    quick=QuickStart(words="Run benchmark", fields=("model", "sample_size", "suites"), models="model"),
+    quick=QuickStart(
+        words="Run benchmark",
+        fields=("model", "sample_size", "suites"),
+        models="model",
+        scheduled=("model", "suites", "sample_size", "subset_pct", "seed"),
+    ),
 )

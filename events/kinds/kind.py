@@ -92,12 +92,13 @@ class QuickStart:
     """A button on each page that starts a run of the kind: its words, and the few fields that it asks for.
 
     They are filled in as in the kind's `example`. The field `models` takes the name of a model, and suggests
-    those of the catalogue.
+    those of the catalogue. The form of a schedule asks for the fields `scheduled`.
     """
 
     words: str
     fields: tuple[str, ...]
     models: str = ""
+    scheduled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
