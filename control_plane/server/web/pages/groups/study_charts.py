@@ -35,7 +35,7 @@ def _trials(view: StudyView) -> ChartFigure | None:
     if view.best:
         lines.append(_marked("best", "★", view.best[0], places))
     title = f"{goal.name} of each trial, with the 95 % intervals of those that ran again"
-    return _figure(Chart(title=title, lines=lines, x_name="trial", width=WIDTH, height=HEIGHT))
+    return _figure(Chart(title=title, lines=lines, x_name="number", width=WIDTH, height=HEIGHT))
 
 
 def _band(numbered: tuple[int, Outcome]) -> Band:
