@@ -4,11 +4,11 @@ The file beside this module was written once by `python -m testing.bench.search.
 `slots` (parallel requests), `batch` (tokens), `threads` and the type of the `cache`. The formula gives tokens
 per second as engines have them:
 
-    speed = 40 · share of threads · slots^0.7 / (1 + crowd) · fit of the batch · cost of cache · noise
+    speed = 40 · share of threads · slots^0.7 / (1 + crowd) · fit of the batch · cache cost · noise
 
-    speed = 40 · share of threads · slots^0.7 / (1 + crowd) · fit of batch · cost of cache · noise
-at a size that grows with the slots; a cache of 8 bits costs a little and needs half of the memory. What needs
-more memory than there is cannot be started: null. The noise is lognormal, of two percent.
+The share grows up to the cores and falls behind them; more slots than fit the cores crowd; the batch fits
+best at a size that grows with the slots; a cache of 8 bits costs a little and needs half of the memory. What
+needs more memory than there is cannot be started: null. The noise is lognormal, of two percent.
 """
 
 from __future__ import annotations
