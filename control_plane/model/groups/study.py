@@ -185,7 +185,7 @@ class Study:
         """Yield the values of each trial with its slots, in the order of the first of them."""
         found: dict[bytes, list[Trial]] = {}
         for each in sorted(trials, key=lambda each: each.slot):
-            found.setdefault(identity(each.values), []).append(each)
+            found.setdefault(each.key or identity(each.values), []).append(each)
         for slots in found.values():
             yield slots[0].values, slots
 
