@@ -13,6 +13,7 @@ from events.kinds.trial import SCENARIOS, TrialSpec, engine_of
 from events.runtime.clock import SystemIds
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
+from stages.engines.choice import chosen
 from stages.engines.environment import engine_environment
 from stages.engines.failure import EngineFailed
 from stages.engines.load.measurement import Measurement
@@ -98,7 +99,8 @@ class _Trial:
                 self.context.keep(log.rename(folder / LOG), f"engine/{LOG}")
 
     def _deployed(self, stack: ExitStack, folder: Path) -> Served:
-        engine, variables = engine_of(self.spec), self.context.tools.variables
+        spec, variables = self.spec, self.context.tools.variables
+        engine = chosen(spec.engine, variables, command=spec.command, image=spec.image)
         model = model_of(engine, self.spec.model, variables)
         served = stack.enter_context(
             serve(

@@ -13,7 +13,6 @@ from events.models.containers import PROGRAM
 from events.models.engine import Engine
 from events.models.engines import ENGINES
 from events.models.parameter import Parameter
-from events.models.rows.command import COMMAND
 from events.queue.labels import engine_labels
 from events.runtime.errors import PipelineError, Rejected
 from events.text.traffic import read_scenarios
@@ -122,8 +121,6 @@ def run_of(task: TaskBody) -> Json:
     placement = task.placement.model_dump(exclude_none=True)
     requires = placement.get("requires") or {}
     needed = engine_labels([PROGRAM if "image" in spec else task.base_runtime])
-    if task.base_runtime == COMMAND.name and "image" not in spec:
-        needed = {}
     placement["requires"] = {**requires, "labels": {**needed, **(requires.get("labels") or {})}}
     return {"kind": KIND.name, "spec": spec, **placement}
 

@@ -159,3 +159,13 @@ def test_what_cannot_start_is_refused_before_it_is_queued(
         Trial(tmp_path, **wrong)
 
     assert words in str(refused.value)
+
+
+def test_a_command_of_the_run_needs_the_consent_of_its_pod(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, engine="command", command="sh -c true {port}")
+
+    failed = trial.fails()
+
+    assert (failed.code, failed.retryable) == ("NOT_AVAILABLE", True)
+    assert "PODFLEET_ENGINES=command would allow that" in failed.message
+    assert trial.reporter.files == []
