@@ -20,6 +20,7 @@ from podfleet.output import (
     Column,
     IdsOnly,
     ago,
+    clean_lines,
     field,
     print_fields,
     print_heading,
@@ -203,7 +204,8 @@ def export(
 ) -> None:
     """Print a task as text that can be imported."""
     control_plane = client()
-    say(control_plane.export_task(find(control_plane, TASK, task), format=form).text.rstrip("\n"))
+    found = control_plane.export_task(find(control_plane, TASK, task), format=form)
+    print(clean_lines(found.text), end="", flush=True)
 
 
 @app.command("import")
@@ -241,4 +243,4 @@ def _say(task: Task, *, as_json: bool) -> None:
     if as_json:
         print_json(task)
     else:
-        say(f"{task.id}\t{task.status}\t{task.name}")
+        say(f"{task.id} {task.status} {task.name}")

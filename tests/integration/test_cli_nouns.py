@@ -98,6 +98,37 @@ def test_a_hypothesis_finds_ideas_of_which_one_is_launched(fleet: Any) -> None:
     assert within(fleet.url, "hypotheses", "new", "no idea").returncode == 2
 
 
+def test_a_task_is_made_shown_edited_started_copied_and_removed(fleet: Any, tmp_path: Path) -> None:
+    file = tmp_path / "task.yaml"
+    file.write_text("name: tune\nmodel: {id: smollm2}\nparameters: {n_parallel: [1, 2]}\n")
+    said = within(fleet.url, "tasks", "estimate", "-f", str(file), "-p", "optimization.strategy=grid")
+    assert said.stdout.startswith("at most 3 experiments, of 2 measurements each"), said.stderr
+    made = within(fleet.url, "tasks", "create", "-f", str(file), "-p", "optimization.parallel=3")
+    assert made.returncode == 0, made.stderr
+    task_id, status, name = made.stdout.split()
+    assert (status, name) == ("PENDING", "tune")
+    taken = within(fleet.url, "tasks", "create", "-f", str(file))
+    assert (taken.returncode, "Task 'tune' already exists" in taken.stderr) == (1, True)
+    edited = within(fleet.url, "tasks", "edit", "@latest", "-p", "description=all of it")
+    assert edited.returncode == 0, edited.stderr
+    exported = within(fleet.url, "tasks", "export", task_id).stdout
+    assert ("description: all of it" in exported, "parallel: 3" in exported) == (True, True)
+    (tmp_path / "copy.yaml").write_text(exported)
+    copy = within(fleet.url, "tasks", "import", str(tmp_path / "copy.yaml"), "--name", "copy").stdout.split()
+    assert within(fleet.url, "tasks", "clone", copy[0], "--name", "other").returncode == 0
+    assert within(fleet.url, "tasks", "delete", copy[0]).stdout == f"{copy[0]}\n"
+    listed = within(fleet.url, "tasks", "list").stdout.splitlines()
+    assert [line.split("\t")[1:3] for line in listed[1:]] == [["other", "PENDING"], ["tune", "PENDING"]]
+    started = within(fleet.url, "tasks", "start", task_id).stdout.split()
+    assert started[1] == "RUNNING"
+    refused = within(fleet.url, "tasks", "edit", task_id, "-p", "name=x")
+    assert (refused.returncode, "Cannot edit a running task" in refused.stderr) == (1, True)
+    shown = within(fleet.url, "tasks", "show", task_id).stdout
+    assert ("status\tRUNNING" in shown, "objective\tmaximize tokens_out_per_s" in shown) == (True, True)
+    assert within(fleet.url, "tasks", "experiments", task_id).returncode == 0
+    assert within(fleet.url, "tasks", "cancel", task_id).returncode == 0
+
+
 def test_a_verdict_is_given_in_the_terminal(fleet: Any, by_hand: Any) -> None:
     run_id = fleet.submit(spec={"review": "human"})
     hand = by_hand("runs", "probe/cpu/any")

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from control_plane.model.groups.constraints import CONSTRAINT, CONSTRAINTS_MAX
 from control_plane.model.groups.study import RUNS_MAX
 from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, OptionsBody, ShortText, Storable
-from control_plane.server.api.contract.group_bodies import Number
+from control_plane.server.api.contract.group_bodies import ConfirmBody, Number
 from events.kinds.results import COLUMN_NAME
 from events.kinds.trial import CONCURRENCY_MAX, LOADS_MAX, REPEATS_MAX
 from events.models.engines import ENGINES
@@ -88,12 +88,15 @@ Baseline = Annotated[
 class OptimizationBody(Body):
     """How configurations are tried: at most `max_iterations`, each `repeats` times, `parallel` at once.
 
-    `baseline` is tried first: the engine's defaults with true, nothing with false, or values of one's own.
-    `constraints` are texts such as `ttft_p99_s <= 0.5`.
+    With `second_objective` the best are the Pareto front of both. `baseline` is tried first, and again after
+    every `baseline_every` experiments: the engine's defaults with true, nothing with false, or other values.
+    `confirm` runs the best, and the baseline, more often when the search is over. `constraints` are
+    texts such as `ttft_p99_s <= 0.5`. `max_seconds` and `max_cost_usd` are the budgets of a round.
     """
 
     strategy: Literal["grid", "random", "bayesian"] = "bayesian"
     objective: ObjectiveBody = Field(default_factory=ObjectiveBody)
+    second_objective: ObjectiveBody | None = None
     constraints: Annotated[
         list[Annotated[str, StringConstraints(pattern=CONSTRAINT, max_length=200)]],
         Field(max_length=CONSTRAINTS_MAX),
@@ -104,6 +107,10 @@ class OptimizationBody(Body):
     patience: Annotated[int, Field(ge=1, le=RUNS_MAX), WHOLE] | None = None
     target: Number | None = None
     baseline: bool | Baseline = True
+    baseline_every: Annotated[int, Field(ge=1, le=RUNS_MAX), WHOLE] | None = None
+    confirm: ConfirmBody | None = None
+    max_seconds: Annotated[float, Field(ge=1, le=30 * 24 * 3600, allow_inf_nan=False)] | None = None
+    max_cost_usd: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
     points: Annotated[int, Field(ge=2, le=100), WHOLE] = 5
     seed: Annotated[int, Field(ge=0, lt=2**31), WHOLE] = 0
 

@@ -63,6 +63,8 @@ class TaskForm(FormWithParts):
     strategy: str = "bayesian"
     metric: str = "tokens_out_per_s"
     direction: str = "maximize"
+    second_metric: str = ""
+    second_direction: str = "maximize"
     constraints: str = ""
     max_iterations: str = "20"
     repeats: str = "1"
@@ -71,6 +73,11 @@ class TaskForm(FormWithParts):
     target: str = ""
     baseline: str = ""
     baseline_values: str = ""
+    baseline_every: str = ""
+    confirm_top: str = ""
+    confirm_repeats: str = ""
+    max_seconds: str = ""
+    max_cost_usd: str = ""
     points: str = "5"
     seed: str = "0"
     traffic_scenarios: str = "D(100,20)"
@@ -110,6 +117,11 @@ class TaskForm(FormWithParts):
             "direction": wanted.objective.direction,
             "measured": benchmark.repeats,
         }
+        if wanted.second_objective is not None:
+            second = wanted.second_objective
+            flat |= {"second_metric": second.metric, "second_direction": second.direction}
+        if wanted.confirm is not None:
+            flat |= {"confirm_top": wanted.confirm.top, "confirm_repeats": wanted.confirm.repeats}
         return cls(
             **{name: _text(value) for name, value in flat.items()},
             **model,
@@ -122,7 +134,7 @@ class TaskForm(FormWithParts):
             baseline_values="\n".join(f"{name}={_text(value)}" for name, value in own.items()),
             traffic_scenarios=", ".join(map(str, traffic.read_scenarios(benchmark.traffic_scenarios))),
             num_concurrency=", ".join(map(str, benchmark.num_concurrency)),
-            rates=", ".join(f"{each:g}" for each in benchmark.rates),
+            rates=", ".join(map(_text, benchmark.rates)),
             offline=ON if benchmark.offline else "",
             typed=typed,
         )
@@ -177,8 +189,12 @@ class TaskForm(FormWithParts):
             ],
             "baseline": {name: value_of(text) for name, text in own.items()} or self.baseline == ON,
         }
-        names = ("max_iterations", "repeats", "parallel", "patience", "target", "points", "seed")
-        return found | self._numbers(names)
+        if metric := self.second_metric.strip():
+            found["second_objective"] = {"metric": metric, "direction": self.second_direction}
+        confirm = {"top": self.confirm_top.strip(), "repeats": self.confirm_repeats.strip()}
+        if any(confirm.values()):
+            found["confirm"] = {name: number_of(text) for name, text in confirm.items() if text}
+        return found | self._numbers([each for each in _OPTIMIZATION if each != "strategy"])
 
     def _benchmark(self) -> dict[str, Any]:
         names = ("requests", "warmup", "shared_prefix", "ready_s", "measure_s")
@@ -208,6 +224,9 @@ _OPTIMIZATION: Final = (
     "target",
     "points",
     "seed",
+    "baseline_every",
+    "max_seconds",
+    "max_cost_usd",
 )
 _BENCHMARK: Final = ("requests", "warmup", "shared_prefix", "ready_s", "measure_s")
 _LIMITS: Final = ("ttft_s", "tpot_s", "e2e_s")
@@ -272,7 +291,7 @@ def parameter_of(text: str) -> Any:
 def parameter_text(given: Any) -> str:
     """Return the text that says what a parameter is."""
     if isinstance(given, RangeBody):
-        return f"{given.low:g}..{given.high:g}{' log' if given.log else ''}"
+        return f"{_text(given.low)}..{_text(given.high)}{' log' if given.log else ''}"
     if isinstance(given, list):
         return ", ".join(map(_text, given)) + ("," if len(given) == 1 else "")
     return _text(given)
@@ -343,4 +362,4 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

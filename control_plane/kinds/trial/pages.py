@@ -33,15 +33,17 @@ from control_plane.kinds.trial.forms import (
 )
 from control_plane.kinds.trial.reads import TaskReads
 from control_plane.kinds.trial.service import TaskService
-from control_plane.model.groups.goals import Goal
 from control_plane.model.groups.plan import plan_of
 from control_plane.reads.results.rows import ResultQuery
+from control_plane.reads.studies import study_view, told_with
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.forms.fields import Unfit, typed_texts
 from control_plane.server.web.page_renderer import NOT_LIVE, Live, Site
 from control_plane.server.web.pages.form_actions import carried_out, see
 from control_plane.server.web.pages.groups.charts import chosen_rows, history, parallel
+from control_plane.server.web.pages.groups.routes import importance_rows, shown_trials
+from control_plane.server.web.pages.groups.study_charts import study_figures
 from events.answers.kinds.tasks import Task
 from events.kinds.trial import HEADLINE, KIND, SCENARIOS
 from events.models.engines import ENGINES
@@ -200,26 +202,36 @@ class TaskPages:
         return found
 
     async def _group(self, task: Task) -> Json:
-        """Return the charts of the group: the history of the objective, and parallel coordinates."""
-        none: Json = {"history": None, "parallel": None, "by": ""}
+        """Return the charts of the group, and what its study says of the best and of the parameters."""
         if not task.round:
-            return none
+            return {"history": None, "parallel": None, "by": "", "group": None}
         reading = self.site.deps.groups.reading
         group = await reading.group(task.group)
-        direction, _, name = str(group.plan["goal"]).partition(":")
-        goal, plan = Goal(name, is_lower_better=direction == "min"), plan_of(group.plan)
-        measured = await reading.measured(group, name)
+        plan, view = plan_of(group.plan), await study_view(reading.groups, group)
+        assert view is not None
+        group = told_with(group, view)
+        goal = view.study.goal
+        measured = await reading.measured(group, goal.name)
         rows = chosen_rows(measured, goal)
         values = await reading.parameters(group, rows)
+        importance = await self.site.deps.groups.importances.soon(group, view)
 
         def drawn() -> Json:
             return {
                 "history": history(measured, goal, plan, group.first),
                 "parallel": parallel(rows, values, goal, plan, len(measured)),
-                "by": str(group.plan["goal"]),
+                "study_charts": study_figures(view),
             }
 
-        return await asyncio.to_thread(drawn)
+        return {
+            "group": group,
+            "by": str(goal),
+            "names": plan.names,
+            "goals": view.study.metrics,
+            "shown_trials": shown_trials(group),
+            "importance": importance_rows(importance),
+            **await asyncio.to_thread(drawn),
+        }
 
 
 def router(site: Site, reads: TaskReads, service: TaskService) -> APIRouter:

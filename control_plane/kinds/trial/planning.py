@@ -127,28 +127,38 @@ def run_of(task: TaskBody) -> Json:
 
 def plan_of_task(task: TaskBody) -> Json:
     """Return the study of a task, as a group has it."""
-    wanted = task.optimization
-    space = {f"{PREFIX}{name}": _dimension(task, name) for name in varied(task)}
+    wanted, baseline = task.optimization, baseline_of(task)
+    goals = [wanted.objective, *([wanted.second_objective] if wanted.second_objective else [])]
+    texts = [f"{DIRECTIONS[each.direction]}:{each.metric}" for each in goals]
     plan: Json = {
         "kind": "study",
         "sampler": SAMPLERS[wanted.strategy],
-        "goal": f"{DIRECTIONS[wanted.objective.direction]}:{wanted.objective.metric}",
-        "space": space,
-        "max_runs": wanted.max_iterations * wanted.repeats,
+        "goal": texts if len(texts) > 1 else texts[0],
+        "space": {f"{PREFIX}{name}": _dimension(task, name) for name in varied(task)},
+        "max_runs": runs_max(task),
         "parallel": wanted.parallel,
         "repeats": wanted.repeats,
         "points": wanted.points,
         "seed": wanted.seed,
+        "patience": wanted.patience,
+        "target": wanted.target,
+        "max_seconds": wanted.max_seconds,
+        "max_cost_usd": wanted.max_cost_usd,
+        "constraints": list(wanted.constraints) or None,
+        "confirm": None if wanted.confirm is None else wanted.confirm.model_dump(),
     }
-    if wanted.patience is not None:
-        plan["patience"] = wanted.patience
-    if wanted.target is not None:
-        plan["target"] = wanted.target
-    if wanted.constraints:
-        plan["constraints"] = list(wanted.constraints)
-    if (baseline := baseline_of(task)) is not None:
+    if baseline is not None:
         plan["baseline"] = {f"{PREFIX}{name}": value for name, value in baseline.items()}
-    return plan
+        plan["baseline_every"] = wanted.baseline_every
+    return {name: each for name, each in plan.items() if each is not None}
+
+
+def runs_max(task: TaskBody) -> int:
+    """Return how many runs a round has at most: of its experiments, and of what runs again."""
+    wanted, has_baseline = task.optimization, baseline_of(task) is not None
+    again = wanted.max_iterations // wanted.baseline_every if has_baseline and wanted.baseline_every else 0
+    confirming = 0 if wanted.confirm is None else (wanted.confirm.top + has_baseline) * wanted.confirm.repeats
+    return wanted.max_iterations * wanted.repeats + again + confirming
 
 
 def baseline_of(task: TaskBody) -> Json | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from control_plane.kinds.trial.bodies import TaskBody
-from control_plane.kinds.trial.planning import group_of, measurements, trials_max
+from control_plane.kinds.trial.planning import group_of, measurements, runs_max, trials_max
 from control_plane.kinds.trial.service import body_of
 from control_plane.kinds.trial.standing import experiments_of, gain, standing_of
 from control_plane.kinds.trial.store import Tasks
@@ -126,7 +126,7 @@ class TaskReads:
     async def estimate(self, body: TaskBody, trial_s: float | None) -> TaskEstimate:
         """Return what a task would take, if a trial takes `trial_s`."""
         experiments, repeats = trials_max(body), body.optimization.repeats
-        runs = experiments * repeats
+        runs = experiments * repeats + runs_max(body) - body.optimization.max_iterations * repeats
         total = None if trial_s is None else trial_s * -(-runs // min(runs, body.optimization.parallel))
         time = "a time that is not known: no trial came to its end lately"
         if total is not None:
@@ -196,7 +196,7 @@ class TaskReads:
         experiments = await asyncio.to_thread(told)
         has_failed = any(COUNTED_AS[Status(each["status"])] == "failed" for each in runs)
         failure = await self._failure(group, first) if has_failed else None
-        return Round(experiments, failure, study.slots // study.repeats)
+        return Round(experiments, failure, study.search_slots // study.repeats)
 
     async def _failure(self, group: Document, first: int) -> TaskFailure | None:
         causes = await self.groups.causes(group["_id"], first)

@@ -143,6 +143,27 @@ TREES = {
         - main:
           - heading "Hypotheses" [level=1]
     """,
+    "/tasks": """
+        - main:
+          - heading "Tasks" [level=1]
+          - table
+    """,
+    "/tasks/new": """
+        - main:
+          - heading "New task" [level=1]
+          - textbox "Name"
+          - group "Model":
+            - textbox /Model id/
+          - group "Engine":
+            - combobox /Engine/
+          - group "Traffic":
+            - textbox /Scenarios/
+          - group "Optimization":
+            - combobox /Strategy/
+          - button "Create"
+          - button "Create and start"
+          - button "Check"
+    """,
     "/pods": """
         - main:
           - heading "Pods" [level=1]

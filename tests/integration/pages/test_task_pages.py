@@ -11,6 +11,7 @@ from pymongo import MongoClient
 
 from control_plane.kinds.trial.planning import group_of
 
+SLOTS = "[name='p.xllamacpp.n_parallel']"
 pytestmark = pytest.mark.xdist_group("pages")
 
 
@@ -40,7 +41,7 @@ def test_the_names_of_a_model_follow_its_id_until_a_person_writes_them(scripted:
     expect(told).to_contain_text("✗")
     page.get_by_label("Scenarios").fill("D(100,20)")
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_label("n_parallel", exact=True).fill("1, 2, 4")
+    page.locator(SLOTS).fill("1, 2, 4")
     page.get_by_label("Strategy").select_option("grid")
     expect(page.locator("[data-told=outlook]")).to_contain_text("at most 3 experiments")
     page.get_by_role("button", name="Create", exact=True).click()
@@ -63,14 +64,14 @@ def test_a_task_is_made_and_watched_with_or_without_scripts(
     page.goto("/tasks/new?engine=xllamacpp&preset=slots")
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Model id").fill("smollm2")
-    page.get_by_label("n_parallel", exact=True).fill("1, 999")
+    page.locator(SLOTS).fill("1, 999")
     page.get_by_role("button", name="Create and start").click()
     expect(page.get_by_role("alert")).to_contain_text("1 to 256")
     expect(page.get_by_label("Model id")).to_have_value("smollm2")
-    page.get_by_label("n_parallel", exact=True).fill("1, 4")
+    page.locator(SLOTS).fill("1, 4")
     page.get_by_label("Strategy").select_option("grid")
-    page.get_by_label("Objective").select_option("e2e_mean_s")
-    page.get_by_label("Direction").select_option("minimize")
+    page.locator("[name=metric]").select_option("e2e_mean_s")
+    page.locator("[name=direction]").select_option("minimize")
     page.get_by_label("Runs at once").fill("2")
     page.get_by_role("button", name="Create and start").click()
     expect(page.get_by_role("status")).to_have_text("Task started")

@@ -10,11 +10,13 @@ import yaml
 
 from control_plane.kinds.trial.bodies import TaskBody, name_of_model
 from control_plane.kinds.trial.exchange import exported, read_task
+from control_plane.kinds.trial.forms import TaskForm
 from control_plane.kinds.trial.planning import (
     measurements,
     plan_of_task,
     require_valid,
     run_of,
+    settled,
     trials_max,
 )
 from control_plane.kinds.trial.service import parts_of
@@ -214,3 +216,43 @@ def test_what_a_text_says_is_checked_as_what_is_posted() -> None:
 
 def test_a_run_has_no_empty_fields() -> None:
     assert {"image", "command", "ttft_limit_s"}.isdisjoint(run_of(task_of())["spec"])
+
+
+def test_two_objectives_what_runs_again_and_budgets_are_those_of_the_plan() -> None:
+    wanted = {
+        "objective": {"metric": "ttft_p99_s", "direction": "minimize"},
+        "second_objective": {"metric": "tokens_out_per_s", "direction": "maximize"},
+        "max_iterations": 10, "repeats": 2, "baseline_every": 3, "max_seconds": 60.0, "max_cost_usd": 5.0,
+    }  # fmt: skip
+    _, plan = parts_of(task_of(optimization=wanted))
+    assert plan["goal"] == ["min:ttft_p99_s", "max:tokens_out_per_s"]
+    assert (plan["baseline_every"], plan["max_seconds"], plan["max_cost_usd"]) == (3, 60.0, 5.0)
+    assert plan["max_runs"] == 10 * 2 + 3
+    confirm = {"max_iterations": 10, "confirm": {"top": 2, "repeats": 4}}
+    _, plan = parts_of(task_of(optimization=confirm))
+    assert (plan["confirm"], plan["max_runs"]) == ({"top": 2, "repeats": 4}, 10 + (2 + 1) * 4)
+    assert study_of(plan).search_slots == 10
+
+
+def test_a_form_says_the_task_that_it_was_filled_in_with() -> None:
+    body = settled(
+        task_of(
+            parameters={
+                "n_parallel": [1, 2], "n_batch": {"low": 32, "high": 300, "log": True}, "n_ctx": 4096,
+                "flash_attn": ["auto"],
+            },
+            optimization={
+                "second_objective": {"metric": "ttft_p99_s", "direction": "minimize"},
+                "constraints": ["error_rate <= 0.1"], "confirm": {"top": 2, "repeats": 4}, "patience": 3,
+                "baseline": {"n_parallel": 1, "n_batch": 64, "flash_attn": "auto"}, "max_seconds": 60.0,
+            },
+            benchmark={"rates": [2.123456789], "limits": {"ttft_s": 0.5}, "offline": True, "repeats": 2},
+            placement={"labels": {"team": "vision"}, "requires": {"region": "eu"}, "max_attempts": 2},
+        )
+    )  # fmt: skip
+    form = TaskForm.of(body, 1)
+    assert (form.touched, form.model_name) == ("", "variant")
+    again = TaskForm.read({**form.model_dump(exclude={"typed"}), **form.typed})
+    assert settled(again.body()) == body
+    own = task_of(model={"id": "a/b", "name": "mine"})
+    assert TaskForm.of(own, 1).touched == "model_name"

@@ -33,7 +33,10 @@ function follow(form, name) {
 }
 
 function choose(form) {
-  for (const each of form.querySelectorAll("[data-engine]")) each.hidden = each.dataset.engine !== form.elements.base_runtime.value;
+  for (const each of form.querySelectorAll("[data-engine]")) {
+    each.hidden = each.dataset.engine !== form.elements.base_runtime.value;
+    if (!each.hidden) each.open = true;
+  }
 }
 
 async function ask(form) {
@@ -58,7 +61,7 @@ document.addEventListener("input", ({ target }) => {
   const form = target.closest("form[data-task]");
   if (!form) return;
   hear(form, target);
-  choose(form);
+  if (target.name === "base_runtime") choose(form);
   soon(form);
 });
 

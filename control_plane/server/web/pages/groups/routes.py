@@ -158,8 +158,8 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
         tab="overview",
         names=plan.names,
         goals=plan.metrics if isinstance(plan, Study) else [],
-        shown_trials=_shown_trials(group),
-        importance=_importance_rows(importance),
+        shown_trials=shown_trials(group),
+        importance=importance_rows(importance),
         members=members,
         causes=causes,
         best=best,
@@ -173,7 +173,7 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
     )
 
 
-def _shown_trials(group: Group) -> list[tuple[str, StudyTrial]]:
+def shown_trials(group: Group) -> list[tuple[str, StudyTrial]]:
     """Return the trials that the page of a study tells of, each with what it is."""
     if group.study is UNSET:
         return []
@@ -182,7 +182,7 @@ def _shown_trials(group: Group) -> list[tuple[str, StudyTrial]]:
     return [*((what, each) for each in group.study.best), *baseline]
 
 
-def _importance_rows(importance: StudyImportance | None) -> list[tuple[str, str, Markup]]:
+def importance_rows(importance: StudyImportance | None) -> list[tuple[str, str, Markup]]:
     """Return the name, the share and the bar of each parameter of a study; none where it is not known."""
     if importance is None:
         return []
