@@ -124,7 +124,8 @@ class Kind:
     - `tells`: whether its package has a module `told`, which tells each attempt something at its start;
     - `scheduled_as`: what a run is about: of each there is one schedule that was set without a name;
     - `quick`: the button that starts a run of it, of a kind that many start by hand;
-    - `drawn`: fields of the specification that follow from the run's id unless they are given.
+    - `drawn`: fields of the specification that follow from the run's id unless they are given;
+    - `normal`: returns a specification in the one form in which runs that do the same store it.
     """
 
     name: str
@@ -156,6 +157,7 @@ class Kind:
     quick: QuickStart | None = None
     scheduled_as: Callable[[Any], str] | None = None
     drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
+    normal: Callable[[Any], Any] | None = None
 
 
 def described(kind: Kind) -> dict[str, Any]:

@@ -93,8 +93,12 @@ async def test_without_suites_a_model_has_one_schedule_of_the_default_set(
     other = await asking[0].post("/api/schedules", json=body(suites="", own=own))
     assert (other.status_code, other.json()["id"] != only) == (201, True), "a user's own suite alone is a set"
     run = await asking[1].post(f"/api/schedules/{only}/run")
-    title = (await asking[1].get(f"/api/runs/{run.json()['id']}")).json()["title"]
-    assert title == "m-1: mmlu-pro, gsm8k, aime, ifeval, humaneval"
+    found = (await asking[1].get(f"/api/runs/{run.json()['id']}")).json()
+    assert found["title"] == "m-1: mmlu-pro, gsm8k, aime, ifeval, humaneval"
+    assert found["spec"]["suites"] == "mmlu-pro,gsm8k,aime,ifeval,humaneval", "boards name the set"
+    spec = {"model": "m-1", "suites": ["colours", "aime"], "own": own}
+    mixed = await asking[0].post("/api/runs", json={"kind": "benchmark", "spec": spec})
+    assert mixed.json()["spec"] == {**spec, "suites": "aime"}
 
 
 async def test_the_list_says_the_last_result_with_its_link(asking: list[httpx.AsyncClient], db: Any) -> None:
