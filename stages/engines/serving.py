@@ -23,7 +23,7 @@ from events.models.parameter import Value
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
 from stages.engines.container import Docker
-from stages.engines.environment import NOT_IN_CONTAINERS, described, mask_of
+from stages.engines.environment import NOT_IN_CONTAINERS, described, is_offline, mask_of
 from stages.engines.failure import EngineFailed
 from stages.engines.processes import LOOPBACK, free_port, is_free
 from stages.engines.readiness import is_ready
@@ -88,8 +88,7 @@ def serve(
     _check(engine, str(model), image, given)
     place = _free(port)
     alias = f"podfleet-{ids.token()[:22]}"
-    python = PYTHON_IN_IMAGE if image else sys.executable
-    fields = {"python": python, "model": str(model), "port": str(place), "alias": alias, "name": name}
+    fields = _fields(str(model), place, alias, name, image)
     words = engine.words(fields, settled)
     if words[0] == sys.executable:
         given["PYTHONPATH"] = SOURCE
@@ -106,6 +105,7 @@ def serve(
         clock=clock,
         limits=bounds,
         mask=mask_of(given),
+        is_offline=is_offline(given),
         docker=docker,
     )
     try:
@@ -127,6 +127,11 @@ def serve(
         )
     finally:
         running.stop()
+
+
+def _fields(model: str, port: int, alias: str, name: str, image: str) -> dict[str, str]:
+    python = PYTHON_IN_IMAGE if image else sys.executable
+    return {"python": python, "model": model, "port": str(port), "alias": alias, "name": name}
 
 
 def _free(port: int | None) -> int:

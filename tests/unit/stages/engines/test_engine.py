@@ -124,7 +124,7 @@ RECORDED: list[tuple[Engine, dict[str, Value], str]] = [
     (
         TRANSFORMERS,
         {"continuous_batching": True, "dtype": "bfloat16", "attn_implementation": "sdpa"},
-        "transformers serve --host 127.0.0.1 --port 7 --model-timeout=-1 --continuous-batching "
+        "transformers serve M --host 127.0.0.1 --port 7 --continuous-batching "
         "--dtype bfloat16 --attn-implementation sdpa",
     ),
     (OLLAMA, {"num_parallel": 4}, "ollama serve"),
