@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from control_plane.kinds.trial.bodies import RangeBody, TaskBody
-from control_plane.model.groups.space import Choice, space_of
+from control_plane.model.groups.space import Choice
+from control_plane.model.groups.study import Study
 from events.kinds.trial import KIND
 from events.models.containers import PROGRAM
 from events.models.engine import Engine
@@ -177,16 +178,19 @@ def baseline_of(task: TaskBody) -> Json | None:
     return None if None in found.values() else found
 
 
-def trials_max(task: TaskBody) -> int:
-    """Return how many configurations a task tries at most."""
-    wanted, space = task.optimization, space_of({name: _dimension(task, name) for name in varied(task)})
-    if wanted.strategy != "grid" and not all(isinstance(each, Choice) for each in space.values()):
-        return wanted.max_iterations
-    points = {name: each.points(wanted.points) for name, each in space.items()}
-    baseline = baseline_of(task) or {}
+def trials_max(study: Study) -> int:
+    """Return how many configurations a study tries at most, without what runs again."""
+    every = study.reruns.every
+    most = study.search_slots // study.repeats
+    while every is not None and most * study.repeats + most // every > study.search_slots:
+        most -= 1
+    if study.sampler != "grid" and not all(isinstance(each, Choice) for each in study.space.values()):
+        return most
+    points = {name: each.points(study.points) for name, each in study.space.items()}
+    baseline = study.baseline or {}
     is_apart = any(value not in points[name] for name, value in baseline.items())
     different = (len({repr(value) for value in each}) for each in points.values())
-    return min(wanted.max_iterations, math.prod(different) + is_apart)
+    return min(most, math.prod(different) + is_apart)
 
 
 def measurements(task: TaskBody) -> int:

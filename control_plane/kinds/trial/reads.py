@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from control_plane.kinds.trial.bodies import TaskBody
+<<<<<<< HEAD
 from control_plane.kinds.trial.planning import group_of, measurements, runs_max, trials_max
+=======
+from control_plane.kinds.trial.planning import (
+    command_line,
+    group_of,
+    measurements,
+    plan_of_task,
+    runs_max,
+    trials_max,
+)
+>>>>>>> a4da270e54b683047f798a31c3c76f93096eb54a
 from control_plane.kinds.trial.service import body_of
 from control_plane.kinds.trial.standing import experiments_of, gain, standing_of
 from control_plane.kinds.trial.store import Tasks
@@ -125,7 +136,7 @@ class TaskReads:
 
     async def estimate(self, body: TaskBody, trial_s: float | None) -> TaskEstimate:
         """Return what a task would take, if a trial takes `trial_s`."""
-        experiments, repeats = trials_max(body), body.optimization.repeats
+        experiments, repeats = trials_max(study_of(plan_of_task(body))), body.optimization.repeats
         runs = experiments * repeats + runs_max(body) - body.optimization.max_iterations * repeats
         total = None if trial_s is None else trial_s * -(-runs // min(runs, body.optimization.parallel))
         time = "a time that is not known: no trial came to its end lately"
@@ -170,7 +181,7 @@ class TaskReads:
     async def _round(self, task: Mapping[str, Any], group: Document | None) -> Round:
         if group is None:
             with reading_of("task", task["_id"]):
-                return Round(planned=trials_max(body_of(task)))
+                return Round(planned=trials_max(study_of(plan_of_task(body_of(task)))))
         key = (str(group["_id"]), int(group["revision"]))
         if key in self._kept:
             return self._kept[key]
@@ -196,7 +207,7 @@ class TaskReads:
         experiments = await asyncio.to_thread(told)
         has_failed = any(COUNTED_AS[Status(each["status"])] == "failed" for each in runs)
         failure = await self._failure(group, first) if has_failed else None
-        return Round(experiments, failure, study.search_slots // study.repeats)
+        return Round(experiments, failure, trials_max(study))
 
     async def _failure(self, group: Document, first: int) -> TaskFailure | None:
         causes = await self.groups.causes(group["_id"], first)

@@ -100,7 +100,7 @@ def test_each_part_of_a_task_is_a_part_of_its_trials_or_of_their_plan() -> None:
     assert plan["baseline"] == {
         "parameters.n_parallel": 4, "parameters.n_batch": 2048, "parameters.flash_attn": "auto",
     }  # fmt: skip
-    assert (trials_max(body), measurements(body)) == (6, 6)
+    assert (trials_max(study_of(plan)), measurements(body)) == (6, 6)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,7 @@ def test_experiments_are_counted_before_they_are_made(
     wanted = {"strategy": strategy, "baseline": baseline, "max_iterations": most}
     body = task_of(parameters=parameters, optimization=wanted)
     require_valid(body)
-    assert trials_max(body) == experiments
-    study_of(plan_of_task(body))
+    assert trials_max(study_of(plan_of_task(body))) == experiments
 
 
 def run(slot: int, status: str = "COMPLETED", value: float | None = None, **more: Any) -> dict[str, Any]:
@@ -227,7 +226,7 @@ def test_two_objectives_what_runs_again_and_budgets_are_those_of_the_plan() -> N
     _, plan = parts_of(task_of(optimization=wanted))
     assert plan["goal"] == ["min:ttft_p99_s", "max:tokens_out_per_s"]
     assert (plan["baseline_every"], plan["max_seconds"], plan["max_cost_usd"]) == (3, 60.0, 5.0)
-    assert plan["max_runs"] == 10 * 2 + 3
+    assert (plan["max_runs"], trials_max(study_of(plan))) == (10 * 2 + 3, 3)  # of three values alone
     confirm = {"max_iterations": 10, "confirm": {"top": 2, "repeats": 4}}
     _, plan = parts_of(task_of(optimization=confirm))
     assert (plan["confirm"], plan["max_runs"]) == ({"top": 2, "repeats": 4}, 10 + (2 + 1) * 4)
