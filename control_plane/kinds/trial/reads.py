@@ -9,18 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from control_plane.kinds.trial.bodies import TaskBody
-<<<<<<< HEAD
-from control_plane.kinds.trial.planning import group_of, measurements, runs_max, trials_max
-=======
 from control_plane.kinds.trial.planning import (
-    command_line,
     group_of,
     measurements,
     plan_of_task,
     runs_max,
     trials_max,
 )
->>>>>>> a4da270e54b683047f798a31c3c76f93096eb54a
 from control_plane.kinds.trial.service import body_of
 from control_plane.kinds.trial.standing import experiments_of, gain, standing_of
 from control_plane.kinds.trial.store import Tasks
