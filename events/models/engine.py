@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from events.models.parameter import SHOWN_CHARS, Impossible, Parameter, Value, text_of
 from events.runtime.errors import PipelineError
@@ -98,6 +98,10 @@ class Engine:
         own = {name: value.format(**fields) for name, value in self.variables}
         asked = {each.variable: parameters.get(each.name) for each in self.parameters if each.variable}
         return own | {name: _flag(value) for name, value in asked.items() if value is not None}
+
+    def space(self) -> dict[str, dict[str, Any]]:
+        """Return what a study tries by default, as its plan has it: each parameter with its values."""
+        return {each.name: each.tried.space(each.type) for each in self.parameters if each.tried}
 
     def sized(self, requests: int, tokens_each: int) -> dict[str, Value]:
         """Return parameters for as many requests at once, each with so many tokens of context."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -121,6 +122,17 @@ def test_a_container_that_ignores_sigterm_is_killed(docker: Docker, tmp_path: Pa
     with contained(docker, tmp_path, engine=misbehaving("--ignores-sigterm"), limits=limits) as found:
         [row] = docker.containers.values()
     assert (docker.containers, living(row["State"]["Pid"]), is_free(found.port)) == ({}, [], True)
+
+
+def test_a_client_that_dies_leaves_the_whole_log_and_no_container(docker: Docker, tmp_path: Path) -> None:
+    with contained(docker, tmp_path) as found:
+        os.kill(found.pid, signal.SIGKILL)
+        until(lambda: found.ended() is not None)
+        [row] = docker.containers.values()
+        assert living(row["State"]["Pid"]), "it goes on without its client"
+        found.log.write_text("what the client had passed on\n")
+    assert (docker.containers, living(row["State"]["Pid"]), is_free(found.port)) == ({}, [], True)
+    assert found.log.read_text().startswith("double: {'slots': 4"), "Docker had more of it"
 
 
 def test_a_container_that_cannot_be_removed_is_not_taken_for_gone(docker: Docker, tmp_path: Path) -> None:
