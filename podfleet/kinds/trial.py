@@ -99,7 +99,7 @@ def show(task: TaskName, as_json: AsJson = False) -> None:
             ("round", str(found.round) if found.round else None),
             ("experiments", _experiments(found)),
             ("best", None if found.best is None else _best(found.best)),
-            ("gain", None if found.gain is None else f"{found.gain:+.1%} beside the baseline"),
+            ("gain", None if found.gain is None else _gain(found.gain)),
             ("command", found.best_command),
             ("failure", None if failure is None else f"{failure.count} × {failure.code}: {failure.message}"),
             ("group", found.group if found.round else None),
@@ -232,6 +232,10 @@ def _print_experiments(task_id: str, limit: int, *, as_json: bool) -> None:
 def _experiments(task: Task) -> str:
     done = f"{task.successful_experiments}/{task.total_experiments} successful"
     return f"{done}, {task.planned_experiments} at most"
+
+
+def _gain(gain: float) -> str:
+    return f"{abs(gain):.1%} {'better' if gain >= 0 else 'worse'} than the baseline"
 
 
 def _best(experiment: TriedConfiguration) -> str:

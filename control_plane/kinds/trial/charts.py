@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -24,6 +24,7 @@ LEFT, RIGHT, TOP, BOTTOM = 56.0, 10.0, 26.0, 28.0
 GAP: Final = 0.25  # of the width of a bar
 NUMBERS_MAX: Final = 24  # bars that have each a number below
 LINES_MAX: Final = 12
+LOADS_MAX: Final = 48
 THROUGHPUT: Final = "tokens_out_per_s"
 LATENCY: Final = "e2e_p50_s"
 
@@ -83,30 +84,32 @@ def latency_figure(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> ChartFigu
     The points of a line are its loads, in the order of their size.
     """
     lines: list[Line] = []
+    loads: list[Line] = []
     for name, measured in rows.items():
         by_scenario: dict[str, list[tuple[float, float, float]]] = {}
         for each in measured:
             load, x, y = each.get("concurrency"), each.get(THROUGHPUT), each.get(LATENCY)
             if is_measured(load) and is_measured(x) and is_measured(y):
                 by_scenario.setdefault(str(each.get("scenario"))[:60], []).append((load, float(x), float(y)))
-        lines += [
-            Line(
-                name=f"{name}: {scenario}",
-                letter=letter(len(lines) + place),
-                points=[(x, y) for _, x, y in sorted(found)],
-            )
-            for place, (scenario, found) in enumerate(by_scenario.items())
-        ]
+        for scenario, found in by_scenario.items():
+            points = [(x, y) for _, x, y in sorted(found)]
+            lines.append(Line(name=f"{name}: {scenario}", letter=letter(len(lines)), points=points))
+            loads += [_load(f"{name}: {scenario}", *each) for each in sorted(found)]
     if not lines:
         return None
     chart = Chart(
-        title=f"{LATENCY} against {THROUGHPUT}, by concurrency",
-        lines=lines[:LINES_MAX],
+        title=f"{LATENCY} against {THROUGHPUT}; the numbers are requests at once",
+        lines=[*lines[:LINES_MAX], *loads[:LOADS_MAX]],
         x_name="tokens/s",
         width=WIDTH,
         height=HEIGHT,
     )
-    return chart_figure(chart)
+    figure = chart_figure(chart)
+    return replace(figure, legend=figure.legend[: len(lines[:LINES_MAX])])
+
+
+def _load(name: str, load: float, x: float, y: float) -> Line:
+    return Line(name=f"{name}, {load:g} at once", letter=f"{load:g}", points=[(x, y)], joined=False)
 
 
 def _bar(each: TriedConfiguration, left: float, width: float, axis: Axis, *, is_named: bool) -> list[Markup]:

@@ -141,7 +141,7 @@ class TaskForm(FormWithParts):
 
     def body(self) -> TaskBody:
         """Return the task. Raises `Unfit`."""
-        problems: list[str] = []
+        problems = [] if self.model_id.strip() else ["Model id: say something here"]
         wanted: dict[str, Any] = {
             "name": self.name.strip(),
             "description": typed_lines(self.description).strip(),
@@ -262,10 +262,10 @@ def accepted(parameter: Parameter) -> str:
     elif parameter.type == "switch":
         takes = "true, false"
     elif parameter.leaves_a_core:
-        takes = f"{parameter.low:g} to one less than the cores, which is the default"
+        takes = f"{_text(float(parameter.low))} to one less than the cores, which is the default"
         return f"{parameter.says}: {takes}"
     else:
-        takes = f"{parameter.low:g} to {parameter.high:g}"
+        takes = f"{_text(float(parameter.low))} to {_text(float(parameter.high))}"
     usual = parameter.usual if parameter.default is None else parameter.default
     by_default = "the engine's own" if usual is None else _text(usual)
     return f"{parameter.says}: {takes}; {by_default} by default"

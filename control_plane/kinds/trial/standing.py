@@ -21,7 +21,7 @@ from events.text.truncation import brief
 
 Json = Mapping[str, Any]
 
-DEPLOY_STAGES: Final = frozenset({"deploy", "launch", "serve", "start"})
+DEPLOY: Final = "deploy"  # the first stage of a trial
 VALUE_CHARS_MAX: Final = 200
 FAILURE_CHARS_MAX: Final = 300
 STATUSES: Final[Mapping[GroupStatus, TaskStatus]] = {
@@ -149,7 +149,7 @@ def gain(
 def _deploys(run: Json) -> bool:
     stage = run.get("currentStage")
     name = stage.get("name") if isinstance(stage, Mapping) else None
-    return name is None or (isinstance(name, str) and name.lower() in DEPLOY_STAGES)
+    return name is None or name == DEPLOY
 
 
 def _broken(study: Study, runs: Sequence[Json]) -> str | None:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from control_plane.kinds.trial.bodies import TaskBody, name_of_model
+from control_plane.kinds.trial.charts import latency_figure, objective_bars
 from control_plane.kinds.trial.exchange import exported, read_task
 from control_plane.kinds.trial.forms import TaskForm
 from control_plane.kinds.trial.planning import (
@@ -22,6 +23,7 @@ from control_plane.kinds.trial.planning import (
 from control_plane.kinds.trial.service import parts_of
 from control_plane.kinds.trial.standing import experiments_of, gain, standing_of
 from control_plane.model.groups.study import study_of
+from events.answers.kinds.tasks import TriedConfiguration
 from events.kinds import read_spec
 from events.runtime.errors import Rejected
 
@@ -255,3 +257,30 @@ def test_a_form_says_the_task_that_it_was_filled_in_with() -> None:
     assert settled(again.body()) == body
     own = task_of(model={"id": "a/b", "name": "mine"})
     assert TaskForm.of(own, 1).touched == "model_name"
+
+
+def test_the_charts_of_a_task_tell_the_best_and_each_load_and_bear_any_number() -> None:
+    def tried(number: int, score: float, *, is_best: bool = False) -> TriedConfiguration:
+        return TriedConfiguration(
+            id=f"1-{number}", number=number, status="success", parameters={}, score=score, low=score - 0.1,
+            high=score + 0.1, is_best=is_best, is_baseline=False, infeasible=None, failure=None,
+            outcome="success", summary={}, runs=[],
+        )  # fmt: skip
+
+    bars = objective_bars([tried(1, 0.1931), tried(2, 0.1916, is_best=True)], "e2e_mean_s")
+    assert bars is not None
+    assert bars.picture.count("#10b981") == 2, "the bar and its star"
+    assert "Experiment 2: 0.1916 (0.0916 to 0.2916), Best Experiment" in bars.picture
+    assert objective_bars([tried(1, 1e300)], "<b>") is None, "nothing that can be drawn"
+    many = objective_bars([tried(number, -float(number)) for number in range(1, 500)], "x")
+    assert many is not None
+    assert many.left_out == 499 - 60
+    rows = [
+        {"scenario": "<b>", "concurrency": load, "tokens_out_per_s": load * 2.0, "e2e_p50_s": 1.0 + load}
+        for load in (4, 1)
+    ]
+    figure = latency_figure({"best": [*rows, {"concurrency": "x"}, {}]})
+    assert figure is not None
+    assert ("&lt;b&gt;" in figure.picture, "<b>" in figure.picture) == (True, False)
+    assert ">4</text>" in figure.picture
+    assert latency_figure({"best": [{}]}) is None
