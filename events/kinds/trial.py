@@ -240,6 +240,7 @@ KIND: Final = Kind(
     package="control_plane.kinds.trial",
     title=_title,
     check=_check,
+    needs=("aiohttp", "ddsketch"),
     uses=frozenset({"gpu"}),
     codes={
         "DEPLOY_FAILED": "See the engine's log among the files: it did not start with these parameters.",
