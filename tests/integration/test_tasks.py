@@ -226,8 +226,16 @@ async def test_an_edit_by_one_who_has_not_seen_the_last_one_is_refused(database_
         assert sorted(each.status_code for each in puts) == [200, 412, 412]
         assert (await only.http.delete(path, headers={"If-Match": seen})).status_code == 412
         assert (await only.post(task["id"], "start", **{"If-Match": seen})).status_code == 412
+        store = Tasks(only.replica.db)
+        known = await store.find(task["id"])
+        assert known is not None
+        assert await store.edit(known, {"description": "first"}, "ada") is not None
+        assert await store.edit(known, {"description": "second"}, "bob") is None
+        assert await store.begin(known, 1) is None
+        assert not await store.delete(known)
+        assert (await only.told(task["id"]))["description"] == "first"
         assert (await only.http.put(path, json=TASK, headers={"If-Match": "x"})).status_code == 422
-        assert (await only.http.put(path, json=TASK)).json()["revision"] == 3
+        assert (await only.http.put(path, json=TASK)).json()["revision"] == 4
 
 
 async def test_two_restarts_at_once_are_one_round_whose_experiments_begin_with_one(database_url: str) -> None:

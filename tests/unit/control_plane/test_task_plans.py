@@ -209,6 +209,17 @@ def test_a_hostile_text_is_refused_in_words(text: str) -> None:
     assert 0 < len(refused.value.message) <= 2_000
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("name: &n t\ndescription: *n", "line 1: no anchors"), ("name: !!str t", "line 1: no tags are read")],
+)
+def test_a_text_is_as_large_as_it_looks(text: str, words: str) -> None:
+    rest = "\nmodel: {id: m}\nparameters: {n_parallel: [1, 2]}"
+    assert read_task(f"name: t{rest}").name == "t"
+    with pytest.raises(Rejected, match=words):
+        read_task(text + rest)
+
+
 def test_what_a_text_says_is_checked_as_what_is_posted() -> None:
     fields = {"name": "t", "model": {"id": "m"}, "parameters": {"n_parallel": [1, 2]}, "status": "RUNNING"}
     with pytest.raises(Rejected, match="status: Extra inputs"):
