@@ -56,6 +56,9 @@ EXTRA = {
     "/schedules//edit": "/schedules/nightly/edit",
     "/api/groups/": "/api/groups/sweep",
     "/api/groups//members": "/api/groups/sweep/members",
+    "/api/groups/ study": "/api/groups/search",
+    "/api/groups//importance": "/api/groups/search/importance",
+    "/groups/ study": "/groups/search",
     "/groups/": "/groups/sweep?by=min:loss",
     "/groups//curves": "/groups/sweep/curves",
     "/groups//edit": "/groups/sweep/edit",
@@ -88,6 +91,10 @@ GROUP = {
     "plan": {"kind": "matrix", "values": {"seconds": [1, 2]}},
     "paused": True,
 }
+STUDY = {
+    "kind": "study", "sampler": "random", "goal": "min:value", "max_runs": 9, "constraints": ["radius <= 1"],
+    "space": {"x": {"type": "uniform", "low": 0, "high": 1}},
+}  # fmt: skip
 SCHEDULE = {"id": "nightly", "cron": "0 3 * * *", "run": {"kind": "probe"}}
 
 
@@ -176,6 +183,7 @@ async def test_every_question_is_answered_along_an_index_in_its_order(
     monkeypatch.setattr(pages, "SCAN_MAX", SCAN)
     (await asking.post("/api/schedules", json=SCHEDULE)).raise_for_status()
     (await asking.post("/api/groups", json=GROUP)).raise_for_status()
+    (await asking.post("/api/groups", json={**GROUP, "id": "search", "plan": STUDY})).raise_for_status()
     (await asking.put("/api/models/fast", json=MODEL)).raise_for_status()
     # one that is there: other tests count the runs of this store
     queued = await asking.get("/api/runs", params={"status": "QUEUED", "limit": 1})
