@@ -127,6 +127,8 @@ def best_place(study: Study, trials: Sequence[Trial]) -> int | None:
 def status_of(runs: Sequence[Json], repeats: int, *, is_measured: bool) -> ExperimentStatus:
     """Return how an experiment stands by its runs."""
     stands = [COUNTED_AS[Status(run["status"])] for run in runs]
+    if is_measured and sum(each not in ("waiting", "running") for each in stands) >= repeats:
+        return "success"  # also where it runs again
     if "running" in stands:
         return "deploying" if all(map(_deploys, runs)) and not is_measured else "benchmarking"
     if "waiting" in stands or len(runs) < repeats:
