@@ -171,7 +171,7 @@ def labels_of(capabilities: Capabilities, settings: Settings) -> dict[str, str]:
         disk_mib=capabilities.disk_mib,
         driver=capabilities.driver,
         region=settings.region,
-        engines=engines_here(settings.environ.get("PATH")),
+        engines=engines_here(settings.environ),
     )
     return {**settings.labels, **own}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -24,7 +24,7 @@ from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Submitted
 from control_plane.store.reads import RunReads
 from events.answers.runs import CheckedRun
-from events.kinds import KINDS, RUN_KINDS, kind_of, measures, read_spec, stages_of, title_of
+from events.kinds import KINDS, RUN_KINDS, kind_of, measures, normal_of, read_spec, stages_of, title_of
 from events.kinds.queues import RUNS
 from events.kinds.spec import Spec
 from events.lifecycle import FINAL, Status
@@ -276,7 +276,12 @@ def check(wanted: Submission) -> Order:
 
 def read(wanted: Submission) -> Order:
     """Read a run, or an ideation, as its submitter wants it. Raises `Rejected`."""
-    spec = read_spec(wanted.kind, wanted.spec)
+    given = read_spec(wanted.kind, wanted.spec)
+    spec = normal_of(kind_of(wanted.kind), given)
+    if spec is not given:
+        others = {name for name in spec.__struct_fields__ if getattr(spec, name) != getattr(given, name)}
+        changed = {name: msgspec.to_builtins(getattr(spec, name)) for name in others}
+        wanted = replace(wanted, spec={**wanted.spec, **changed})
     requires, secrets = read_requirements(wanted.requires), require_names(wanted.secrets)
     return Order(wanted, spec, requires, measures(wanted.kind, spec), secrets)
 

@@ -6,19 +6,13 @@ After a flood of large pages two thirds of the process was such memory, in piece
 from __future__ import annotations
 
 import asyncio
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from events.runtime.allocator import trim
+
 TICK_S: Final = 15.0
-
-
-def trim() -> None:
-    """Return the pages that hold nothing, where the C library has a call for that, as glibc has."""
-    call = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if call is not None:
-        call(ctypes.c_size_t(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,15 @@ class Go(msgspec.Struct, frozen=True, tag_field="frame", tag="go"):
     at_s: float
 
 
+class Renewed(msgspec.Struct, frozen=True, tag_field="frame", tag="renewed"):
+    """Parent: these variables of the environment of the run have new values."""
+
+    secrets: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"Renewed({sorted(self.secrets)})"
+
+
 class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     """Parent: run this now; `restored` is the folder of the checkpoints of earlier attempts.
 
@@ -123,7 +132,7 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 FromChild = Ready | FactFrame | Made | Checkpoint | Waiting | Began
-FromParent = Start | Kept | Note | Go
+FromParent = Start | Kept | Note | Go | Renewed
 _child_decoder: Final = msgspec.json.Decoder(FromChild)
 _parent_decoder: Final = msgspec.json.Decoder(FromParent)
 

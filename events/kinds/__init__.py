@@ -67,6 +67,17 @@ def read_spec(kind: str, raw: Mapping[str, Any]) -> Spec:
     return spec
 
 
+def normal_of(kind: Kind, spec: Spec) -> Spec:
+    """Return a specification as runs of a kind store it. Raises `Rejected` where the kind's code fails."""
+    if kind.normal is None:
+        return spec
+    try:
+        return msgspec.convert(msgspec.to_builtins(kind.normal(spec)), kind.spec)
+    except Exception as error:
+        message = f"the kind {kind.name!r} cannot normalise it ({error}); fix its package"
+        raise Rejected("invalid_spec", f"spec: {message}") from error
+
+
 def problem_with(kind: Kind, spec: Any) -> str | None:
     """Return what a kind finds wrong with a specification of its form; a check that fails finds that."""
 

@@ -167,6 +167,12 @@ def _title(spec: BenchmarkSpec) -> str:
     return f"{spec.model}: {', '.join(suites_of(spec))}"[:TITLE_MAX]
 
 
+def _normal(spec: BenchmarkSpec) -> BenchmarkSpec:
+    """Return the specification with the names of its suites as one text, those of the default set too."""
+    own = {each.name for each in spec.own}
+    return msgspec.structs.replace(spec, suites=",".join(each for each in suites_of(spec) if each not in own))
+
+
 def _scheduled_as(spec: BenchmarkSpec) -> str:
     """Return the model and its set of suites, in any order: each such pair has one schedule."""
     return f"{spec.model}: {', '.join(sorted(suites_of(spec)))}"
@@ -298,5 +304,11 @@ KIND: Final = Kind(
     labels={"model": "model"},
     tells=True,
     scheduled_as=_scheduled_as,
-    quick=QuickStart(words="Run benchmark", fields=("model", "sample_size", "suites"), models="model"),
+    normal=_normal,
+    quick=QuickStart(
+        words="Run benchmark",
+        fields=("model", "sample_size", "suites"),
+        models="model",
+        scheduled=("model", "suites", "sample_size", "subset_pct", "seed"),
+    ),
 )

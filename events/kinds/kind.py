@@ -92,12 +92,13 @@ class QuickStart:
     """A button on each page that starts a run of the kind: its words, and the few fields that it asks for.
 
     They are filled in as in the kind's `example`. The field `models` takes the name of a model, and suggests
-    those of the catalogue.
+    those of the catalogue. The form of a schedule asks for the fields `scheduled`.
     """
 
     words: str
     fields: tuple[str, ...]
     models: str = ""
+    scheduled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,8 @@ class Kind:
     - `tells`: whether its package has a module `told`, which tells each attempt something at its start;
     - `scheduled_as`: what a run is about: of each there is one schedule that was set without a name;
     - `quick`: the button that starts a run of it, of a kind that many start by hand;
-    - `drawn`: fields of the specification that follow from the run's id unless they are given.
+    - `drawn`: fields of the specification that follow from the run's id unless they are given;
+    - `normal`: returns a specification in the one form in which runs that do the same store it.
     """
 
     name: str
@@ -155,6 +157,7 @@ class Kind:
     quick: QuickStart | None = None
     scheduled_as: Callable[[Any], str] | None = None
     drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
+    normal: Callable[[Any], Any] | None = None
 
 
 def described(kind: Kind) -> dict[str, Any]:

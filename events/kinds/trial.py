@@ -17,7 +17,7 @@ from events.models.engine import Engine
 from events.models.engines import ENGINES
 from events.models.rows.command import COMMAND, commanded
 from events.runtime.errors import PipelineError
-from events.text.traffic import read_scenarios
+from events.text.traffic import TextScenario, read_scenarios
 
 DEFAULT_ENGINE: Final = "xllamacpp"
 CONCURRENCY_MAX: Final = 1_024
@@ -135,10 +135,13 @@ def _problems(spec: TrialSpec) -> Iterator[str]:
     if not spec.concurrency and not spec.rates:
         yield "`concurrency` and `rates` are both empty; name a load"
     try:
-        count = len(read_scenarios(spec.scenarios)) * (len(spec.concurrency) + len(spec.rates)) * spec.repeats
+        scenarios = read_scenarios(spec.scenarios)
+        count = len(scenarios) * (len(spec.concurrency) + len(spec.rates)) * spec.repeats
     except ValueError as error:
         yield f"scenarios: {error}"
     else:
+        if strange := [each for each in scenarios if not isinstance(each, TextScenario)]:
+            yield f"{strange[0]} asks for {strange[0].asks}, which no client here speaks: take D, N, U or E"
         if count > MEASUREMENTS_MAX:
             yield f"{count:,} measurements are more than {MEASUREMENTS_MAX}; take fewer scenarios or loads"
 
@@ -225,6 +228,7 @@ HEADLINE: Final = (
     Column("others_cores", direction="lower", format=".2f"),
     Column("cost_usd", unit="USD", direction="lower", format=".4g"),
     Column("outcome", type="text"),
+    Column("command", type="text"),  # by which the model is served like that
 )
 
 KIND: Final = Kind(
@@ -236,6 +240,7 @@ KIND: Final = Kind(
     package="control_plane.kinds.trial",
     title=_title,
     check=_check,
+    needs=("aiohttp", "ddsketch"),
     uses=frozenset({"gpu"}),
     codes={
         "DEPLOY_FAILED": "See the engine's log among the files: it did not start with these parameters.",

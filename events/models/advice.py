@@ -207,7 +207,13 @@ TABLE: Final = (
 )
 
 
-def advice_on(text: str) -> Advice | None:
-    """Return what to do about the words with which an engine ended, None for words that say nothing known."""
+def advice_on(text: str, *, is_offline: bool = False) -> Advice | None:
+    """Return what to do about the words with which an engine ended, None for words that say nothing known.
+
+    One that `is_offline` may say that it reached no network; what it lacks is the model.
+    """
     end = text[-LOOKED_AT_CHARS:]
-    return next((advice for advice, pattern in TABLE if pattern.search(end)), None)
+    found = next((advice for advice, pattern in TABLE if pattern.search(end)), None)
+    if is_offline and found is not None and found.code == "NETWORK":
+        return next(advice for advice, _ in TABLE if advice.code == "OFFLINE")
+    return found

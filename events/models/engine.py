@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from events.models.parameter import SHOWN_CHARS, Impossible, Parameter, Value, text_of
 from events.runtime.errors import PipelineError
 
 LOOSE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 NAMES_SHOWN: Final = 40
+PYTHON_SHOWN: Final = "python3"
+PORT_SHOWN: Final = 8_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +85,23 @@ class Engine:
             *(word for each in options for word in each),
         ]
 
+    def command_line(self, model: str, name: str, parameters: Mapping[str, Value]) -> str:
+        """Return what a person types to serve a model like that, in one line, safe to paste."""
+        fields: dict[str, str | int] = {
+            "python": PYTHON_SHOWN, "model": model, "port": PORT_SHOWN, "alias": name, "name": name,
+        }  # fmt: skip
+        variables = [f"{key}={value}" for key, value in self.environment(fields, parameters).items()]
+        return shlex.join([*(["env"] if variables else []), *variables, *self.words(fields, parameters)])
+
     def environment(self, fields: Mapping[str, str | int], parameters: Mapping[str, Value]) -> dict[str, str]:
         """Return the variables of its own, and those that are parameters."""
         own = {name: value.format(**fields) for name, value in self.variables}
         asked = {each.variable: parameters.get(each.name) for each in self.parameters if each.variable}
         return own | {name: _flag(value) for name, value in asked.items() if value is not None}
+
+    def space(self) -> dict[str, dict[str, Any]]:
+        """Return what a study tries by default, as its plan has it: each parameter with its values."""
+        return {each.name: each.tried.space(each.type) for each in self.parameters if each.tried}
 
     def sized(self, requests: int, tokens_each: int) -> dict[str, Value]:
         """Return parameters for as many requests at once, each with so many tokens of context."""

@@ -28,7 +28,7 @@ from events.catalog import (
 )
 from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
-from events.delivery.pipe import Began, Checkpoint, FactFrame, Go, Kept, Made, Start, Waiting
+from events.delivery.pipe import Began, Checkpoint, FactFrame, Go, Kept, Made, Renewed, Start, Waiting
 from events.files.checkpoints import MANIFEST
 from events.files.tree_removal import remove_tree
 from events.kinds import KINDS, stages_before, stages_of
@@ -47,7 +47,7 @@ from pod_worker.attempt.heartbeat import Heartbeat
 from pod_worker.attempt.inbox import Inbox
 from pod_worker.attempt.lease import judge
 from pod_worker.attempt.limits import Bounds, Lived, bounds_of, exceeded
-from pod_worker.attempt.secret_values import Secrets
+from pod_worker.attempt.secret_values import Secrets, Values
 from pod_worker.attempt.settlement import (
     Evidence,
     Order,
@@ -55,6 +55,7 @@ from pod_worker.attempt.settlement import (
     may_be_of_checkpoints,
     without_files,
 )
+from pod_worker.attempt.token_renewal import TokenRenewal
 from pod_worker.attempt.usage import EVERY_S, Rate, usage_of
 from pod_worker.child.exit_status import TimedOut
 from pod_worker.child.process import Exit, Heard, Listener
@@ -103,6 +104,8 @@ class Process(Protocol):
     def tell(self, note: Note) -> None: ...
 
     def begin(self, go: Go) -> None: ...
+
+    def renew(self, renewed: Renewed) -> None: ...
 
     def terminate(self) -> None: ...
 
@@ -203,6 +206,7 @@ class Attempt:
     went_on: bool = False  # whether it kept a checkpoint of its own
     fetched: Fetched = field(default_factory=Fetched)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    renewal: TokenRenewal | None = None  # of the token of the run's user, if it names that
 
     def __post_init__(self) -> None:
         clock = self.ports.clock
@@ -231,6 +235,8 @@ class Attempt:
         finally:
             self.inbox.close()
             self.heartbeat.stop()
+            if self.renewal is not None:
+                self.renewal.stop()
             if "lease" in self.halts:
                 # What stood still for a lease that was lost must not hold up the files of the next attempt.
                 self.ports.uploads.resume()
@@ -316,7 +322,27 @@ class Attempt:
                 self._give_up(RunFailed(code="SECRET_MISSING", message=message, retryable=True))
             else:
                 self.secrets = found.values
+                self._expect_renewal(found)
             return
+
+    def _expect_renewal(self, found: Values) -> None:
+        if found.renew_in_s is not None:
+            ports = self.ports
+            due_s = ports.clock.monotonic_s() + found.renew_in_s
+            self.renewal = TokenRenewal(ports.secrets, self.claim, ports.clock, due_s)
+            self.renewal.start(ports.threads)
+
+    def _renew(self) -> None:
+        """Give the child the newest token of the run's user; what it has stays valid until its end."""
+        if self.renewal is None:
+            return
+        if (token := self.renewal.take()) is not None:
+            self.child.renew(Renewed({USER_TOKEN: token}))
+        if self.renewal.is_over:
+            self.renewal.stop()
+            self.renewal = None
+            message = "the user whose access the run names is signed out: it has their last token"
+            self.unsaved.append(RunLog(message=message, level="warning"))
 
     def _give_up(self, obstacle: RunFailed) -> None:
         """End the child for a reason outside the pipeline."""
@@ -348,6 +374,7 @@ class Attempt:
             self._stand()
             self._pause()
             self._pass_on_notes()
+            self._renew()
             self._meter()
             self.unsaved += self.barrier.turn()
             self._record()

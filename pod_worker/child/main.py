@@ -34,6 +34,7 @@ from events.delivery.pipe import (
     Kept,
     Made,
     Ready,
+    Renewed,
     Start,
     decode_parent,
     encode,
@@ -213,6 +214,8 @@ def hear_parent(
                     notes.hear(note)
                 case Go() as go:
                     barrier.hear(go)
+                case Renewed(secrets=secrets):
+                    os.environ.update(secrets)
                 case Start():
                     return  # a child serves one order
 

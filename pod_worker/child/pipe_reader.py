@@ -22,6 +22,7 @@ from events.text.secret_names import MASKED_CHARS_MIN
 READ_BYTES: Final = 64 * 1024
 REST_MAX_BYTES: Final = 1024 * 1024  # the largest pipe that Linux lets a user make
 LOG_LINE_MAX: Final = 8_000  # characters; a longer line is told in pieces
+RENEWED_MAX: Final = 16  # values that are masked behind their end, since an error may quote one late
 LAST_LINES_MAX: Final = 40
 WHY_CHARS_MAX: Final = 300
 # Each turn is a transaction of the outbox, which costs a processor almost a millisecond, and wakes a thread,
@@ -42,6 +43,7 @@ class PipeReader:
         self, *, events: int, stdout: int, stderr: int, death: int, secrets: Iterable[str] = ()
     ) -> None:
         self._secrets = tuple(secrets)
+        self._renewed: deque[str] = deque(maxlen=RENEWED_MAX)
         self._mask = Mask(self._secrets)
         self._events = events
         self._death = death
@@ -68,14 +70,15 @@ class PipeReader:
 
         Called before the child has them.
         """
-        parts = {part for value in values for part in (value, *value.splitlines())}
-        hidden = tuple(each for each in parts if len(each) >= MASKED_CHARS_MIN)
-        if not hidden:
-            return
-        self._secrets += hidden
-        self._mask = Mask(self._secrets)
-        for _, cutter in self._printed.values():
-            cutter.hide(self._mask.known, max(map(len, hidden)))
+        if hidden := _parts_of(values):
+            self._secrets += hidden
+            self._mask_all()
+
+    def hide_renewed(self, values: Iterable[str]) -> None:
+        """Mask these values too, which take the place of earlier ones; of those, the last few stay masked."""
+        if hidden := _parts_of(values):
+            self._renewed.extend(hidden)
+            self._mask_all()
 
     def listen(self, tell: Tell) -> None:
         """Tell what comes until `death` is closed at its other end, and then what is left.
@@ -112,6 +115,13 @@ class PipeReader:
                 tell(frame)
         if self._frames.is_inside:
             tell(log_frame("the pipeline's process ended in the middle of a frame", "warning"))
+
+    def _mask_all(self) -> None:
+        hidden = (*self._secrets, *self._renewed)
+        mask = Mask(hidden)
+        for _, cutter in self._printed.values():
+            cutter.hide(mask.known, max(map(len, hidden)))
+        self._mask = mask
 
     def _rest_of(self, fd: int) -> Iterator[bytes]:
         taken_bytes = 0
@@ -168,6 +178,12 @@ class PipeReader:
     def _tell_lines(self, tell: Tell, level: Level, lines: list[str]) -> None:
         for line in lines:
             tell(log_frame(line, level))
+
+
+def _parts_of(values: Iterable[str]) -> tuple[str, ...]:
+    """Return what is masked of values: each line by itself, except those that are short as words."""
+    parts = {part for value in values for part in (value, *value.splitlines())}
+    return tuple(each for each in parts if len(each) >= MASKED_CHARS_MIN)
 
 
 def is_patient(frame: FromChild) -> bool:

@@ -33,6 +33,7 @@ from events.delivery.pipe import (
     Kept,
     Made,
     Ready,
+    Renewed,
     Start,
     Waiting,
     encode,
@@ -314,6 +315,11 @@ class Child:
     def tell(self, note: Note) -> None:
         """Send a person's note to the pipeline."""
         self._words.put(note)
+
+    def renew(self, renewed: Renewed) -> None:
+        """Give the pipeline new values of secrets; they are masked like those of its order."""
+        self._hearing.hide_renewed(renewed.secrets.values())
+        self._words.put(renewed)
 
     def begin(self, go: Go) -> None:
         """Tell a pipeline that waits when it begins."""

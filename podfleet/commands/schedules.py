@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from msgspec import UNSET
 
 from events.answers.schedules import Firing, Schedule, ScheduledRun
 from podfleet import parameters
+from podfleet.client.options import Options
 from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import KindHelp, check
 from podfleet.commands.runs import SHOWN, Limit
@@ -48,6 +50,23 @@ Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id.")]
 Zone = Annotated[
     str, typer.Option("--time-zone", "-z", help="Time zone of the cron text, such as Europe/Berlin.")
 ]
+
+Cron = Annotated[str, typer.Argument(metavar="CRON", help="Such as '0 3 * * *', or @daily.")]
+Missed = Annotated[str, typer.Option(help="Missed slots: skip, one or all.")]
+Overlap = Annotated[str, typer.Option(help="While the previous run is active: allow or skip.")]
+Paused = Annotated[bool, typer.Option("--paused", help="Leave it paused.")]
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """When a schedule fires, and what becomes of the times that it cannot."""
+
+    cron: str
+    time_zone: str
+    missed: str
+    overlap: str
+    paused: bool
+
 
 COLUMNS: Final = (
     Column("ID", field("id"), is_whole=True),
@@ -125,7 +144,7 @@ def add(
         str,
         typer.Argument(metavar="SCHEDULE", help="Id of the schedule: lower-case letters, digits and dashes."),
     ],
-    cron: Annotated[str, typer.Argument(metavar="CRON", help="Such as '0 3 * * *', or @daily.")],
+    cron: Cron,
     kind: Annotated[str | None, typer.Option(help="Kind of run; with --help, its fields.")] = None,
     group: Annotated[str | None, typer.Option(help="Group to begin again, instead of a run.")] = None,
     time_zone: Zone = "UTC",
@@ -137,45 +156,26 @@ def add(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     secret: SecretNames = None,
-    missed: Annotated[str, typer.Option(help="Missed slots: skip, one or all.")] = "one",
-    overlap: Annotated[str, typer.Option(help="While the previous run is active: allow or skip.")] = "allow",
-    paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
+    missed: Missed = "one",
+    overlap: Overlap = "allow",
+    paused: Paused = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a schedule; a cron text that never fires is refused."""
     spec = parameters.spec(file, parameter)
     if (kind is None) == (group is None):
         raise typer.BadParameter("a schedule has a --kind or a --group: give one of them")
-    if kind is not None:
-        check(kind, spec)
-    made = client().add_schedule(
-        schedule,
-        cron,
-        kind,
-        spec,
-        group=group,
-        time_zone=time_zone,
-        missed=missed,
-        overlap=overlap,
-        paused=paused,
-        **parameters.options(
-            priority=priority,
-            label=label,
-            requires=requires,
-            attempts=attempts,
-            queue_limit=queue_limit,
-            secret=secret,
-        ),
-    )
-    if as_json:
-        print_json(made)
-    else:
-        say(f"{made.id} fires next {made.next_at or 'when it is resumed'}")
+    options = parameters.options(
+        priority=priority, label=label, requires=requires, attempts=attempts, queue_limit=queue_limit,
+        secret=secret,
+    )  # fmt: skip
+    when = When(cron, time_zone, missed, overlap, paused)
+    _put(schedule, when, kind, spec, options, group=group, as_json=as_json)
 
 
 @app.command("set", cls=KindHelp)
 def set_schedule(
-    cron: Annotated[str, typer.Argument(metavar="CRON", help="Such as '0 3 * * *', or @daily.")],
+    cron: Cron,
     kind: Annotated[str, typer.Option(help="Kind of run; with --help, its fields.")],
     time_zone: Zone = "UTC",
     parameter: Parameters = None,
@@ -186,31 +186,44 @@ def set_schedule(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     secret: SecretNames = None,
-    missed: Annotated[str, typer.Option(help="Missed slots: skip, one or all.")] = "one",
-    overlap: Annotated[str, typer.Option(help="While the previous run is active: allow or skip.")] = "allow",
-    paused: Annotated[bool, typer.Option("--paused", help="Set it paused.")] = False,
+    missed: Missed = "one",
+    overlap: Overlap = "allow",
+    paused: Paused = False,
     as_json: AsJson = False,
 ) -> None:
     """Create or replace the one schedule of what a run is about, such as a model and its suites."""
-    spec = parameters.spec(file, parameter)
-    check(kind, spec)
+    options = parameters.options(
+        priority=priority, label=label, requires=requires, attempts=attempts, queue_limit=queue_limit,
+        secret=secret,
+    )  # fmt: skip
+    when = When(cron, time_zone, missed, overlap, paused)
+    _put(None, when, kind, parameters.spec(file, parameter), options, as_json=as_json)
+
+
+def _put(
+    schedule: str | None,
+    when: When,
+    kind: str | None,
+    spec: Mapping[str, Any],
+    options: Options,
+    *,
+    group: str | None = None,
+    as_json: bool,
+) -> None:
+    """Create a schedule, or set the one of what its run is about where it has no id; say when it fires."""
+    if kind is not None:
+        check(kind, spec)
     made = client().add_schedule(
-        None,
-        cron,
+        schedule,
+        when.cron,
         kind,
         spec,
-        time_zone=time_zone,
-        missed=missed,
-        overlap=overlap,
-        paused=paused,
-        **parameters.options(
-            priority=priority,
-            label=label,
-            requires=requires,
-            attempts=attempts,
-            queue_limit=queue_limit,
-            secret=secret,
-        ),
+        group=group,
+        time_zone=when.time_zone,
+        missed=when.missed,
+        overlap=when.overlap,
+        paused=when.paused,
+        **options,
     )
     if as_json:
         print_json(made)

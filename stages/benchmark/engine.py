@@ -8,6 +8,7 @@ never the event loop.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ from inspect_ai.solver import TaskState, generate
 from inspect_ai.tool import ToolChoice, ToolInfo
 from inspect_ai.util._display import init_display_type
 
+from events.runtime.allocator import trim, use_one_arena
 from events.runtime.errors import PipelineError
 from stages.benchmark.suites.item import Item, Score
 from stages.models.model import Answer, Model, ModelError, Question, Trouble
@@ -46,7 +48,7 @@ from stages.models.model import Answer, Model, ModelError, Question, Trouble
 LOOK_EVERY_S: Final = 0.5
 END_WAIT_S: Final = 10.0
 AHEAD: Final = 2  # items that inspect_ai holds, for each that is asked at once
-SLICE: Final = 1_000  # items of one evaluation by inspect_ai, which keeps some 4 kB of each until its end
+SLICE: Final = 500  # items of one evaluation by inspect_ai, which keeps some 4 kB of each until its end
 # An evaluation that a person started may read settings from a file; a run has its own.
 QUIET: Final = {"PYTHON_DOTENV_DISABLED": "1"}
 PROVIDER: Final = "podfleet"  # by which inspect_ai knows our port of models
@@ -171,11 +173,16 @@ class _Evaluation:
         self.loop, self.task = asyncio.get_running_loop(), asyncio.current_task()
         init_display_type("none")  # what it would draw stands in no terminal
         os.environ.update(QUIET)  # noqa: TID251 - read by inspect_ai alone
+        use_one_arena()
         _current = self
         try:
             askings = iter(self.waiting.values())
             while part := list(islice(askings, SLICE)):
                 await self._evaluate(part)
+                if len(part) == SLICE:
+                    # Its cycles wait for a collection, which comes late where there are many modules.
+                    gc.collect()
+                    trim()
         finally:
             _current = None
 

@@ -124,8 +124,12 @@ def _at_endpoint(
     if provider is None:
         known = ", ".join(each.name for each in PROVIDERS)
         raise PipelineError(UNKNOWN, f"there is no provider {at.provider!r}; there are {known}")
-    key = NO_KEY if at.secret is None else context.tools.variables.get(at.secret, "")
-    if not key:
+    variables, secret = context.tools.variables, at.secret
+
+    def key() -> str:
+        return NO_KEY if secret is None else variables.get(secret, "")
+
+    if not key():
         raise PipelineError(
             "CONFIG",
             f"{spec.model} needs the secret {at.secret}: submit the run with --secret {at.secret}",

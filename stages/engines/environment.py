@@ -53,8 +53,13 @@ def described(environment: Mapping[str, str]) -> str:
     mask = mask_of(environment)
     proxies = [f"{name}={mask.text(environment[name])}" for name in PROXIES if environment.get(name)]
     token = f"{TOKENS[0]}={MASK}" if environment.get(TOKENS[0]) else f"no {TOKENS[0]}"
-    offline = [f"{OFFLINE[0]}=1"] if environment.get(OFFLINE[0]) not in (None, "0", "false") else []
+    offline = [f"{OFFLINE[0]}=1"] if is_offline(environment) else []
     return ", ".join([*(proxies or ["no proxy"]), token, *offline])
+
+
+def is_offline(environment: Mapping[str, str]) -> bool:
+    """Return whether an engine may load only what is on the pod, as the hub's libraries read it."""
+    return environment.get(OFFLINE[0], "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def _either(variables: Mapping[str, str], upper: str) -> str:

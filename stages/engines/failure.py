@@ -11,8 +11,8 @@ from events.runtime.errors import PipelineError
 class EngineFailed(PipelineError):
     """The engine failed; `log` is the file of all that it wrote, and `advice` what to do about its words."""
 
-    def __init__(self, message: str, log: Path, *, is_late: bool = False) -> None:
-        self.advice: Advice | None = advice_on(message)
+    def __init__(self, message: str, log: Path, *, is_late: bool = False, is_offline: bool = False) -> None:
+        self.advice: Advice | None = advice_on(message, is_offline=is_offline)
         said = f"{self.advice.words}. {message}" if self.advice else message
         super().__init__("ENGINE_FAILED", said, retryable=True)
         self.log = log

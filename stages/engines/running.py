@@ -70,6 +70,7 @@ class Running:
     clock: Clock
     limits: ServingLimits
     mask: Mask
+    is_offline: bool = False
     docker: Docker | None = None
     is_gone: bool = False
     _never: threading.Event = field(default_factory=threading.Event)
@@ -83,11 +84,12 @@ class Running:
         ahead = list(SNAPSHOTS_AT_S)
         while not is_ready():
             if (words := self.ended()) is not None:
-                raise EngineFailed(words, self.log)
+                raise EngineFailed(words, self.log, is_offline=self.is_offline)
             waited_s = self.clock.monotonic_s() - begun_s
             if waited_s > self.limits.ready_s:
                 late = f"{self.engine} was not ready within {self.limits.ready_s:.0f} s"
-                raise EngineFailed(f"{late}: {self._tail()}", self.log, is_late=True)
+                said = f"{late}: {self._tail()}"
+                raise EngineFailed(said, self.log, is_late=True, is_offline=self.is_offline)
             if ahead and waited_s >= ahead[0]:
                 late = f"{self.engine} is not ready after {ahead.pop(0):.0f} s"
                 say(f"{late}; its log ends with\n{self.last_lines()}")

@@ -23,13 +23,14 @@ from events.models.parameter import Value
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
 from stages.engines.container import Docker
-from stages.engines.environment import NOT_IN_CONTAINERS, described, mask_of
+from stages.engines.environment import NOT_IN_CONTAINERS, described, is_offline, mask_of
 from stages.engines.failure import EngineFailed
 from stages.engines.processes import LOOPBACK, free_port, is_free
 from stages.engines.readiness import is_ready
 from stages.engines.running import SOURCE, Running, ServingLimits, log_of, own_environment, start
 
-MODEL: Final = re.compile(r"[^\x00-\x1f\x7f-][^\x00-\x1f\x7f]{0,999}")
+ONE_LINE: Final = re.compile(r"[^\x00-\x1f\x7f-][^\x00-\x1f\x7f]{0,999}")
+SHOWN_CHARS: Final = 100
 IMAGE: Final = re.compile(r"[a-z0-9][a-zA-Z0-9._:/@-]{0,499}")
 PYTHON_IN_IMAGE: Final = "python3"
 HOST: Final = "host"
@@ -85,11 +86,10 @@ def serve(
     bounds = limits or ServingLimits()
     settled = engine.settled(parameters, cores or len(os.sched_getaffinity(0)), gpus)
     given = own_environment(folder, environment or {})
-    _check(engine, str(model), image, given)
+    _check(engine, {"model": str(model), "name": name}, image, given)
     place = _free(port)
     alias = f"podfleet-{ids.token()[:22]}"
-    python = PYTHON_IN_IMAGE if image else sys.executable
-    fields = {"python": python, "model": str(model), "port": str(place), "alias": alias, "name": name}
+    fields = _fields(str(model), place, alias, name, image)
     words = engine.words(fields, settled)
     if words[0] == sys.executable:
         given["PYTHONPATH"] = SOURCE
@@ -106,6 +106,7 @@ def serve(
         clock=clock,
         limits=bounds,
         mask=mask_of(given),
+        is_offline=is_offline(given),
         docker=docker,
     )
     try:
@@ -129,6 +130,11 @@ def serve(
         running.stop()
 
 
+def _fields(model: str, port: int, alias: str, name: str, image: str) -> dict[str, str]:
+    python = PYTHON_IN_IMAGE if image else sys.executable
+    return {"python": python, "model": model, "port": str(port), "alias": alias, "name": name}
+
+
 def _free(port: int | None) -> int:
     """Return the port to listen at. Raises `PipelineError` where somebody does already."""
     place = port or free_port()
@@ -137,15 +143,17 @@ def _free(port: int | None) -> int:
     raise PipelineError("ENGINE_FAILED", f"somebody listens at port {place} already", retryable=True)
 
 
-def _check(engine: Engine, model: str, image: str, environment: Mapping[str, str]) -> None:
+def _check(engine: Engine, texts: Mapping[str, str], image: str, environment: Mapping[str, str]) -> None:
     """Raise `PipelineError` where the engine cannot be started here at all."""
-    if not MODEL.fullmatch(model):
-        raise PipelineError("CONFIG", f"a model has one line, and does not begin with '-': {model[:100]!r}")
+    for what, text in texts.items():
+        if not ONE_LINE.fullmatch(text):
+            said = f"a {what} is one line that does not begin with '-', not {text[:SHOWN_CHARS]!r}"
+            raise PipelineError("CONFIG", said)
     if not engine.command:
         raise PipelineError("CONFIG", f"{engine.name} needs the template of its command")
     if image:
         if not IMAGE.fullmatch(image):
-            raise PipelineError("CONFIG", f"{image[:100]!r} is no name of an image")
+            raise PipelineError("CONFIG", f"{image[:SHOWN_CHARS]!r} is no name of an image")
         if engine.proof == "listener":
             raise PipelineError(
                 "CONFIG",

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from events.kinds.results import Value
+from events.kinds.results import TEXT_BYTES_MAX, Value
 from events.kinds.trial import SCENARIOS, TrialSpec, engine_of
 from events.runtime.clock import SystemIds
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
+from stages.engines.choice import chosen
 from stages.engines.environment import engine_environment
 from stages.engines.failure import EngineFailed
 from stages.engines.load.measurement import Measurement
@@ -98,11 +99,13 @@ class _Trial:
                 self.context.keep(log.rename(folder / LOG), f"engine/{LOG}")
 
     def _deployed(self, stack: ExitStack, folder: Path) -> Served:
-        engine, variables = engine_of(self.spec), self.context.tools.variables
+        spec, variables = self.spec, self.context.tools.variables
+        engine = chosen(spec.engine, variables, command=spec.command, image=spec.image)
+        model = model_of(engine, self.spec.model, variables)
         served = stack.enter_context(
             serve(
                 engine,
-                model_of(engine, self.spec.model, variables),
+                model,
                 self.spec.parameters,
                 name=self.spec.model,
                 folder=folder,
@@ -118,7 +121,9 @@ class _Trial:
         )
         start_s = self.context.clock.monotonic_s() - self.begun_s
         self.context.log(f"{engine.name} is ready after {start_s:.1f} s: {' '.join(served.command)}")
-        self.context.summarize({"start_s": start_s})
+        command = engine.command_line(str(model), self.spec.model, served.parameters)
+        is_short = len(command.encode()) <= TEXT_BYTES_MAX  # a part of it would be another command
+        self.context.summarize({"start_s": start_s, "command": command if is_short else None})
         return served
 
     def _measure(self, stage: Stage, served: Served) -> None:

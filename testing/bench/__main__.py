@@ -17,12 +17,11 @@ import msgspec
 from testing.bench.comparison import Setting
 from testing.bench.machine import ROOT, facts
 from testing.bench.report import Report, into, table
+from testing.bench.search import searches
 from testing.bench.workloads import (
-    agreement,
     artifacts,
     claims,
     emit,
-    evaluation,
     groups,
     ingest,
     lists,
@@ -34,11 +33,12 @@ from testing.bench.workloads import (
     sick_pods,
     start,
 )
+from testing.bench.workloads.models import agreement, evaluation, load_client
 
 _ALL: Final = (
     pickup.BENCH, claims.BENCH, claims.LABELLED_BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING,
     results.BENCH, lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH, sick_pods.BENCH,
-    groups.BENCH, races.BENCH, evaluation.BENCH, agreement.BENCH,
+    groups.BENCH, races.BENCH, evaluation.BENCH, agreement.BENCH, load_client.BENCH, searches.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"

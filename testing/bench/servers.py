@@ -18,7 +18,7 @@ from podfleet.embedded.mongod import Mongod, find_mongod, prepare_mongod
 from podfleet.embedded.ports import LOOPBACK, choose, kept
 from podfleet.embedded.stack import Options, Programs, Stack, World
 from podfleet.embedded.supervisor import Supervisor
-from testing.bench.machine import pause
+from testing.bench.machine import ROOT, pause
 
 START_S: Final = 120.0
 LOOK_S: Final = 0.05
@@ -90,6 +90,19 @@ def control_planes(url: str, count: int) -> Iterator[list[str]]:
             process.terminate()
         for process in processes:
             process.wait()
+
+
+@contextmanager
+def scripted_engine() -> Iterator[str]:
+    """Run an engine that does what the names of models say; give its address."""
+    command = [sys.executable, "-m", "testing.bench.programs.scripted_engine"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        yield f"http://{LOOPBACK}:{int(process.stdout.readline())}"
+        process.stdin.close()
 
 
 def _await(url: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,6 +84,7 @@ def test_a_container_has_what_is_given_and_nothing_remains_of_it(
         assert {each.partition("=")[0] for each in row["Config"]["Env"]} == {
             "PATH", "PYTHONPATH", "LANG", *given
         }, "the last two but the given are the image's own, and the language"  # fmt: skip
+        assert not any(docker.path in each for each in row["Config"]["Env"])
         assert row["Config"]["Cmd"][:2] == ["python3", "-P"]
         arguments = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in living(found.pid)]
         assert not any(TOKEN.encode() in each or b"pass-word-1" in each for each in arguments)
@@ -122,6 +124,17 @@ def test_a_container_that_ignores_sigterm_is_killed(docker: Docker, tmp_path: Pa
     assert (docker.containers, living(row["State"]["Pid"]), is_free(found.port)) == ({}, [], True)
 
 
+def test_a_client_that_dies_leaves_the_whole_log_and_no_container(docker: Docker, tmp_path: Path) -> None:
+    with contained(docker, tmp_path) as found:
+        os.kill(found.pid, signal.SIGKILL)
+        until(lambda: found.ended() is not None)
+        [row] = docker.containers.values()
+        assert living(row["State"]["Pid"]), "it goes on without its client"
+        found.log.write_text("what the client had passed on\n")
+    assert (docker.containers, living(row["State"]["Pid"]), is_free(found.port)) == ({}, [], True)
+    assert found.log.read_text().startswith("double: {'slots': 4"), "Docker had more of it"
+
+
 def test_a_container_that_cannot_be_removed_is_not_taken_for_gone(docker: Docker, tmp_path: Path) -> None:
     with (
         pytest.raises(EngineFailed, match="its container podfleet-"),
@@ -132,26 +145,32 @@ def test_a_container_that_cannot_be_removed_is_not_taken_for_gone(docker: Docker
     (docker.state / "stuck").unlink()
 
 
+AS_ASKED: dict[str, Any] = {
+    "State": {"Running": True},
+    "Config": {"Labels": {"podfleet.pod": "pod-1"}},
+    "HostConfig": {"NetworkMode": "host", "IpcMode": "host"},
+}
+
+
 @pytest.mark.parametrize(
-    ("state", "what"),
+    "lie",
     [
-        ({"HostConfig": {"NetworkMode": "bridge", "IpcMode": "host"}}, "another network"),
-        ({"Config": {"Labels": {"podfleet.pod": "pod-2"}}}, "another pod"),
-        ({"Config": "none"}, "no container at all"),
+        {"HostConfig": {"NetworkMode": "bridge", "IpcMode": "host"}},
+        {"HostConfig": {"NetworkMode": "host", "IpcMode": "private"}},
+        {"Config": {"Labels": {"podfleet.pod": "pod-2"}}},
+        {"State": {"Running": False}},
     ],
+    ids=lambda lie: next(iter(lie)),
 )
 def test_another_container_than_was_asked_for_is_not_used(
-    docker: Docker, tmp_path: Path, state: dict[str, Any], what: str
+    docker: Docker, tmp_path: Path, lie: dict[str, Any]
 ) -> None:
-    lying = docker.state.parent / "bin" / "docker"
-    told = json.dumps([{"State": {"Running": True}, **state}])
-    lying.write_text(
-        lying.read_text().replace(
-            "PYTHONPATH", f"[ \"$1\" = inspect ] && {{ echo '{told}'; exit 0; }}\nPYTHONPATH", 1
-        )
-    )
+    client = docker.state.parent / "bin" / "docker"
+    told = json.dumps([AS_ASKED | lie])
+    liar = f"[ \"$1\" = inspect ] && {{ echo '{told}'; exit 0; }}\nPYTHONPATH"
+    client.write_text(client.read_text().replace("PYTHONPATH", liar, 1))
     with pytest.raises(EngineFailed, match="another container"), contained(docker, tmp_path):
-        pytest.fail(what)
+        pytest.fail("it was used")
     assert docker.containers == {}
 
 

@@ -122,7 +122,7 @@ def desk() -> Iterator[Open]:
             model = OpenAiModel(
                 model="m-1",
                 base_url=server.openai_url,
-                api_key=KEY,
+                api_key=lambda: KEY,
                 retrier=retrier,
                 egress=read_egress_policy("127.0.0.1"),
             )

@@ -30,7 +30,7 @@ KEY: Final = "the-key-of-the-test"
 pytestmark = pytest.mark.common_fleet(key=KEY)
 
 ENDPOINT = {"model": "big-1", "base_url": "https://api.example.com/v1/", "secret": "FAST_KEY"}
-SERVED = {"engine": "xllamacpp", "weights": "smollm2", "parameters": {"n_parallel": 8, "kv_unified": True}}
+SERVED = {"engine": "xllamacpp", "weights": "smollm2", "parameters": {"n_parallel": 8, "share": 0.9}}
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def test_models_are_set_read_and_removed(fleet: Fleet) -> None:
     }  # fmt: skip
     again = fleet.client.put("/api/models/fast", json={"served": SERVED, "title": "Small"})
     assert (again.status_code, again.json()["revision"]) == (200, 2)
-    assert again.json()["served"]["parameters"] == {"n_parallel": 8, "kv_unified": True}
+    assert again.json()["served"]["parameters"] == {"n_parallel": 8, "share": 0.9}
     assert (again.json()["endpoint"], again.json()["contextTokens"]) == (None, None)
     assert again.json()["createdAt"] == made.json()["createdAt"]
     assert fleet.client.get("/api/models/fast").json() == again.json()
@@ -86,6 +86,7 @@ def test_models_are_set_read_and_removed(fleet: Fleet) -> None:
         ("fast", {}),
         ("fast", {"served": SERVED, "endpoint": ENDPOINT}),
         ("fast", {"served": {**SERVED, "weights": "../smollm2"}}),
+        ("fast", {"served": {**SERVED, "weights": "a/../b"}}),
         ("fast", {"served": {**SERVED, "parameters": {"a": [1]}}}),
         ("fast", {"served": {**SERVED, "parameters": {f"a{number}": 1 for number in range(51)}}}),
         ("fast", {"served": {**SERVED, "parameters": {"$a.b": 1}}}),

@@ -58,6 +58,27 @@ async def test_one_schedule_for_a_model_and_its_suites(asking: list[httpx.AsyncC
     assert len((await asking[0].get("/api/schedules")).json()["items"]) == 2
 
 
+async def test_the_form_without_a_name_sets_the_one_schedule(asking: list[httpx.AsyncClient]) -> None:
+    name = (await asking[0].post("/api/schedules", json=body(sample_size=5))).json()["id"]
+    fields = {"model": "m-1", "suites": "aime,gsm8k", "sample_size": "20", "seed": "3"}
+    typed = {f"asked.benchmark.{field}": text for field, text in fields.items()}
+    page = (await asking[1].get("/schedules")).text
+    assert all(f'name="{field}"' in page for field in typed)
+    form = {"cron": "@daily", "time_zone": "UTC", "kind": "benchmark", "do": "add", **typed}
+    done = await asking[1].post("/schedules", data=form)
+    assert (done.status_code, done.headers["location"]) == (303, f"/schedules/{name}")
+    (only,) = (await asking[0].get("/api/schedules")).json()["items"]
+    assert (only["cron"], only["run"]["spec"]["sample_size"], only["run"]["spec"]["seed"]) == (
+        "@daily",
+        20,
+        3,
+    )
+    edited = (await asking[0].get(f"/schedules/{name}/edit")).text
+    assert 'name="asked.benchmark.sample_size"' in edited
+    nameless = await asking[0].post("/schedules", data={**form, "kind": "probe", **dict.fromkeys(typed, "")})
+    assert (nameless.status_code, "the schedule needs a name" in nameless.text) == (422, True)
+
+
 async def test_without_suites_a_model_has_one_schedule_of_the_default_set(
     asking: list[httpx.AsyncClient],
 ) -> None:
@@ -72,8 +93,12 @@ async def test_without_suites_a_model_has_one_schedule_of_the_default_set(
     other = await asking[0].post("/api/schedules", json=body(suites="", own=own))
     assert (other.status_code, other.json()["id"] != only) == (201, True), "a user's own suite alone is a set"
     run = await asking[1].post(f"/api/schedules/{only}/run")
-    title = (await asking[1].get(f"/api/runs/{run.json()['id']}")).json()["title"]
-    assert title == "m-1: mmlu-pro, gsm8k, aime, ifeval, humaneval"
+    found = (await asking[1].get(f"/api/runs/{run.json()['id']}")).json()
+    assert found["title"] == "m-1: mmlu-pro, gsm8k, aime, ifeval, humaneval"
+    assert found["spec"]["suites"] == "mmlu-pro,gsm8k,aime,ifeval,humaneval", "boards name the set"
+    spec = {"model": "m-1", "suites": ["colours", "aime"], "own": own}
+    mixed = await asking[0].post("/api/runs", json={"kind": "benchmark", "spec": spec})
+    assert mixed.json()["spec"] == {**spec, "suites": "aime"}
 
 
 async def test_the_list_says_the_last_result_with_its_link(asking: list[httpx.AsyncClient], db: Any) -> None:

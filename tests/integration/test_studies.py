@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from control_plane.model.groups.study import study_of
+from control_plane.model.groups.study import Study, study_of
+from control_plane.model.groups.trials import Outcome
+from control_plane.runs.groups.advancer import Advancer
+from control_plane.runs.groups.proposer import Proposer
+from control_plane.runs.submission import Submitter
+from control_plane.store.queue.groups import Groups
+from control_plane.store.queue.submissions import Submissions
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Verifier
 from events.kinds import KINDS
+from tests.integration.dying import Died, DiesAt
 from tests.integration.test_groups import Replica, asking, replicas
 from tests.integration.test_pruning import measure, succeed, work
 
@@ -20,6 +30,9 @@ PLAN: dict[str, Any] = {
     "space": {"x": {"type": "uniform", "low": -4, "high": 4}},
     "baseline": {"x": 0.0}, "baseline_every": 3, "confirm": {"top": 2, "repeats": 2},
 }  # fmt: skip
+
+
+STEPS = [("groups", "reserve"), ("groups", "fill"), ("queue", "put_specs"), ("queue", "enqueue_all")]
 
 
 @pytest.fixture
@@ -91,7 +104,13 @@ async def test_the_baseline_and_the_best_run_again_and_the_answer_and_the_page_s
         assert not {kind for kind in kinds if kind.startswith("group")}
 
 
-async def test_of_two_goals_the_best_are_the_front_on_the_page_and_in_the_answer(database_url: str) -> None:
+async def test_of_two_goals_the_best_are_the_front_on_the_page_and_in_the_answer(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def importance(_: Proposer, study: Study, outcomes: Sequence[Outcome]) -> dict[str, float]:
+        return dict.fromkeys(study.space, 1.0)
+
+    monkeypatch.setattr(Proposer, "importance", importance)  # its process takes seconds to start
     two = {"goal": ["min:value", "max:radius"], "baseline_every": None, "confirm": None, "max_runs": 12}
     plan = {name: value for name, value in (PLAN | two).items() if value is not None}
     async with replicas(database_url, 1) as (only,), asking(only) as client:
@@ -118,6 +137,37 @@ async def test_of_two_goals_the_best_are_the_front_on_the_page_and_in_the_answer
         for words in ("Pareto front", "What decides", "100 %"):
             assert words in page, words
         assert "radius (higher is better) against value (lower is better)" in page
+
+
+@pytest.mark.parametrize(("port", "step"), STEPS)
+async def test_replicas_that_die_in_the_middle_of_a_study_lose_no_trial_and_run_none_twice(
+    database_url: str, port: str, step: str
+) -> None:
+    plan = PLAN | {"parallel": 1}
+    async with replicas(database_url, 1) as (only,):
+        await only.add(plan=plan)
+        undisturbed = await until_closed(only)
+        await only.db.groups.delete_many({})
+        await only.db.runs.delete_many({})
+        await only.add(plan=plan)
+        chance = random.Random(step)
+        for _ in range(60):
+            groups: Any = Groups(only.db)
+            queue: Any = Submissions(only.db)
+            if port == "queue":
+                queue = DiesAt(queue, step, answered=chance.random() < 0.5)
+            else:
+                groups = DiesAt(groups, step, answered=chance.random() < 0.5)
+            known = only.deps.submitter
+            submitter = Submitter(known.runs, queue, known.ids, known.reads, known.groups)
+            with contextlib.suppress(Died):
+                await Advancer(groups, submitter, only.deps.decider).run_once()
+            await only.advance()
+            slots = await measured(only)
+            if (await only.group())["status"] == "COMPLETED":
+                break
+        assert [x for _, x in slots] == undisturbed
+        assert [slot for slot, _ in slots] == list(range(len(undisturbed)))
 
 
 @pytest.mark.parametrize(

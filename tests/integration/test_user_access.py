@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from events.delivery.control_plane_client import bearer
 from events.text.secret_names import USER_TOKEN
 from podfleet.embedded.mongod import Mongod
 from tests.integration.conftest import Fleet, end, local_client, start_control_plane
-from tests.integration.programs.model_server import ModelServer, Reply
+from tests.integration.programs.model_server import Asked, ModelServer, Reply
 from tests.integration.programs.oidc_issuer import CLIENT, Claims, OidcIssuer
 from tests.integration.test_benchmark import MODEL, start_pod
 from tests.integration.test_pods_without_database import asked
@@ -319,7 +320,9 @@ def test_a_run_gets_the_token_of_its_user_until_they_sign_out(issuer: OidcIssuer
         run = submitted(ada)
         assert run.status_code == 201, run.text
         claim = claimed(fleet)
-        assert handed(fleet.url, claim).json() == {"values": {USER_TOKEN: issuer.access[-1]}, "missing": []}
+        given = handed(fleet.url, claim).json()
+        assert given.pop("renewInS") == pytest.approx(issuer.life_s - 60, abs=30)
+        assert given == {"values": {USER_TOKEN: issuer.access[-1]}, "missing": []}
         ada.post("/signout")
         assert handed(fleet.url, claim).json() == {"values": {}, "missing": [USER_TOKEN]}
 
@@ -366,6 +369,40 @@ def test_an_issuer_that_is_away_throws_nobody_out(issuer: OidcIssuer, fleet: Fle
         assert handed(fleet.url, claim).json()["values"] == {USER_TOKEN: issuer.access[-1]}
 
 
+@pytest.mark.slow("a pod whose child imports what evaluates, and a token that is over meanwhile")
+def test_a_long_attempt_asks_with_the_newest_token_of_its_user(issuer: OidcIssuer, fleet: Fleet) -> None:
+    issuer.user = {"sub": "16", "groups": ["admins"]}
+    issuer.life_s = 10  # a newer one is there after five
+    key = fleet.client.post("/api/keys", json={"kind": "pod", "name": "long"}).json()["key"]
+    for each in fleet.client.get("/api/runs").json()["items"]:  # of other tests
+        fleet.client.post(f"/api/runs/{each['id']}/cancel")
+    tokens: list[str] = []
+    pause = threading.Event()
+
+    def script(asked: Asked) -> Reply:
+        tokens.append(asked.headers["authorization"].removeprefix("Bearer "))
+        if len({*tokens}) == 1:  # the items last until there is another one
+            pause.wait(0.5)
+        return Reply(text="Answer: 1")
+
+    with ModelServer(script) as server, signed_in(fleet.url) as user:
+        endpoint = {"provider": "openai", "model": MODEL, "base_url": server.openai_url, "secret": USER_TOKEN}
+        assert fleet.client.put("/api/models/long", json={"endpoint": endpoint}).is_success
+        spec = {"model": "long", "suites": "gsm8k", "concurrency": 1}
+        run = user.post("/api/runs", json={"kind": "benchmark", "spec": spec, "secrets": [USER_TOKEN]})
+        run_id = run.json()["id"]
+        worker = start_pod(fleet, server, PODFLEET_API_KEY=key)
+        try:
+            found = fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=300)
+        finally:
+            end([worker])
+    assert (found["status"], found["attempt"], len(tokens)) == ("COMPLETED", 1, 40)
+    places = [issuer.access.index(each) for each in tokens]
+    assert len({*places}) > 1, "one attempt, and more than one token"
+    assert places == sorted(places), "no earlier one after a newer one"
+    must_not_be_told(fleet, set(tokens), {})
+
+
 @pytest.mark.slow("a pod whose child imports what evaluates")
 def test_a_benchmark_asks_its_model_as_its_user_and_tells_nobody_the_token(
     issuer: OidcIssuer, fleet: Fleet
@@ -392,12 +429,18 @@ def test_a_benchmark_asks_its_model_as_its_user_and_tells_nobody_the_token(
         pages = ("", "/spec", "/log", "/attempts", "/results", "/files")
         found = {page: user.get(f"/runs/{run_id}{page}").content for page in pages}
         found |= {page: user.get(page).content for page in (f"/api/runs/{run_id}", "/api/audit", "/secrets")}
+    must_not_be_told(fleet, {token}, found)
+
+
+def must_not_be_told(fleet: Fleet, tokens: set[str], found: dict[str, bytes]) -> None:
+    """No token is in what was found, in the store, or in a file of the fleet."""
     with MongoClient(fleet.database_url) as client:
         db = client.get_default_database()
         found |= {name: str(db[name].find().to_list()).encode() for name in db.list_collection_names()}
     found |= {str(each): each.read_bytes() for each in fleet.home.rglob("*") if each.is_file()}
     assert {"runs", "events", "sessions", str(fleet.home / "pod.log")} <= found.keys()
-    assert [place for place, content in found.items() if token.encode() in content] == []
+    told = [(place, each) for place, content in found.items() for each in tokens if each.encode() in content]
+    assert told == []
 
 
 def expire(fleet: Fleet) -> None:

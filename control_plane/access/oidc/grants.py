@@ -36,6 +36,14 @@ NAMED: Final = "user token "  # no name of a secret has this form
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """An access token that is valid now, and after how long there is a newer one to ask for."""
+
+    token: str = field(repr=False)
+    renew_in_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Grants:
     """The sessions of users with their tokens. Raises `Transient`."""
 
@@ -63,7 +71,7 @@ class Grants:
         await self.store.create(document, SESSIONS_MAX)
         return secret
 
-    async def access_token(self, person_id: str) -> str | None:
+    async def access(self, person_id: str) -> Access | None:
         """Return the access token of a person that is valid now; None where they are signed in no more.
 
         One whose role is gone is nobody. Raises `Transient` where it has to be refreshed, and cannot be now.
@@ -117,7 +125,7 @@ class Grants:
         except PodfleetError as error:
             log.warning("user_token.not_refreshed", extra={"why": error.message})
 
-    async def _current(self, session: Mapping[str, Any]) -> str | None:
+    async def _current(self, session: Mapping[str, Any]) -> Access | None:
         """Return the access token of a session, refreshed once by whoever is first; None if it is over."""
         begun_s, found = self.clock.monotonic_s(), session
         while self.clock.monotonic_s() - begun_s < TURN.total_seconds():
@@ -126,11 +134,10 @@ class Grants:
             if tokens is None or found["expiresAt"] <= now:
                 return None
             left_s = (grant["expiresAt"] - now).total_seconds()
-            # one whose whole life is short is not refreshed each time that it is looked at
-            if left_s > min(REFRESH_AT_S, tokens.life_s / 2):
-                return tokens.access
+            if left_s > _margin_s(tokens):
+                return Access(tokens.access, left_s - (0.0 if tokens.refresh is None else _margin_s(tokens)))
             if tokens.refresh is None:
-                return tokens.access if left_s > 0 else None
+                return Access(tokens.access, left_s) if left_s > 0 else None
             if await self.store.take_turn(found["_id"], grant["revision"], now, now + TURN):
                 return await self._refreshed(found, tokens.refresh)
             await asyncio.sleep(LOOK_EVERY_S)
@@ -140,7 +147,7 @@ class Grants:
             found = again
         raise Transient("issuer_unreachable", "another control plane refreshes the token of this user")
 
-    async def _refreshed(self, session: Mapping[str, Any], refresh: str) -> str | None:
+    async def _refreshed(self, session: Mapping[str, Any], refresh: str) -> Access | None:
         session_id, revision = session["_id"], session["grant"]["revision"]
         try:
             tokens, claims = await self.issuer.refresh(refresh)
@@ -162,7 +169,7 @@ class Grants:
         if not await self._keep(session_id, revision, {"grant": kept, "user": user}):
             await self.give_back(tokens)  # the session was ended meanwhile
             return None
-        return tokens.access
+        return Access(tokens.access, tokens.life_s - _margin_s(tokens))
 
     async def _keep(self, session_id: str, revision: int, fields: Mapping[str, Any]) -> bool:
         """Store what a refresh has brought, which is had only once: an outage is waited for."""
@@ -188,3 +195,8 @@ class Grants:
         sealed = Sealed(grant["keyId"], grant["sealed"])
         text = self.cipher.open(f"{NAMED}{session['_id']}", sealed) if self.cipher.has(sealed) else None
         return None if text is None else msgspec.json.decode(text, type=Tokens)
+
+
+def _margin_s(tokens: Tokens) -> float:
+    """Return how long before its end a token is refreshed; a short-lived one is not at each look."""
+    return min(REFRESH_AT_S, tokens.life_s / 2)

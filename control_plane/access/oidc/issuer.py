@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -135,11 +136,14 @@ class Issuer:
 
     async def _claims(self, token: str, nonce: str | None) -> Mapping[str, Any]:
         keys = await self._key_set(FRESH_S)
-        own = {"issuer": self.settings.issuer, "client_id": self.settings.client_id, "nonce": nonce}
+        settings, now = self.settings, self.clock.now()
+        verify = partial(
+            verified, token, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce, now=now
+        )
         try:
-            return verified(token, keys, now=self.clock.now(), **own)  # type: ignore[arg-type] # as they are
+            return verify(keys)
         except UnknownKey:
-            return verified(token, await self._key_set(KEYS_EVERY_S), now=self.clock.now(), **own)  # type: ignore[arg-type] # as they are
+            return verify(await self._key_set(KEYS_EVERY_S))
 
     async def _token(self, form: Mapping[str, str]) -> _Answer:
         status, body = await self._post((await self._discovered()).token_endpoint, form)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from control_plane.kinds.trial.bodies import RangeBody, TaskBody
@@ -15,7 +14,6 @@ from events.models.containers import PROGRAM
 from events.models.engine import Engine
 from events.models.engines import ENGINES
 from events.models.parameter import Parameter
-from events.models.rows.command import COMMAND
 from events.queue.labels import engine_labels
 from events.runtime.errors import PipelineError, Rejected
 from events.text.traffic import read_scenarios
@@ -26,7 +24,6 @@ SAMPLERS: Final = {"grid": "grid", "random": "random", "bayesian": "tpe"}
 DIRECTIONS: Final = {"minimize": "min", "maximize": "max"}
 DEPLOYED_BY_DOCKER: Final = "docker"
 SHOWN_CHARS: Final = 100
-PORT_SHOWN: Final = 8_000
 
 Json = dict[str, Any]
 
@@ -125,8 +122,6 @@ def run_of(task: TaskBody) -> Json:
     placement = task.placement.model_dump(exclude_none=True)
     requires = placement.get("requires") or {}
     needed = engine_labels([PROGRAM if "image" in spec else task.base_runtime])
-    if task.base_runtime == COMMAND.name and "image" not in spec:
-        needed = {}
     placement["requires"] = {**requires, "labels": {**needed, **(requires.get("labels") or {})}}
     return {"kind": KIND.name, "spec": spec, **placement}
 
@@ -202,21 +197,6 @@ def measurements(task: TaskBody) -> int:
     """Return how many measurements one trial makes."""
     loads = len(task.benchmark.num_concurrency) + len(task.benchmark.rates)
     return len(read_scenarios(task.benchmark.traffic_scenarios)) * loads * task.benchmark.repeats
-
-
-def command_line(engine_name: str, model: str, served_as: str, parameters: Mapping[str, Any]) -> str:
-    """Return the command that serves a model with these parameters, in one line; empty of no known engine."""
-    engine = ENGINES.get(engine_name)
-    if engine is None:
-        return ""
-    fields: dict[str, str | int] = {
-        "python": "python",
-        "model": model,
-        "port": 8000,
-        "alias": served_as,
-        "name": served_as,
-    }
-    return shlex.join(engine.words(fields, parameters))
 
 
 def _dimension(task: TaskBody, name: str) -> Json:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from control_plane.kinds.trial.bodies import TaskBody
 from control_plane.kinds.trial.planning import (
-    command_line,
     group_of,
     measurements,
     plan_of_task,
@@ -95,15 +94,7 @@ class TaskReads:
         best, baseline = round_.best, round_.baseline
         with reading_of("task", task_id):
             body = body_of(task)
-            fixed = {
-                name: each
-                for name, each in body.parameters.items()
-                if isinstance(each, bool | int | float | str)
-            }
-            command = None
-            if best is not None:
-                chosen = {**fixed, **best.parameters}
-                command = command_line(body.base_runtime, body.model.id, body.model.name, chosen) or None
+            command = None if best is None else best.summary.get("command")
             is_lower_better = body.optimization.objective.direction == "minimize"
             made = self._made(task, group, round_)
             return typed(
@@ -114,7 +105,7 @@ class TaskReads:
                     best=best,
                     baseline=baseline,
                     gain=gain(best, baseline, is_lower_better=is_lower_better),
-                    best_command=command,
+                    best_command=command if isinstance(command, str) else None,
                     rounds=_rounds(group),
                 )
             )

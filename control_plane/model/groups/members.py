@@ -42,6 +42,7 @@ class Trial:
 
     `excess` says of each constraint by how much it breaks it; `stop` is where it was pruned. `second` is the
     number of a second goal. With `is_own_fault` it failed, and not by a fault of its pod or of the outside.
+    `key` is what equal values have in common, where it was computed already.
     """
 
     slot: int
@@ -52,6 +53,7 @@ class Trial:
     stop: Stop | None = None
     second: float | None = None
     is_own_fault: bool = False
+    key: bytes = b""
 
 
 COUNTS: Final = ("waiting", "running", "reviewing", "succeeded", "failed", "canceled")

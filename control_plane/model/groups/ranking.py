@@ -7,8 +7,9 @@ front.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import fsum, isfinite, sqrt
 
 from control_plane.model.groups.goals import Goal
@@ -43,24 +44,41 @@ def ranked(outcomes: Sequence[Outcome], goal: Goal, *, by_bound: bool) -> list[O
 
 
 def front(outcomes: Sequence[Outcome], goals: Sequence[Goal]) -> list[Outcome]:
-    """Return the trials that none surpasses in one goal without being worse in another, in their order."""
-    found: list[Outcome] = []
+    """Return the trials that none surpasses in one of two goals without being worse in the other."""
+    found = Front(goals)
     for each in outcomes:
-        found = joined(found, each, goals)
-    return sorted(found, key=lambda each: each.slots[0])
+        found.add(each)
+    return sorted(found.outcomes, key=lambda each: each.slots[0])
 
 
-def joined(found: list[Outcome], new: Outcome, goals: Sequence[Goal]) -> list[Outcome]:
-    """Return a front with one more trial; the same list where it does not belong there."""
-    if new.best is None or any(_covers(each, new, goals) for each in found):
-        return found
-    return [*(each for each in found if not _covers(new, each, goals)), new]
+@dataclass(slots=True)
+class Front:
+    """The Pareto front of two goals, in the order of the first: its numbers grow, those of the second fall.
 
+    Both are kept so that lower is better.
+    """
 
-def _covers(one: Outcome, other: Outcome, goals: Sequence[Goal]) -> bool:
-    """Say whether a trial is at least as good as another in each goal."""
-    pairs = zip(one.means, other.means, goals, strict=True)
-    return not any(goal.is_better(theirs, than=ours) for ours, theirs, goal in pairs)
+    goals: Sequence[Goal]
+    firsts: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def add(self, new: Outcome) -> bool:
+        """Take in a trial, and say whether it belongs there."""
+        if new.best is None:
+            return False
+        pairs = zip(new.means, self.goals, strict=True)
+        first, second = (mean if goal.is_lower_better else -mean for mean, goal in pairs)
+        before = bisect_right(self.firsts, first)
+        if before and self.seconds[before - 1] <= second:  # as good in both goals
+            return False
+        start = bisect_left(self.firsts, first)
+        until = start
+        while until < len(self.seconds) and self.seconds[until] >= second:
+            until += 1
+        self.firsts[start:until], self.seconds[start:until] = [first], [second]
+        self.outcomes[start:until] = [new]
+        return True
 
 
 def mean_with_interval(outcome: Outcome, place: int) -> Mean:

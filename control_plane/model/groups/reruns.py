@@ -43,12 +43,12 @@ class Reruns:
 
     def woven(self, tried: Tried, new: Sequence[Values]) -> Iterator[Values]:
         """Yield the values of slots: each new trial as often as it runs, with the baseline between them."""
-        others = sum(not self.is_baseline(values) for values, _ in tried)
+        others = 0 if self.every is None else sum(not self.is_baseline(values) for values, _ in tried)
         for values in new:
             yield from [values] * self.usual
-            if not self.is_baseline(values):
+            if self.every is not None and not self.is_baseline(values):
                 others += 1
-                if self.every is not None and others % self.every == 0 and self.baseline is not None:
+                if others % self.every == 0 and self.baseline is not None:
                     yield self.baseline
 
     def first(self, tried: Tried) -> int | None:

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from control_plane.model.groups.parameters import Values, in_json
@@ -18,6 +19,14 @@ class Choice:
     """One of some values."""
 
     values: Sequence[Any]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Say whether they are numbers that grow, or fall: neighbours have something in common."""
+        if not all(isinstance(each, int | float) and type(each) is not bool for each in self.values):
+            return False
+        steps = {after > before for before, after in pairwise(self.values)}
+        return len(steps) == 1 and len(set(self.values)) == len(self.values)
 
     def draw(self, chance: random.Random) -> Any:
         """Return a random value."""

@@ -18,7 +18,7 @@ from control_plane.model.groups.goals import Goal, goals_of
 from control_plane.model.groups.members import Members, Trial
 from control_plane.model.groups.parameters import Values, in_json
 from control_plane.model.groups.pruning import Pruning, pruning_of
-from control_plane.model.groups.ranking import front, joined, ranked
+from control_plane.model.groups.ranking import Front, front, ranked
 from control_plane.model.groups.reruns import Reruns
 from control_plane.model.groups.space import Dimension, examples, others, space_of
 from control_plane.model.groups.trials import Outcome, outcome_of
@@ -168,14 +168,12 @@ class Study:
 
     def _unchanged(self, tried: Sequence[Outcome]) -> str | None:
         """Return the end of the patience of a study with two goals: its front stays what it is."""
-        found: list[Outcome] = []
-        since = 0
+        found, since = Front(self.goals), 0
         for each in tried:
-            before, found = found, joined(found, each, self.goals)
-            since = since + 1 if found is before else 0
-        if self.patience is None or not found or since < self.patience:
+            since = 0 if found.add(each) else since + 1
+        if self.patience is None or not found.outcomes or since < self.patience:
             return None
-        return f"the last {since} trials did not change the Pareto front of {len(found)}"
+        return f"the last {since} trials did not change the Pareto front of {len(found.outcomes)}"
 
     def outcomes(self, trials: Sequence[Trial]) -> list[Outcome]:
         """Return what each trial came to, in their order."""
@@ -185,7 +183,7 @@ class Study:
         """Yield the values of each trial with its slots, in the order of the first of them."""
         found: dict[bytes, list[Trial]] = {}
         for each in sorted(trials, key=lambda each: each.slot):
-            found.setdefault(identity(each.values), []).append(each)
+            found.setdefault(each.key or identity(each.values), []).append(each)
         for slots in found.values():
             yield slots[0].values, slots
 

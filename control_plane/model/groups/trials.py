@@ -13,7 +13,7 @@ from typing import Any
 
 from control_plane.model.groups.constraints import Constraint
 from control_plane.model.groups.members import COUNTED_AS, Trial
-from control_plane.model.groups.parameters import Values
+from control_plane.model.groups.parameters import Values, in_json
 from control_plane.model.groups.pruning import VALUE_MAX, Stop, stop_of
 from events.kinds.results import is_measured
 from events.lifecycle import FINAL, Fault, Status
@@ -79,6 +79,7 @@ def trial_of(
         stop_of(run) if status is Status.CANCELED else None,
         second=numbers[1] if is_whole and len(numbers) > 1 else None,
         is_own_fault=fault == Fault.RUN,
+        key=in_json(values),
     )
 
 

@@ -168,6 +168,7 @@ class Advancer:
             return None
         values = proposal.values[:count]
         if not values and study.reruns.top and members.live:
+            await self.groups.note(stored, members)
             return None  # the confirmation waits for those that have not ended
         if not values:
             entry = Entry(Action.STOP, GroupStatus.CLOSING, BY, proposal.why)

@@ -94,7 +94,7 @@ class Proposer:
         told = [each async for each in in_turns(_trials(study, trials, refused))]
         inside = [each async for each in in_turns(_inside(study, known))]
         answer = await self._ask(msgspec.json.encode(_request(study, told, inside, count)))
-        return [_values(study, params) for params in answer]
+        return [values_of(study, params) for params in answer]
 
     async def importance(self, study: Study, outcomes: Sequence[Outcome]) -> dict[str, float]:
         """Return the share of each parameter in what decides; nothing where the trials do not tell."""
@@ -171,7 +171,7 @@ def _request(
         "seed": study.seed,
         "directions": ["minimize" if each.is_lower_better else "maximize" for each in study.goals],
         "space": {
-            name: ["values", 0, len(each.values) - 1]
+            name: ["ordered" if each.is_ordered else "values", 0, len(each.values) - 1]
             if isinstance(each, Choice)
             else [each.form, each.low, each.high]
             for name, each in study.space.items()
@@ -248,7 +248,8 @@ def _params(study: Study, values: Values) -> dict[str, Any] | None:
     return params
 
 
-def _values(study: Study, params: dict[str, Any]) -> Values:
+def values_of(study: Study, params: dict[str, Any]) -> Values:
+    """Return what the process proposed as values of the study."""
     return {
         name: each.values[params[name]] if isinstance(each, Choice) else params[name]
         for name, each in study.space.items()

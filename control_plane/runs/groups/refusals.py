@@ -57,7 +57,7 @@ class Refusals:
         Raises what `propose` raises.
         """
         known = self._of(stored)
-        ran = {identity(each.values) for each in trials}
+        ran = {each.key or identity(each.values) for each in trials}
         while len(known.refused) <= REFUSED_MAX:
             before = len(known.refused)
             values = await propose(study, trials, count, [each for each, _ in known.refused.values()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final
@@ -76,6 +76,18 @@ class ScheduleService:
         if await self.schedules.create(wanted.id, {**fields, "createdBy": wanted.by}) is None:
             message = f"there is a schedule {wanted.id!r} already; replace it with PUT, or choose another id"
             raise Conflict("schedule_exists", message)
+
+    async def put(self, wanted: WantedSchedule) -> tuple[str, bool]:
+        """Store a schedule; return its name, and whether it is new.
+
+        One without a name is the schedule of what its run is about, and takes the place of the one that
+        there is.
+        """
+        if wanted.id:
+            await self.create(wanted)
+            return wanted.id, True
+        named = replace(wanted, id=await self.named(wanted.run))
+        return named.id, await self.set(named)
 
     async def set(self, wanted: WantedSchedule) -> bool:
         """Store a schedule, new or in the place of the one of its name; say whether it is new.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated
@@ -39,14 +38,10 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("", status_code=201, responses=THE_SAME)
     async def create(body: NewSchedule, principal: MaySubmit, response: Response) -> Schedule:
-        wanted = _wanted(body.id or "", body, principal.name)
-        if body.id is None:
-            wanted = replace(wanted, id=await service.named(wanted.run))
-            response.status_code = 201 if await service.set(wanted) else 200
-        else:
-            await service.create(wanted)
-        response.headers["Location"] = f"/api/schedules/{wanted.id}"
-        return await reading.schedule(wanted.id)
+        name, is_new = await service.put(_wanted(body.id or "", body, principal.name))
+        response.status_code = 201 if is_new else 200
+        response.headers["Location"] = f"/api/schedules/{name}"
+        return await reading.schedule(name)
 
     @routes.get("")
     async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[Schedule]:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from events.answers.answer import Answer, Moment
+
+RENEW_MAX_S: Final = 366 * 86_400.0
 
 
 class Secret(Answer, frozen=True, kw_only=True):
@@ -29,10 +36,14 @@ class RotatedSecrets(Answer, frozen=True, kw_only=True):
 
 
 class SecretValues(Answer, frozen=True, kw_only=True):
-    """The values for the attempt that holds a run; `missing` are those that it cannot have any more."""
+    """The values for the attempt that holds a run; `missing` are those that it cannot have any more.
+
+    The token of the run's user is to be asked for again after `renew_in_s`, when there is a newer one.
+    """
 
     values: dict[str, str]
     missing: list[str]
+    renew_in_s: Annotated[float, msgspec.Meta(ge=0, le=RENEW_MAX_S)] | UnsetType = UNSET
 
     def __repr__(self) -> str:
         return f"SecretValues(missing={self.missing})"

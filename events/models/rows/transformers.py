@@ -1,4 +1,4 @@
-"""`transformers serve`, pure: it loads the model that the first request names, and lists no alias.
+"""`transformers serve`, pure: its name of a model is that of the hub, or its folder, and it takes no alias.
 
 It answers 422 to a field that it does not know, and so must not be sent `ignore_eos`.
 """
@@ -16,7 +16,7 @@ TRANSFORMERS: Final = Engine(
     needs="transformers",
     needs_is="program",
     install="pip install 'transformers[serving]' torch beside the worker, and its folder on the PATH",
-    command=("transformers", "serve", "--host", "127.0.0.1", "--port", "{port}", "--model-timeout=-1"),
+    command=("transformers", "serve", "{model}", "--host", "127.0.0.1", "--port", "{port}"),
     option=("--{dashed}", "{value}"),
     weights="hub",
     called="model",
@@ -30,6 +30,7 @@ TRANSFORMERS: Final = Engine(
             type="switch",
             usual=False,
             on=("--continuous-batching",),
+            off=("--no-continuous-batching",),
             costs="memory",
             tried=Tried(values=(True, False)),
         ),
@@ -47,6 +48,42 @@ TRANSFORMERS: Final = Engine(
             type="choice",
             choices=("eager", "sdpa", "flash_attention_2"),
             tried=Tried(values=("eager", "sdpa")),
+        ),
+        Parameter(
+            name="compile",
+            says="kernels are compiled at the start",
+            type="switch",
+            usual=False,
+            on=("--compile",),
+            off=("--no-compile",),
+            costs="minutes at the start",
+            tried=Tried(values=(True, False)),
+        ),
+        Parameter(
+            name="cb_max_batch_tokens",
+            says="tokens of a batch, with continuous batching",
+            type="whole",
+            low=16,
+            high=1 << 20,
+            costs="memory",
+            tried=Tried(values=(256, 512, 1_024, 2_048)),
+        ),
+        Parameter(
+            name="cb_num_blocks",
+            says="blocks of the cache, with continuous batching",
+            type="whole",
+            low=1,
+            high=1 << 24,
+            costs="memory",
+        ),
+        Parameter(
+            name="cb_max_memory_percent",
+            says="share of the memory for the cache, with continuous batching",
+            type="number",
+            low=0.05,
+            high=1.0,
+            costs="memory",
+            tried=Tried(0.5, 0.9),
         ),
         Parameter(
             name="quantization",

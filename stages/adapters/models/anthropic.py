@@ -26,7 +26,7 @@ from stages.adapters.models.endpoint import (
     text_of,
     words_of,
 )
-from stages.adapters.models.line import Line
+from stages.adapters.models.line import Key, Line
 from stages.adapters.models.retrier import Retrier, TryFailed
 from stages.models.model import Answer, Question, Usage
 
@@ -68,7 +68,7 @@ class AnthropicModel:
 
     model: str
     base_url: str
-    api_key: str = field(repr=False)
+    api_key: Key = field(repr=False)
     retrier: Retrier
     egress: EgressPolicy = field(default_factory=EgressPolicy)
     is_direct: bool = False
@@ -119,6 +119,7 @@ class AnthropicModel:
         extra: dict[str, Any] = (
             {"temperature": min(TEMPERATURE_MAX, question.temperature)} if has_temperature else {}
         )
+        sdk.api_key = self.api_key()
         answer = await sdk.messages.with_raw_response.create(
             model=self.model,
             system=text_of(question.system) or omit,
@@ -131,7 +132,7 @@ class AnthropicModel:
 
     def _sdk(self) -> AsyncAnthropic:
         return AsyncAnthropic(
-            api_key=self.api_key,
+            api_key=self.api_key(),
             base_url=self.base_url,
             max_retries=0,
             http_client=client(self.egress, is_direct=self.is_direct),

@@ -12,6 +12,8 @@ from typing import Generic, Protocol, TypeVar
 
 from stages.adapters.time_limit import NetworkLoop
 
+Key = Callable[[], str]  # returns the key of a model at each request
+
 
 class Sdk(Protocol):
     """What the clients of all SDKs have."""

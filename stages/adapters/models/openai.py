@@ -28,7 +28,7 @@ from stages.adapters.models.endpoint import (
     text_of,
     words_of,
 )
-from stages.adapters.models.line import Line
+from stages.adapters.models.line import Key, Line
 from stages.adapters.models.retrier import Retrier, TryFailed
 from stages.models.model import Answer, Question, Usage
 
@@ -97,7 +97,7 @@ class OpenAiModel:
 
     model: str
     base_url: str
-    api_key: str = field(repr=False)
+    api_key: Key = field(repr=False)
     retrier: Retrier
     egress: EgressPolicy = field(default_factory=EgressPolicy)
     is_direct: bool = False
@@ -145,6 +145,7 @@ class OpenAiModel:
         return read(body, self._lost(begun_s))
 
     async def _request(self, question: Question, dialect: Dialect, seconds: float, sdk: AsyncOpenAI) -> bytes:
+        sdk.api_key = self.api_key()
         answer = await sdk.chat.completions.with_raw_response.create(
             model=self.model,
             messages=_messages(question),
@@ -155,7 +156,7 @@ class OpenAiModel:
 
     def _sdk(self) -> AsyncOpenAI:
         return AsyncOpenAI(
-            api_key=self.api_key,
+            api_key=self.api_key(),
             base_url=self.base_url,
             max_retries=0,
             http_client=client(self.egress, is_direct=self.is_direct),

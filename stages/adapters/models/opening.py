@@ -19,6 +19,7 @@ from events.models.providers import ANTHROPIC, NO_KEY, OPENAI, Provider, named_p
 from events.runtime.clock import Clock, Ids
 from events.runtime.egress_policy import SETTING, EgressPolicy, read_egress_policy
 from events.runtime.errors import PipelineError
+from stages.adapters.models.line import Key
 from stages.adapters.models.retrier import Retrier
 from stages.models.model import Model
 from stages.models.retrying import REQUEST_MAX_S, TOTAL_MAX_S
@@ -43,13 +44,14 @@ ADAPTERS: Final[Mapping[str, Adapter]] = {
 class Endpoint:
     """One model behind the API of a provider: its address, the key, and where its requests may go.
 
-    `address_in` and `key_in` say for people where address and key are set. `is_direct` asks no proxy.
+    `api_key` returns the key at each request: one of a user is another after a while. `address_in` and
+    `key_in` say for people where address and key are set. `is_direct` asks no proxy.
     """
 
     provider: Provider
     model: str
     base_url: str
-    api_key: str = field(default=NO_KEY, repr=False)
+    api_key: Key = field(default=lambda: NO_KEY, repr=False)
     egress: EgressPolicy = field(default_factory=EgressPolicy)
     is_direct: bool = False
     address_in: str = "base_url"
@@ -78,7 +80,7 @@ def open_model(
         provider=provider,
         model=provider.setting(environ, "MODEL") or provider.model,
         base_url=provider.address(environ),
-        api_key=provider.key(environ),
+        api_key=lambda: provider.key(environ),
         egress=egress_policy_of(environ),
         address_in=f"{provider.prefix}_BASE_URL",
         key_in=f"{provider.prefix}_API_KEY",
@@ -145,7 +147,8 @@ def _problems(endpoint: Endpoint) -> Iterator[str]:
         yield f"{endpoint.address_in} has to be an address like {endpoint.provider.base_url}"
     elif objection := endpoint.egress.early_objection(urlsplit(endpoint.base_url).hostname or ""):
         yield f"{endpoint.address_in}: {objection}"
-    if not (endpoint.api_key.isascii() and endpoint.api_key.isprintable()):
+    key = endpoint.api_key()
+    if not (key.isascii() and key.isprintable()):
         yield f"{endpoint.key_in} holds characters that no key has"
 
 

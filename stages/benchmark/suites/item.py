@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from stages.benchmark.suites.kept import Kept
 from stages.benchmark.suites.payload import Line, Payload
 from stages.isolation.sandbox import Sandbox
 from stages.models.model import Model
@@ -51,13 +52,15 @@ class Score:
 class Scoring:
     """What scorers may use. Each program takes one of `slots` while it runs; `folder` is where programs lie.
 
-    `model` grades answers of `model-graded` suites; None where the run names none.
+    `model` grades answers of `model-graded` suites; None where the run names none. `kept` has what depends on
+    an item alone.
     """
 
     sandbox: Sandbox
     folder: Path
     slots: AbstractContextManager[object]
     model: Model | None = None
+    kept: Kept = field(default_factory=Kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

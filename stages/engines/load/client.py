@@ -11,6 +11,7 @@ import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Final
 
 import aiohttp
@@ -43,8 +44,9 @@ class Asking:
 
 @dataclass(slots=True)
 class _Got:
-    """What is known of an answer so far."""
+    """What is known of an answer so far; it is on its way once its body is written."""
 
+    sent_s: float
     failure: str = ""
     said: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -59,16 +61,19 @@ class Client:
     load: Load
     clock: Clock
 
-    async def ask(self, asking: Asking, due_s: float, until_s: float) -> Answered:
-        """Return what came of a request that was due at a moment; the measurement is over at `until_s`."""
+    async def ask(self, asking: Asking, until_s: float, due_s: float | None = None) -> Answered:
+        """Return what came of a request; the measurement is over at `until_s`.
+
+        It is timed from when it was due; one that was due at no moment, from when it is on its way.
+        """
         url, body = self._request(asking)
-        sent_s = self.clock.monotonic_s()
-        end_s = min(sent_s + self.load.request_s, until_s)
-        reading, got = Reading(asking.tokens_out), _Got()
+        begun_s = self.clock.monotonic_s()
+        end_s = min(begun_s + self.load.request_s, until_s)
+        reading, got = Reading(asking.tokens_out), _Got(begun_s)
         try:
             async with (
-                asyncio.timeout(end_s - sent_s),
-                self.session.post(url, data=body, allow_redirects=False) as response,
+                asyncio.timeout(end_s - begun_s),
+                self.session.post(url, data=body, allow_redirects=False, trace_request_ctx=got) as response,
             ):
                 if response.status != 200:
                     got.failure = str(response.status)
@@ -83,7 +88,9 @@ class Client:
             got.failure = got.failure or ("timeout" if end_s < until_s else "unfinished")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             got.failure, got.said = got.failure or _failure(error), got.said or str(error)
-        return self._answered(asking, reading, got, (due_s, sent_s))
+        wanted_s = begun_s if due_s is None else due_s
+        timed_s = got.sent_s if due_s is None else due_s
+        return self._answered(asking, reading, got, (wanted_s, timed_s))
 
     def _request(self, asking: Asking) -> tuple[str, bytes]:
         """Return the address and the body of a request."""
@@ -121,7 +128,8 @@ class Client:
             is_counted = 0 < (counted or 0) <= asking.tokens_out + 1
         return Answered(
             due_s=moments[0],
-            sent_s=moments[1],
+            sent_s=got.sent_s,
+            timed_s=moments[1],
             first_s=reading.first_s,
             ended_s=reading.done_s or self.clock.monotonic_s(),
             gaps_s=tuple(reading.gaps_s),
@@ -130,7 +138,7 @@ class Client:
             tokens_out=counted or 0 if is_counted else reading.chunks,
             is_counted=is_counted,
             failure=got.failure,
-            said=got.said,
+            said=got.said.replace(self.target.key, "***") if self.target.key else got.said,
             id=reading.id,
         )
 
@@ -145,7 +153,14 @@ async def opened(target: Target, load: Load, clock: Clock) -> AsyncIterator[Clie
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if target.key:
         headers["Authorization"] = f"Bearer {target.key}"
+    traced = aiohttp.TraceConfig()
+
+    async def note(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
+        context.trace_request_ctx.sent_s = clock.monotonic_s()
+
+    traced.on_request_chunk_sent.append(note)
     async with aiohttp.ClientSession(
+        trace_configs=[traced],
         connector=aiohttp.TCPConnector(limit=0, force_close=True),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None),
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -21,11 +21,13 @@ TokensFrom = Literal["usage", "counted from chunks"]
 class Answered:
     """One request: when it was due, sent, first answered and ended; `failure` is empty where it was answered.
 
+    Its times count from `timed_s`: when it was due, or in a closed loop, where it is due at no moment, sent.
     `tokens_in` is what was wanted where the server counts nothing, and `tokens_out` the number of pieces.
     """
 
     due_s: float
     sent_s: float
+    timed_s: float
     ended_s: float
     first_s: float | None = None
     gaps_s: tuple[float, ...] = ()
@@ -39,13 +41,13 @@ class Answered:
 
     @property
     def ttft_s(self) -> float | None:
-        """Time to the first token, from when the request was due."""
-        return None if self.first_s is None else self.first_s - self.due_s
+        """Time to the first token."""
+        return None if self.first_s is None else self.first_s - self.timed_s
 
     @property
     def e2e_s(self) -> float:
-        """Time to the end of the answer, from when the request was due."""
-        return self.ended_s - self.due_s
+        """Time to the end of the answer."""
+        return self.ended_s - self.timed_s
 
     @property
     def tpot_s(self) -> float | None:

@@ -8,6 +8,7 @@ ends with its standard input.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import sys
 import time
@@ -291,7 +292,8 @@ class Engine:
         name, number = asked.script
         try:
             if name == "status":
-                said = json.dumps({"error": {"message": f"no: {int(number)}"}}).encode()
+                signed = next((each for each in asked.headers.splitlines() if "Bearer" in each), "")
+                said = json.dumps({"error": {"message": f"no: {int(number)}", "to": signed}}).encode()
                 words = (int(number), len(said), said)
                 asked.writer.write(
                     b"HTTP/1.1 %d No\r\nretry-after: 0\r\nlocation: /v1/elsewhere\r\n"
@@ -301,6 +303,10 @@ class Engine:
                 asked.writer.write(b"\0\1\2 nothing of HTTP\r\n\r\n" * 3)
             elif name == "headed":
                 asked.writer.write(OK + b"x-large: " + b"x" * 1_000_000 + b"\r\n\r\n")
+            elif name == "packed":
+                body = gzip.compress(b'data: {"choices":[{"delta":{"content":"word"}}]}\n\ndata: [DONE]\n\n')
+                head = b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
+                asked.writer.write(OK + head + body)
             elif asked.path.endswith("/embeddings"):
                 size = {"empty": 0, "giant": 2_000_000}.get(name, 3)
                 vector = b",".join([b"0.5"] * size)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TextIO
 
-from events.delivery.pipe import Began, Go, Kept, Ready, Start
+from events.delivery.pipe import Began, Go, Kept, Ready, Renewed, Start
 from events.queue.notes import Note
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.logs import LogOptions, configure_logs
@@ -69,6 +69,9 @@ class Timed:
 
     def begin(self, go: Go) -> None:
         self.child.begin(go)
+
+    def renew(self, renewed: Renewed) -> None:
+        self.child.renew(renewed)
 
     def terminate(self) -> None:
         self.child.terminate()

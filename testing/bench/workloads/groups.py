@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from control_plane.model.groups.members import Trial
-from control_plane.model.groups.study import study_of
+from control_plane.model.groups.study import identity, study_of
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.proposer import Proposer
@@ -105,7 +105,10 @@ async def _proposed(members: int) -> Figures:
     values = study_of(
         {"sampler": "random", "space": SPACE, "goal": "min:value", "max_runs": 2 * members, "parallel": 4}
     ).proposals([], members)
-    trials = [Trial(slot, each, has_ended=True, objective=each["x"] ** 2) for slot, each in enumerate(values)]
+    trials = [
+        Trial(slot, each, has_ended=True, objective=each["x"] ** 2, key=identity(each))
+        for slot, each in enumerate(values)
+    ]
     proposer, took_s, stopped_s = Proposer(), [], [0.0]
     gc.collect()
     gc.freeze()  # as the server does: what its modules hold is no garbage, and looking for it takes 30 ms

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from events.delivery.pipe import Go, Kept, Ready, Start
+from events.delivery.pipe import Go, Kept, Ready, Renewed, Start
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.notes import Note
@@ -123,6 +123,9 @@ class RecordedChild:
 
     def begin(self, go: Go) -> None:
         self.child.begin(go)
+
+    def renew(self, renewed: Renewed) -> None:
+        self.child.renew(renewed)
 
     def terminate(self) -> None:
         self._do("child terminated", self.child.terminate)

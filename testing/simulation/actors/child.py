@@ -25,7 +25,7 @@ from events.catalog import (
     ValidationAutoStarted,
 )
 from events.delivery.event_encoder import fact_frame
-from events.delivery.pipe import Began, Checkpoint, Go, Kept, Made, Ready, Start, Waiting
+from events.delivery.pipe import Began, Checkpoint, Go, Kept, Made, Ready, Renewed, Start, Waiting
 from events.kinds.fact import Fact
 from events.kinds.probe import ROWS, VALUE
 from events.queue.notes import Note
@@ -148,6 +148,9 @@ class SimulatedChild:
         """Hear when to begin."""
         self._go = self._go or go
         self._changed.set()
+
+    def renew(self, renewed: Renewed) -> None:
+        """Hear of new values; this pipeline has no secrets."""
 
     def terminate(self) -> None:
         """Ask it to stop."""

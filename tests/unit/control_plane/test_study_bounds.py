@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from control_plane.model.groups.constraints import LACKING, broken, read_constraint
 from control_plane.model.groups.members import Members, Trial
 from control_plane.model.groups.pruning import VALUE_MAX, Curve, Pruning, Stop, stop_of
+from control_plane.model.groups.space import Choice
 from control_plane.model.groups.study import Study, require_measured, study_of
 from control_plane.model.groups.trials import trial_of
-from control_plane.runs.groups.proposer import request
+from control_plane.runs.groups import tpe
+from control_plane.runs.groups.proposer import request, values_of
 from control_plane.runs.groups.tpe import propose
 from events.kinds import KINDS
 from events.kinds.results import WHOLE_MAX, Column
@@ -83,9 +85,12 @@ def test_a_trial_of_which_one_repeat_breaks_a_constraint_or_is_pruned_is_no_best
     pairs = [trial(0, 1.0, 0.5, study, x=1.0), trial(1, 1.0, 1.5, study, x=1.0)]
     (outcome,) = study.outcomes(pairs)
     assert (outcome.objective, list(outcome.excess), outcome.best) == (1.0, [0.5], None)
-    pruned = Trial(1, VALUES, has_ended=True, objective=None, stop=STOP)
+    pruned = Trial(1, {"x": 1.0}, has_ended=True, objective=None, stop=STOP)
     (outcome,) = study.outcomes([pairs[0], pruned])
     assert (outcome.objective, outcome.stop, outcome.is_known) == (None, STOP, True)
+    later = Trial(2, {"x": 1.0}, has_ended=True, objective=None, stop=STOP)
+    (outcome,) = study.outcomes([*pairs, later])
+    assert (outcome.objective, outcome.stop) == (1.0, None), "what is pruned later takes nothing back"
 
 
 def test_a_pruned_run_is_no_failure_and_an_unreadable_reason_is_none() -> None:
@@ -121,6 +126,25 @@ def test_proposals_keep_to_where_the_constraint_holds() -> None:
     assert sum(value <= 1.2 for value in late) > len(late) / 2
     bests = [each.best for each in study.outcomes(found) if each.best is not None]
     assert 4.0 <= min(bests) < 5.5
+
+
+def test_estimates_try_every_combination_of_a_small_space_and_then_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tpe, "ASKS_MAX", 1)
+    space = {"x": {"type": "values", "values": [1, 2, 4]}, "y": {"type": "int", "low": 0, "high": 3}}
+    study = make_study(space=space)
+    found: list[Trial] = []
+    while params := propose(request(study, found, [each.values for each in found], 1)):
+        values = values_of(study, params[0])
+        found.append(Trial(len(found), values, True, float(values["x"])))
+    assert sorted((each.values["x"], each.values["y"]) for each in found) == [
+        (x, y) for x in (1, 2, 4) for y in range(4)
+    ]
+    assert request(study, [], [], 1)["space"] == {"x": ["ordered", 0, 2], "y": ["int", 0, 3]}
+    for odd in ([1, 1], [2, 1, 3], ["a", "b"], [True, False], [1]):
+        assert not Choice(odd).is_ordered
+    assert Choice([4, 2.5, 1]).is_ordered
 
 
 def rule(**changes: Any) -> Pruning:

@@ -99,6 +99,13 @@ async def test_what_runs_again_is_not_looked_at_and_a_changed_group_is_looked_at
     assert len(refusals.known["g"].refused) == 0
 
 
+@pytest.mark.usefixtures("particular")
+async def test_the_rest_of_a_trial_that_is_refused_by_now_is_left_to_whoever_submits_it() -> None:
+    trials = [Trial(0, {"x": 3.0, "y": 0.0}, True, 1.0)]
+    found = await Refusals().proposal(stored(), study_of({**PLAN, "repeats": 2}), trials, 1, Asked())
+    assert found.values == [trials[0].values]
+
+
 def test_the_estimator_hears_that_what_failed_is_worse_than_all_else() -> None:
     study = study_of({**PLAN, "sampler": "tpe", "constraints": ["radius <= 1"]})
     values = {"x": 1.0, "y": 2.0}

@@ -14,7 +14,7 @@ from control_plane.model.groups.goals import Goal
 from control_plane.model.groups.members import Members, Trial
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.plan import Close, Group, Submit, Wait, next_slots
-from control_plane.model.groups.ranking import difference, ranked
+from control_plane.model.groups.ranking import difference, front, ranked
 from control_plane.model.groups.status import GroupStatus
 from control_plane.model.groups.study import Study, study_of
 from control_plane.model.groups.trials import Outcome
@@ -157,6 +157,36 @@ def test_a_study_that_confirms_names_its_best_by_the_bound_once_it_has_begun_to(
     assert [each.values["x"] for each in study.best(found)] == [1.0, 2.0, 0.0]
     more = [Trial(3, {"x": 2.0}, True, 8.1), Trial(4, BASE, True, 5.1), Trial(5, {"x": 2.0}, True, 7.9)]
     assert study.best([*found, *more])[0].values == {"x": 2.0}
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.booleans()), max_size=30))
+def test_the_front_is_what_nothing_surpasses_whatever_the_order(told: list[tuple[int, int, bool]]) -> None:
+    outcomes = [
+        Outcome(values={"x": n}, slots=[n], has_ended=True, numbers=[[float(one)], [float(two)]],
+                excess=[0.5 if broken else 0.0])
+        for n, (one, two, broken) in enumerate(told)
+    ]  # fmt: skip
+    found = [each.slots[0] for each in front(outcomes, [HIGHEST, LOWEST])]
+    there = [(n, one, two) for n, (one, two, broken) in enumerate(told) if not broken]
+    assert found == [
+        n
+        for n, one, two in there
+        if not any(a >= one and b <= two and ((a, b) != (one, two) or m < n) for m, a, b in there)
+    ]
+
+
+def test_the_patience_of_two_goals_counts_trials_that_do_not_change_the_front() -> None:
+    study = make_study(goal=["max:speed", "min:seconds"], patience=2, baseline=None)
+
+    def stopped(*pairs: tuple[float, float]) -> str | None:
+        trials = [Trial(n, {"x": float(n)}, True, one, second=two) for n, (one, two) in enumerate(pairs)]
+        return study.stopped(Members(trials=trials))
+
+    assert stopped((1.0, 5.0), (2.0, 6.0), (0.5, 9.0)) is None
+    assert stopped((1.0, 5.0), (0.9, 5.0), (0.8, 4.0)) is None, "it is slower and quicker to answer"
+    assert stopped((1.0, 5.0), (2.0, 6.0), (0.5, 9.0), (2.0, 6.0)) == (
+        "the last 2 trials did not change the Pareto front of 2"
+    )
 
 
 def test_the_difference_of_two_means_has_the_interval_of_welch() -> None:

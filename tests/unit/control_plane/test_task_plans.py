@@ -13,7 +13,6 @@ from control_plane.kinds.trial.charts import latency_figure, objective_bars
 from control_plane.kinds.trial.exchange import exported, read_task
 from control_plane.kinds.trial.forms import TaskForm
 from control_plane.kinds.trial.planning import (
-    command_line,
     measurements,
     plan_of_task,
     require_valid,
@@ -125,13 +124,6 @@ def test_experiments_are_counted_before_they_are_made(
     body = task_of(parameters=parameters, optimization=wanted)
     require_valid(body)
     assert trials_max(study_of(plan_of_task(body))) == experiments
-
-
-def test_the_command_of_a_configuration_is_that_of_its_engine_and_safe_to_paste() -> None:
-    command = command_line("xllamacpp", "a b; rm -rf /", "m", {"n_parallel": 2, "kv_unified": True})
-    assert "'--model=a b; rm -rf /'" in command
-    assert command.endswith("--n_parallel=2 --kv_unified=true")
-    assert command_line("nobody", "m", "m", {}) == ""
 
 
 def run(slot: int, status: str = "COMPLETED", value: float | None = None, **more: Any) -> dict[str, Any]:

@@ -45,6 +45,15 @@ def test_words_that_say_nothing_known_have_no_advice(text: str) -> None:
     assert advice_on(text) is None
 
 
+def test_one_that_is_offline_lacks_the_model_whatever_it_says_of_the_network() -> None:
+    said = "OSError: We couldn't connect to 'https://hub.example' to load the files"
+    assert [each and each.code for each in (advice_on(said), advice_on(said, is_offline=True))] == [
+        "NETWORK", "OFFLINE"
+    ]  # fmt: skip
+    assert advice_on("CUDA out of memory", is_offline=True) == advice_on("CUDA out of memory")
+    assert advice_on("nothing", is_offline=True) is None
+
+
 def test_only_the_end_counts_and_a_long_log_costs_little() -> None:
     assert advice_on("CUDA out of memory" + " " * LOOKED_AT_CHARS) is None
     begun_s = time.process_time()

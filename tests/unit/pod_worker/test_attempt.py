@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from events.catalog import Price, RunCompleted, RunFailed, RunLog, RunPreempted, RunStarted, RunUsage
 from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
-from events.delivery.pipe import Checkpoint, FactFrame, Go, Kept, Made, Start, Waiting
+from events.delivery.pipe import Checkpoint, FactFrame, Go, Kept, Made, Renewed, Start, Waiting
 from events.files.checkpoints import MANIFEST, emptied
 from events.kinds.fact import Fact
 from events.queue.claims import Claim, Orders
@@ -25,6 +26,7 @@ from events.runtime.clock import instant
 from events.runtime.errors import LeaseLost, Transient
 from events.testing import FIRST, RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
 from events.text.attempt_id import AttemptId
+from events.text.secret_names import USER_TOKEN
 from pod_worker.attempt.attempt import Attempt, Ports
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import grant
@@ -72,6 +74,7 @@ class ScriptedChild:
     gone: list[float] = field(default_factory=list)
     told: list[tuple[int, float]] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
+    renewed: list[tuple[dict[str, str], float]] = field(default_factory=list)
     _listener: Listener | None = None
     _exit: Exit | None = None
 
@@ -115,6 +118,9 @@ class ScriptedChild:
 
     def begin(self, go: Go) -> None:
         self.gone.append(go.at_s)
+
+    def renew(self, renewed: Renewed) -> None:
+        self.renewed.append((renewed.secrets, round(self.clock.monotonic_s(), 1)))
 
     def terminate(self) -> None:
         self._note("terminate")
@@ -225,12 +231,17 @@ class Held:
     found: Values = field(default_factory=lambda: Values({}))
     failures: int = 2
     asked: int = 0
+    renewals: int = 0
 
     def fetch(self, claim: Claim) -> Values:
         self.asked += 1
         if self.asked <= self.failures:
             raise Transient("away", "no answer")
         return self.found
+
+    def renewed(self, claim: Claim) -> Values:
+        self.renewals += 1
+        return self.fetch(claim)
 
 
 @dataclass
@@ -966,6 +977,53 @@ def test_secrets_that_nobody_hands_out_are_waited_for_so_long(scene: Scene) -> N
     scene.attempt(secrets=("API",)).run()
     assert scene.code() == "SECRETS_UNREACHABLE"
     assert scene.clock.monotonic_s() == pytest.approx(300, abs=10)
+
+
+def of_user(number: int, renew_in_s: float | None = 30.0) -> Values:
+    return Values({USER_TOKEN: f"token-{number}-of-the-user"}, (), renew_in_s)
+
+
+def test_the_token_of_a_user_is_renewed_before_its_end_and_none_is_told(scene: Scene) -> None:
+    scene.secrets = Held(of_user(1), failures=0)
+    attempt = scene.attempt(secrets=(USER_TOKEN,))
+
+    def look() -> None:
+        assert attempt.renewal is not None
+        with suppress(Transient):
+            attempt.renewal.run_once()
+
+    for second in range(1, 100):
+        scene.clock.at(second, look)
+    scene.clock.at(20, lambda: setattr(scene.secrets, "found", of_user(2)))
+    scene.clock.at(40, lambda: setattr(scene.secrets, "failures", 1_000))  # away for a while
+    scene.clock.at(80, lambda: setattr(scene.secrets, "failures", 0))
+    scene.clock.at(80, lambda: setattr(scene.secrets, "found", of_user(3, 1e9)))
+    scene.clock.at(100, scene.child.complete)
+    attempt.run()
+    assert [each for each, _ in scene.child.renewed] == [of_user(2).values, of_user(3).values]
+    assert [second for _, second in scene.child.renewed] == [
+        pytest.approx(30, abs=0.3),
+        pytest.approx(82.5, abs=3),
+    ]
+    assert scene.secrets.renewals in range(5, 9), "one that came to nothing is repeated after a pause"
+    assert b"of-the-user" not in b"".join(row.line for row in scene.outbox.batch(1_000, 1 << 30))
+
+
+def test_an_attempt_whose_user_signs_out_says_so_once_and_goes_on(scene: Scene) -> None:
+    scene.secrets = Held(of_user(1), failures=0)
+    attempt = scene.attempt(secrets=(USER_TOKEN,))
+
+    def look() -> None:
+        if attempt.renewal is not None:
+            attempt.renewal.run_once()
+
+    for second in range(1, 100):
+        scene.clock.at(second, look)
+    scene.clock.at(20, lambda: setattr(scene.secrets, "found", Values({}, (USER_TOKEN,))))
+    scene.clock.at(90, scene.child.complete)
+    attempt.run()
+    assert (scene.child.renewed, scene.secrets.renewals) == ([], 1)
+    assert scene.log() == ["log", "completed"]
 
 
 def test_an_order_to_stop_ends_the_wait_for_secrets(scene: Scene) -> None:

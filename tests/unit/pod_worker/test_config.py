@@ -114,7 +114,7 @@ def test_labels_are_of_the_setting_and_of_the_command_line_which_wins() -> None:
 
 
 def test_a_pod_says_what_it_measures_over_what_its_operator_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pod_worker.program.engines_here", lambda path: ["vllm"])
+    monkeypatch.setattr("pod_worker.program.engines_here", lambda environ: ["vllm"])
     gpus = (Gpu("NVIDIA H100 80GB HBM3", 81_559.0),) * 4
     has = Capabilities(64, 512 * 1024.0, gpus, "550.54.15", 2_000 * 1024.0)
     said = labels_of(has, read(PODFLEET_LABELS="rack=a4", PODFLEET_REGION="eu-de", PODFLEET_POD_ID="p"))

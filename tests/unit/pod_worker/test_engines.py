@@ -17,9 +17,16 @@ def test_an_engine_is_here_with_its_module_or_its_program(tmp_path: Path) -> Non
     lacking = replace(MODULE, name="lacking", needs="no_such_module")
     engines = [MODULE, PROGRAM, lacking, ENGINES["command"]]
 
-    assert engines_here(str(tmp_path), engines) == ["module"]
+    environ = {"PATH": str(tmp_path)}
+
+    assert engines_here(environ, engines) == ["module"]
 
     for name in ("serves-a-model", "docker"):
         (tmp_path / name).symlink_to(sys.executable)
 
-    assert engines_here(str(tmp_path), engines) == ["module", "program", "docker"]
+    assert engines_here(environ, engines) == ["module", "program"]
+    assert engines_here({**environ, "PODFLEET_ENGINES": "command"}, engines)[2:] == ["command"]
+    assert engines_here({**environ, "PODFLEET_ENGINES": "image,command"}, engines)[2:] == [
+        "command",
+        "docker",
+    ]

@@ -6,7 +6,7 @@ import json
 import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -15,7 +15,7 @@ from events.catalog import RunCompleted
 from events.delivery.event_encoder import fact_frame
 from events.delivery.pipe import Checkpoint, FactFrame, FromChild, Made, Ready, encode
 from pod_worker.child import pipe_reader
-from pod_worker.child.pipe_reader import FEW_BYTES, LOG_LINE_MAX, PipeReader, log_frame
+from pod_worker.child.pipe_reader import FEW_BYTES, LOG_LINE_MAX, RENEWED_MAX, PipeReader, log_frame
 
 FIRST, SECOND = (log_frame(text, "info") for text in ("first", "second"))
 MADE = Made("/file", "file", "text/plain")
@@ -146,13 +146,15 @@ VALUE = "a secret of this run"
 LINES = "first line of a key\r\nsecond line of a key\n"
 
 
-def printed(*chunks: str, hidden: tuple[str, ...] = (VALUE, LINES)) -> list[str]:
+def printed(*chunks: str, hidden: tuple[str, ...] = (VALUE, LINES), renewed: Sequence[str] = ()) -> list[str]:
     """Return the lines of the log of a child that prints this."""
     pipes = {name: os.pipe() for name in ("events", "stdout", "stderr", "death")}
     for reader, _ in pipes.values():
         os.set_blocking(reader, False)
     ears = PipeReader(**{name: reader for name, (reader, _) in pipes.items()})
     ears.hide(hidden)
+    for each in renewed:
+        ears.hide_renewed([each])
     told: list[FromChild] = []
     thread = threading.Thread(target=ears.listen, args=(told.append,))
     thread.start()
@@ -170,6 +172,12 @@ def printed(*chunks: str, hidden: tuple[str, ...] = (VALUE, LINES)) -> list[str]
 def test_what_is_hidden_is_in_no_line_and_in_no_fact() -> None:
     lines = printed(f"it is {VALUE}!\nshort\n", hidden=(VALUE, "short"))
     assert sorted(lines) == ["an error quotes ***", "it is ***!", "short"]
+
+
+def test_what_takes_the_place_of_a_hidden_value_is_hidden_beside_it() -> None:
+    new = [f"renewed-value-{number:02}" for number in range(RENEWED_MAX + 1)]
+    lines = printed(f"from {VALUE} to {new[-1]}\n{new[1]}\n{new[0]}\n", renewed=new)
+    assert sorted(lines) == ["***", "an error quotes ***", "from *** to ***", new[0]]
 
 
 def test_each_line_of_what_is_hidden_is_hidden_by_itself() -> None:

@@ -10,13 +10,14 @@ import pytest
 from events.delivery.control_plane_client import ControlPlane
 from events.runtime.clock import SystemClock
 from events.runtime.errors import LeaseLost, Transient
+from events.text.secret_names import USER_TOKEN
 from pod_worker.attempt.secret_values import HttpSecrets, Values
 from tests.unit.events.test_claims import make_claim
 
 CLAIM = make_claim(secrets=("A", "B"))
 
 
-def fetched(body: Any, code: int = 200) -> tuple[Values, httpx.Request]:
+def fetched(body: Any, code: int = 200, way: str = "fetch") -> tuple[Values, httpx.Request]:
     """Return the values that an answer holds, and what was asked."""
     asked: list[httpx.Request] = []
 
@@ -25,7 +26,8 @@ def fetched(body: Any, code: int = 200) -> tuple[Values, httpx.Request]:
         return httpx.Response(code, json=body)
 
     with httpx.Client(base_url="http://control", transport=httpx.MockTransport(answer)) as client:
-        return HttpSecrets(ControlPlane(client, SystemClock())).fetch(CLAIM), asked[0]
+        secrets = HttpSecrets(ControlPlane(client, SystemClock()))
+        return getattr(secrets, way)(CLAIM), asked[0]
 
 
 def test_an_attempt_asks_by_its_token_alone_and_gets_what_its_run_names() -> None:
@@ -34,6 +36,16 @@ def test_an_attempt_asks_by_its_token_alone_and_gets_what_its_run_names() -> Non
     assert asked.url.path == f"/api/runs/{CLAIM.run_id}/secrets"
     assert asked.headers["authorization"] == f"Bearer {CLAIM.run_token}"
     assert "x" not in repr(values).replace("missing", "")
+
+
+def test_a_renewal_is_of_the_token_of_the_user_alone() -> None:
+    token = {"values": {USER_TOKEN: "t"}, "missing": [], "renewInS": 240.5}
+    values, asked = fetched(token, way="renewed")
+    assert values == Values({USER_TOKEN: "t"}, (), 240.5)
+    assert asked.url.query == b"renewal=true"
+    for lie in ({**token, "values": {"A": "x"}}, {**token, "renewInS": -1}, {**token, "renewInS": "soon"}):
+        with pytest.raises(Transient):
+            fetched(lie, way="renewed")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from control_plane.access.auth import Forbidden
 from control_plane.access.keys import NAME_CHARS_MAX
 from control_plane.access.secrets.vault import WantedSecret
+from control_plane.model.run import Run
 from control_plane.model.views.readable import readable
 from control_plane.reads import paging
 from control_plane.reads.reading import listing
@@ -80,10 +81,11 @@ def router(deps: Deps) -> APIRouter:
         return RotatedSecrets(key_id=found.key_id, count=found.count, unreadable=list(found.unreadable))
 
     @routes.post("/api/runs/{run_id}/secrets")
-    async def hand(run_id: str, principal: MayIngest) -> SecretValues:
+    async def hand(run_id: str, principal: MayIngest, renewal: bool = False) -> SecretValues:
         """Return the values that the run names to the attempt whose lease is not over, and to nobody else.
 
-        A run that is being canceled gets none, nor an attempt whose key was revoked.
+        A run that is being canceled gets none, nor an attempt whose key was revoked. A `renewal` is of the
+        token of the run's user alone.
         """
         attempt = principal.attempt
         if attempt is None or attempt.run_id != run_id:
@@ -97,25 +99,25 @@ def router(deps: Deps) -> APIRouter:
         if found.run.status is Status.CANCELING:  # no conflict: the attempt still says how it ended
             raise Transient("being_canceled", "the run is being canceled, and gets no secrets")
         await deps.key_ring.require_unrevoked(found.run.token_of(attempt.attempt))
-        stored = [name for name in found.run.secrets if name != USER_TOKEN]
-        handed = await vault.hand(stored, found.run.kind)
-        values, missing = dict(handed.values), list(handed.missing)
-        if len(stored) < len(found.run.secrets):
-            token = await _user_token(deps, found.run.user_id)
-            if token is None:
-                missing.append(USER_TOKEN)
-            else:
-                values[USER_TOKEN] = token
-        return SecretValues(values=values, missing=missing)
+        return await _handed(deps, found.run, is_renewal=renewal)
 
     return routes
 
 
-async def _user_token(deps: Deps, user_id: str | None) -> str | None:
-    """Return the access token of a run's user; None where they are signed out. Raises `Transient`."""
-    if deps.entrance is None or user_id is None:
-        return None
-    return await deps.entrance.grants.access_token(user_id)
+async def _handed(deps: Deps, run: Run, *, is_renewal: bool) -> SecretValues:
+    """Return the values that a run names, or the token of its user alone. Raises `Transient`."""
+    stored = [name for name in run.secrets if name != USER_TOKEN]
+    handed = await deps.vault.hand([] if is_renewal else stored, run.kind)
+    values, missing = dict(handed.values), list(handed.missing)
+    if len(stored) == len(run.secrets):
+        return SecretValues(values=values, missing=missing)
+    access = None
+    if deps.entrance is not None and run.user_id is not None:
+        access = await deps.entrance.grants.access(run.user_id)
+    if access is None:
+        return SecretValues(values=values, missing=[*missing, USER_TOKEN])
+    values[USER_TOKEN] = access.token
+    return SecretValues(values=values, missing=missing, renew_in_s=access.renew_in_s)
 
 
 async def listed(deps: Deps, wanted: Page) -> Listing[Secret]:

@@ -179,6 +179,15 @@ def body_of(
     return made
 
 
+def values_in(part: Part, typed: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the texts of a part say, by field; an empty one is left out. Raises `Unfit`."""
+    found: Any = {}
+    _read(part, typed, found)
+    for name in part.above:
+        found = found.get(name, {})
+    return dict(found)
+
+
 def options_in(typed: Mapping[str, str], without: Sequence[str] = ()) -> StartOptionsBody:
     """Return the typed options of a run. Raises `Unfit`."""
     return body_of(option_parts(without), typed, {"requires": {}}, StartOptionsBody, of_requirements)

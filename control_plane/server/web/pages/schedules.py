@@ -21,8 +21,7 @@ from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.api.schedules import previewed, shown_slots
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines, typed_texts
-from control_plane.server.web.forms.parts import option_parts, shown
-from control_plane.server.web.forms.schedule import ELSEWHERE, ScheduleForm
+from control_plane.server.web.forms.schedule import ScheduleForm
 from control_plane.server.web.page_renderer import NOT_LIVE, Live, Site
 from control_plane.server.web.pages.form_actions import carried_out, refused, see
 from events.answers.runs import RunRow
@@ -59,6 +58,7 @@ OUTCOMES: Final = {
 
 CHOICES: Final[Json] = {
     "kinds": sorted(RUN_KINDS),
+    "nameless": sorted(name for name in RUN_KINDS if KINDS[name].scheduled_as is not None),
     "specs": {name: json.dumps(KINDS[name].example) for name in RUN_KINDS},
     "zones": ZONES,
     "examples": EXAMPLES,
@@ -108,7 +108,7 @@ class SchedulePages:
             # whoever presses twice means once
             keys={each.id: deps.submitter.ids.ulid() for each in page.items if each.run is not None},
             form=form,
-            parts=shown(option_parts(ELSEWHERE), form.typed, {}),
+            parts=form.shown(),
             preview=await previewed(deps.schedules, form.cron, form.time_zone.strip()) if has_text else None,
             is_typed=is_typed,
             problems=problems,
@@ -129,7 +129,7 @@ class SchedulePages:
             "schedule_edit.html",
             code,
             form=form,
-            parts=shown(option_parts(ELSEWHERE), form.typed, {}),
+            parts=form.shown(),
             preview=await previewed(service, form.cron, form.time_zone.strip()),
             problems=problems,
             choices=CHOICES,
@@ -197,13 +197,12 @@ def router(site: Site) -> APIRouter:
         if form.do == "preview":
             return await pages.listed(form=form)
         try:
-            wanted = form.wanted(principal.name)
-            await service.create(wanted)
+            name, _ = await service.put(form.wanted(principal.name))
         except Unfit as unfit:
             return await pages.listed(form=form, problems=unfit.problems, code=422)
         except (Rejected, Conflict) as error:
             return await pages.listed(form=form, problems=[error.message], code=status_of(error))
-        return see(_path(wanted.id))
+        return see(_path(name))
 
     @routes.get("/schedules/{schedule_id}")
     async def one(schedule_id: str, _: MayRead) -> HTMLResponse:

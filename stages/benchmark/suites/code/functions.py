@@ -7,10 +7,13 @@ that a solution does to its process, its builtins or its comparisons reaches a t
 
 from __future__ import annotations
 
+import hashlib
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from stages.benchmark.suites.code.running import CodeLimits, NotRun, Ran, report_of
 from stages.benchmark.suites.code.solutions import Solution, answers, outputs
@@ -60,9 +63,7 @@ def completed(wanted: Function, answer: str) -> tuple[str, ...] | None:
 def _judge(wanted: Function, solution: Solution, scoring: Scoring, limits: CodeLimits) -> None:
     """Return where the tests pass. Raises `Ran`, `NotRun` and `BadTests`."""
     examine = partial(_examined, wanted, scoring, limits)
-    asked = examine(None)
-    if asked["how"] != "passed":
-        raise BadTests(f"the reference does not pass the tests: {asked['why']}")
+    asked = scoring.kept.of(_key(wanted), partial(_of_reference, examine))
     for _ in range(ROUNDS_MAX):
         calls = asked["calls"]
         texts, ended = outputs(solution, [{"calls": calls}], scoring, limits)
@@ -75,6 +76,19 @@ def _judge(wanted: Function, solution: Solution, scoring: Scoring, limits: CodeL
         if asked["how"] == "failed":
             raise Ran("wrong", _words(asked["why"], asked["calls"], given))
     raise Ran("error", f"its tests ask something else in each of {ROUNDS_MAX} rounds")
+
+
+def _of_reference(examine: Callable[[None], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what the tests ask of the reference, which is the same for each solution."""
+    asked = examine(None)
+    if asked["how"] != "passed":
+        raise BadTests(f"the reference does not pass the tests: {asked['why']}")
+    return asked
+
+
+def _key(wanted: Function) -> bytes:
+    texts = (wanted.name, wanted.prompt, wanted.reference, wanted.tests)
+    return hashlib.sha256(msgspec.json.encode(texts)).digest()
 
 
 def _examined(

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control_plane.model.groups.goals import Goal
+from control_plane.model.groups.members import Trial
 from control_plane.model.groups.plan import plan_of
+from control_plane.model.groups.study import study_of
 from control_plane.reads.groups import Curves, Measured, evenly
+from control_plane.reads.studies import StudyView
 from control_plane.server.web.drawing.parallel import OTHERS, Layer, parallel_picture, track
 from control_plane.server.web.pages.groups.charts import (
     LINES_MAX,
@@ -21,6 +24,7 @@ from control_plane.server.web.pages.groups.charts import (
     history,
     parallel,
 )
+from control_plane.server.web.pages.groups.study_charts import study_figures
 
 HOSTILE = '"><script>alert(1)</script>'
 MATRIX = plan_of({"kind": "matrix", "values": {"x": [1, 2], "mode": ["a", HOSTILE]}, "parallel": 1})
@@ -130,3 +134,36 @@ def test_curves_lie_in_one_chart_and_a_member_without_any_has_no_line() -> None:
     assert (found.title, found.names) == (HOSTILE, ["slot 1", "slot 3"])
     assert len(list(drawn(str(found.picture)).iter("desc"))) == 1
     assert curve_figure(Curves([], None, 0, (), ()), is_log=False) is None
+
+
+def view_of(goal: Any, *runs: tuple[float, float, float | None]) -> StudyView:
+    """Return a study whose slots had these x, and measured these numbers."""
+    study = study_of({
+        "sampler": "random", "goal": goal, "max_runs": 50, "parallel": 1, "baseline": {"x": 0.0},
+        "space": {"x": {"type": "uniform", "low": 1.0, "high": 9.0}},
+    })  # fmt: skip
+    trials = [Trial(slot, {"x": x}, True, one, second=two) for slot, (x, one, two) in enumerate(runs)]
+    outcomes = study.outcomes(trials)
+    return StudyView(study, outcomes, study.best(trials), outcomes[0], is_confirming=False)
+
+
+def test_a_study_draws_the_interval_of_what_ran_again_and_nothing_where_nothing_did() -> None:
+    once = view_of("min:loss", (0.0, 5.0, None), (1.0, 4.0, None))
+    assert study_figures(once) == []
+    more = view_of("min:loss", (0.0, 5.0, None), (1.0, 4.0, None), (0.0, 5.2, None), (2.0, 3.0, None))
+    (figure,) = study_figures(more)
+    assert figure.names == ["loss", "95 % interval", "baseline", "best"]
+    assert [row.values[3] for row in figure.rows] == ["", "", "3"]
+    assert [row.values[1] != "" for row in figure.rows] == [True, False, False]
+    drawn(str(figure.picture))
+
+
+def test_two_goals_are_drawn_against_each_other_with_their_front() -> None:
+    found = view_of(
+        ["min:loss", "max:speed"], (0.0, 5.0, 1.0), (1.0, 4.0, 9.0), (2.0, 6.0, 10.0), (3.0, 7.0, 2.0)
+    )
+    (figure,) = study_figures(found)
+    assert figure.title == "speed (higher is better) against loss (lower is better)"
+    assert figure.names == ["trials", "Pareto front", "baseline"]
+    assert [row.values[1] for row in figure.rows] == ["9", "", "10", ""]
+    drawn(str(figure.picture))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from control_plane.model.groups.space import space_of
 from events.models.engine import Engine, listed_names
 from events.models.engines import ENGINES, XLLAMACPP
 from events.models.parameter import Value
@@ -99,7 +100,8 @@ RECORDED: list[tuple[Engine, dict[str, Value], str]] = [
         LLAMA_SERVER,
         {"n_parallel": 8, "n_ctx": 16_384, "n_batch": 1_024, "flash_attn": "on", "cache_type_v": "q8_0",
          "n_gpu_layers": 99, "cont_batching": False, "kv_unified": True, "cache_prompt": False},
-        "llama-server --model M --host 127.0.0.1 --port 7 --alias one --metrics --offline --no-ui --fit off "
+        "llama-server --model M --host 127.0.0.1 --port 7 --alias two,one --metrics --offline --no-ui "
+        "--fit off "
         "--parallel 8 --ctx-size 16384 --threads 3 --batch-size 1024 --cache-type-v q8_0 --flash-attn on "
         "--n-gpu-layers 99 --no-cont-batching --kv-unified --no-cache-prompt",
     ),
@@ -108,7 +110,7 @@ RECORDED: list[tuple[Engine, dict[str, Value], str]] = [
         {"gpu_memory_utilization": 0.9, "max_num_seqs": 64, "max_num_batched_tokens": 4_096,
          "tensor_parallel_size": 2, "kv_cache_dtype": "fp8", "enable_prefix_caching": False,
          "enable_chunked_prefill": True, "enforce_eager": True},
-        "vllm serve M --host 127.0.0.1 --port 7 --served-model-name one --gpu-memory-utilization 0.9 "
+        "vllm serve M --host 127.0.0.1 --port 7 --served-model-name two one --gpu-memory-utilization 0.9 "
         "--max-num-seqs 64 --max-num-batched-tokens 4096 --tensor-parallel-size 2 --kv-cache-dtype fp8 "
         "--no-enable-prefix-caching --enable-chunked-prefill --enforce-eager",
     ),
@@ -124,7 +126,7 @@ RECORDED: list[tuple[Engine, dict[str, Value], str]] = [
     (
         TRANSFORMERS,
         {"continuous_batching": True, "dtype": "bfloat16", "attn_implementation": "sdpa"},
-        "transformers serve --host 127.0.0.1 --port 7 --model-timeout=-1 --continuous-batching "
+        "transformers serve M --host 127.0.0.1 --port 7 --continuous-batching "
         "--dtype bfloat16 --attn-implementation sdpa",
     ),
     (OLLAMA, {"num_parallel": 4}, "ollama serve"),
@@ -217,12 +219,11 @@ def test_a_template_decides_how_its_server_is_known_and_called() -> None:
 
 
 def test_a_study_can_begin_with_what_a_row_proposes() -> None:
-    tried = {each.name: each.tried.space(each.type) for each in VLLM.parameters if each.tried}
+    tried = VLLM.space()
     assert tried["gpu_memory_utilization"] == {"type": "uniform", "low": 0.8, "high": 0.95}
     assert tried["enforce_eager"] == {"type": "values", "values": [True, False]}
-    slots = DOUBLE.parameters[0]
-    assert slots.tried
-    assert slots.tried.space(slots.type) == {"type": "int", "low": 1, "high": 64}
+    assert DOUBLE.space()["slots"] == {"type": "int", "low": 1, "high": 64}
+    assert all(space_of(each.space()) for each in ROWS if each.parameters), "a control plane takes it"
 
 
 @pytest.mark.parametrize(
@@ -257,3 +258,15 @@ def test_the_double_has_one_best_configuration() -> None:
     assert noisy(100, 0.1, "a") == noisy(100, 0.1, "a") != noisy(100, 0.1, "b")
     assert noisy(100, 0.0, "a") == 100
     assert replace(DOUBLE, name="x").settled({**BEST}, cores=1) == BEST
+
+
+def test_a_command_is_safe_to_paste() -> None:
+    command = XLLAMACPP.command_line("a b; rm -rf /", "m", {"n_parallel": 2, "kv_unified": True})
+    assert "'--model=a b; rm -rf /'" in command
+    assert command.endswith("--n_parallel=2 --kv_unified=true")
+
+
+def test_variables_of_an_engine_stand_before_its_command() -> None:
+    ollama = ENGINES["ollama"]
+    (name, value), *_ = ((each.name, each.low) for each in ollama.parameters if each.variable)
+    assert ollama.command_line("m", "m", {name: int(value)}).startswith("env ")

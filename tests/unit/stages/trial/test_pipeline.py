@@ -87,6 +87,7 @@ def test_a_trial_serves_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert isinstance(summary["tokens_out_per_s"], float)
     assert isinstance(summary["seconds"], float)
     assert summary["cost_usd"] == pytest.approx(2.0 * summary["seconds"] / 3600)
+    assert "--slots=2 --batch=256" in str(summary["command"])
     assert "double: {'slots': 2" in trial.log
 
 
@@ -158,3 +159,13 @@ def test_what_cannot_start_is_refused_before_it_is_queued(
         Trial(tmp_path, **wrong)
 
     assert words in str(refused.value)
+
+
+def test_a_command_of_the_run_needs_the_consent_of_its_pod(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, engine="command", command="sh -c true {port}")
+
+    failed = trial.fails()
+
+    assert (failed.code, failed.retryable) == ("NOT_AVAILABLE", True)
+    assert "PODFLEET_ENGINES=command would allow that" in failed.message
+    assert trial.reporter.files == []

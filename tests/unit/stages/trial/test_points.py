@@ -44,6 +44,7 @@ def test_what_is_named_twice_is_measured_once() -> None:
     [
         ({"scenarios": "D(100"}, "'D(100' is no scenario"),
         ({"scenarios": ", ,"}, "there is no scenario"),
+        ({"scenarios": "D(1,1), I(512,512)"}, "I(512,512) asks for images"),
         ({"concurrency": []}, "name a load"),
         ({"engine": "vlm"}, "there is no engine 'vlm'"),
         ({"concurrency": [1, 2, 3], "scenarios": ["D(1,1)"] * 10, "repeats": 20}, "600 measurements"),

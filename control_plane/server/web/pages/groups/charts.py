@@ -105,7 +105,10 @@ def parallel(
     """Return the parameters of these members beside the goal; without one, beside their status."""
     if not rows or not plan.names:
         return None
-    tracks = [track(name, [each[name] for each in values], is_log=scale(plan, name)) for name in plan.names]
+    short = _short(plan.names)
+    tracks = [
+        track(short[name], [each[name] for each in values], is_log=scale(plan, name)) for name in plan.names
+    ]
     if goal is None:
         tracks.append(track("status", [each.status.lower() for each in rows]))
     else:
@@ -122,6 +125,12 @@ def parallel(
         drawn=len(rows),
         members=members,
     )
+
+
+def _short(names: Sequence[str]) -> Mapping[str, str]:
+    """Return of each name its last part, where that tells it from the others; else the names themselves."""
+    last = {name: name.rpartition(".")[2] for name in names}
+    return last if len({*last.values()}) == len(last) else {name: name for name in names}
 
 
 def scale(plan: Plan, name: str) -> bool | None:

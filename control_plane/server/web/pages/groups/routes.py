@@ -47,6 +47,7 @@ MARKS: Final[Json] = {
     "CANCELED": ("–", "CANCELED"),
 }
 DECISIONS_SHOWN: Final = 20
+FRONT_SHOWN: Final = 20  # trials of a Pareto front in the table
 METRIC_CHARS_MAX: Final = 1_000  # stage and name of one
 
 Note = Annotated[str, Form(max_length=20_000)]
@@ -179,7 +180,7 @@ def shown_trials(group: Group) -> list[tuple[str, StudyTrial]]:
         return []
     baseline = [] if group.study.baseline is None else [("baseline", group.study.baseline)]
     what = "best" if group.study.front is UNSET else "front"
-    return [*((what, each) for each in group.study.best), *baseline]
+    return [*((what, each) for each in group.study.best[:FRONT_SHOWN]), *baseline]
 
 
 def importance_rows(importance: StudyImportance | None) -> list[tuple[str, str, Markup]]:

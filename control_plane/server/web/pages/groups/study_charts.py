@@ -1,4 +1,4 @@
-"""The charts of a study: each trial with the band of its runs, and two goals against each other; pure."""
+"""The charts of a study: each trial with the interval of its runs, and two goals against each other; pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from control_plane.model.groups.trials import Outcome
 from control_plane.reads.groups import evenly
 from control_plane.reads.studies import StudyView
 from control_plane.server.web.drawing.chart_figure import ChartFigure, chart_figure
-from control_plane.server.web.drawing.charts import Band, Chart, Line, Point
+from control_plane.server.web.drawing.charts import Chart, Line, Point
 from control_plane.server.web.pages.groups.charts import DOTS_MAX, HEIGHT, ROWS_SHOWN, WIDTH
 
 
@@ -28,21 +28,26 @@ def _trials(view: StudyView) -> ChartFigure | None:
         return None
     drawn = evenly(there, DOTS_MAX)
     dots: list[Point] = [(float(number), each.means[0]) for number, each in drawn]
-    lines = [Line(name=goal.name, letter="m", points=dots, band=list(map(_band, drawn)), joined=False)]
+    ends = [point for each in drawn for point in _interval(*each)]
+    lines = [
+        Line(name=goal.name, letter="m", points=dots, joined=False),
+        Line(name="95 % interval", letter="i", points=ends),
+    ]
     places = {each.slots[0]: float(number) for number, each in there}
     if view.baseline is not None:
         lines.append(_marked("baseline", "0", view.baseline, places))
     if view.best:
         lines.append(_marked("best", "★", view.best[0], places))
     title = f"{goal.name} of each trial, with the 95 % intervals of those that ran again"
-    return _figure(Chart(title=title, lines=lines, x_name="trial", width=WIDTH, height=HEIGHT))
+    return _figure(Chart(title=title, lines=lines, x_name="number", width=WIDTH, height=HEIGHT))
 
 
-def _band(numbered: tuple[int, Outcome]) -> Band:
-    number, outcome = numbered
+def _interval(number: int, outcome: Outcome) -> list[Point]:
+    """Return the ends of the interval of a trial, and the gap behind it; nothing of a single run."""
     found = mean_with_interval(outcome, 0)
-    low, high = (found.mean if each is None else each for each in (found.low, found.high))
-    return float(number), low, high
+    if found.low is None or found.high is None:
+        return []
+    return [(float(number), found.low), (float(number), found.high), (float(number), None)]
 
 
 def _marked(name: str, letter: str, outcome: Outcome, places: dict[int, float]) -> Line:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,9 @@ from stages.benchmark.suites.code.values import Other, decode, encode
 from stages.benchmark.suites.data.loading import load
 from stages.benchmark.suites.data.sources import DataSources
 from stages.benchmark.suites.item import Item, Score, Scoring
+from stages.benchmark.suites.kept import BYTES_MAX, ITEMS_MAX, Kept
 from stages.benchmark.suites.payload import Function
+from stages.isolation.sandbox import Ended, Isolation, Job, Sandbox
 
 PROMPT = '''from typing import List
 
@@ -112,6 +114,51 @@ def test_tests_that_their_own_reference_fails_judge_nobody(code_scoring: Scoring
         item = replace(FUNCTION, payload=Function(PROMPT, "turned", tests, REFERENCE))
         found = judged(code_scoring, "def turned(numbers):\n    return 1", item)
         assert (found.outcome, found.verdict) == ("error", None)
+
+
+@dataclass
+class Counting:
+    """Counts the programs that a sandbox runs."""
+
+    inner: Sandbox
+    scripts: list[str] = field(default_factory=list)
+
+    def isolation(self) -> Isolation:
+        return self.inner.isolation()
+
+    def run(self, job: Job) -> Ended:
+        self.scripts.append(job.script)
+        return self.inner.run(job)
+
+
+def test_what_tests_ask_of_their_reference_is_found_once_for_all_epochs(code_scoring: Scoring) -> None:
+    counting = Counting(code_scoring.sandbox)
+    scoring = replace(code_scoring, sandbox=counting)
+    wrong = "def turned(numbers):\n    return numbers, 0"
+    assert [judged(scoring, each).verdict for each in (IN_PLACE, wrong, IN_PLACE)] == [
+        "pass",
+        "wrong",
+        "pass",
+    ]
+    assert counting.scripts == ["examiner.py", *["runner.py", "examiner.py"] * 3]
+    other = replace(FUNCTION, payload=Function(PROMPT, "turned", TESTS, "    return None\n"))
+    for _ in range(2):
+        assert "the reference does not pass" in judged(scoring, IN_PLACE, other).why
+    assert counting.scripts[-2:] == ["examiner.py"] * 2, "what is wrong with an item is not kept"
+
+
+def test_what_is_kept_is_bounded() -> None:
+    kept, asked = Kept(), []
+
+    def found(number: int, size: int = 1) -> None:
+        kept.of(b"%d" % number, lambda: {"calls": [asked.append(number), "x" * size]})
+
+    for number in (*range(ITEMS_MAX + 1), 1, 0):
+        found(number)
+    assert asked == [*range(ITEMS_MAX + 1), 0], "the first one had to go"
+    for _ in range(2):
+        found(-1, BYTES_MAX)
+    assert asked[-2:] == [-1, -1]
 
 
 def test_tests_that_go_on_with_an_answer_are_answered_in_rounds(code_scoring: Scoring) -> None:

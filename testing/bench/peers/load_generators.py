@@ -1,0 +1,118 @@
+"""Load generators of others, where they are on the PATH: genai-bench is measured, guidellm only named.
+
+Each takes gigabytes (PyTorch, tokenizers, plots): none is installed for this alone. genai-bench tells no
+times of single requests that could be matched: hundredths of all times are compared with the engine's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import psutil
+
+from events.runtime.clock import SystemIds
+from testing.bench.comparison import Absent, Figures, Setting, Way, percentile
+from testing.bench.machine import CLOCK
+from testing.bench.peers.environments import NOT_WANTED
+from testing.bench.servers import scripted_engine
+
+PEERS: Final = ("genai-bench", "guidellm")
+LOOK_S: Final = 0.25
+LIMIT_S: Final = 300.0
+REPORTS: Final = "*num_concurrency*.json"
+# Its own texts are asked; what a word counts here matters to nobody.
+TOKENIZER: Final = {
+    "tokenizer.json": {
+        "version": "1.0",
+        **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder")),
+        "added_tokens": [],
+        "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "</s>": 1, "the": 2}, "unk_token": "<unk>"},
+        "pre_tokenizer": {"type": "Whitespace"},
+    },
+    "tokenizer_config.json": {
+        "tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "<unk>", "eos_token": "</s>",
+    },
+}  # fmt: skip
+
+
+def way(peer: str, setting: Setting, model: str, streams: int, traffic: str, requests: int) -> Way | Absent:
+    """Return how to measure a peer with so many requests, or why it cannot be."""
+    if not setting.peers:
+        return NOT_WANTED
+    program = shutil.which(peer)
+    if program is None:
+        return Absent(f"{peer} is not installed: pip install {peer} into an environment on the PATH")
+    if peer != "genai-bench":
+        return Absent(f"{peer} is there, and nothing here starts it yet")
+    return partial(_genai_bench, program, setting.scratch, model, streams, traffic, requests)
+
+
+def _genai_bench(
+    program: str, scratch: Path, model: str, streams: int, traffic: str, requests: int
+) -> Figures:
+    folder = scratch / SystemIds().ulid()
+    folder.mkdir()
+    for name, content in TOKENIZER.items():
+        (folder / name).write_text(json.dumps(content))
+    with scripted_engine() as url:
+        command = [
+            program, "benchmark", "--api-backend=vllm", f"--api-base={url}", "--api-key=none",
+            f"--api-model-name={model}", f"--model-tokenizer={folder}", "--task=text-to-text",
+            f"--num-concurrency={streams}", f"--traffic-scenario={traffic}", "--max-time-per-run=1",
+            f"--max-requests-per-run={requests}", f"--experiment-base-dir={folder}",
+            "--experiment-folder-name=told",
+        ]  # fmt: skip
+        looks = _run(command, folder)
+        log = httpx.get(f"{url}/log", trust_env=False, timeout=LIMIT_S).json()
+    (report,) = (folder / "told").glob(REPORTS)
+    told = json.loads(report.read_text())["individual_request_metrics"]
+    return {
+        "processor": _processor(looks, log),
+        **_errors([each["ttft"] for each in told], [each["first_s"] - each["received_s"] for each in log]),
+    }
+
+
+def _run(command: Sequence[str], folder: Path) -> list[tuple[float, float]]:
+    """Return what the processor had done for a program, from time to time until it ends."""
+    looks: list[tuple[float, float]] = []
+    ended = threading.Event()
+    environ = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    with (folder / "log").open("wb") as log, subprocess.Popen(
+        command, cwd=folder, env=environ, stdout=log, stderr=log
+    ) as process:  # fmt: skip
+        watched, until_s = psutil.Process(process.pid), CLOCK.monotonic_s() + LIMIT_S
+        while process.poll() is None:
+            times = watched.cpu_times()
+            looks.append((CLOCK.monotonic_s(), times.user + times.system))
+            if CLOCK.monotonic_s() > until_s:
+                process.kill()
+            CLOCK.wait(ended, LOOK_S)
+    assert process.returncode == 0, (folder / "log").read_text()[-2_000:]
+    return looks
+
+
+def _processor(looks: Sequence[tuple[float, float]], log: Sequence[dict[str, Any]]) -> float:
+    """Return percents of a core between the first request and the last; starts and plots are left out."""
+    begun_s, ended_s = log[0]["received_s"], log[-1]["received_s"]
+    within = [look for look in looks if begun_s <= look[0] <= ended_s]
+    (first_s, first_cpu_s), (last_s, last_cpu_s) = within[0], within[-1]
+    return 100 * (last_cpu_s - first_cpu_s) / (last_s - first_s)
+
+
+def _errors(theirs_s: Sequence[float], told_s: Sequence[float]) -> Figures:
+    pairs = zip(*(statistics.quantiles(each, n=100) for each in (theirs_s, told_s)), strict=True)
+    errors_ms = [1_000 * abs(ours - told) for ours, told in pairs]
+    return {
+        "first token, median error": percentile(errors_ms, 0.5),
+        "first token, p99 of the error": percentile(errors_ms, 0.99),
+    }

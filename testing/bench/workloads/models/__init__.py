@@ -1,0 +1,1 @@
+"""Benches of what asks language models."""
