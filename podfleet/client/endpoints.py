@@ -254,7 +254,7 @@ def history(
 ) -> Call[History]:
     """Return a headline number of runs over time; a line for each value of the field `rows`."""
     query = {"kind": kind, "cell": cell or None, "rows": rows, "label": label, "group": group}
-    return Call("GET", "/api/boards/history", History, query=query)
+    return Call("GET", "/api/board-history", History, query=query)
 
 
 def results(

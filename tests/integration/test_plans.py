@@ -75,7 +75,7 @@ EXTRA = {
     "/api/keys/": "/api/keys/unknown",
     "/api/runs/compare": "/api/runs/compare?run=ONE&run=TWO",
     "/runs//results/row": "/runs/ONE/results/row?key=1",
-    "/api/boards/history": "/api/boards/history?kind=probe&label=team%3Dvision",
+    "/api/board-history": "/api/board-history?kind=probe&label=team%3Dvision",
     "/boards/history": "/boards/history?kind=probe&cell=value&rows=spec.x",
     "/api/results/pairs": "/api/results/pairs?run=ONE&run=TWO",
     "/runs/compare/items": "/runs/compare/items?ids=ONE,TWO",

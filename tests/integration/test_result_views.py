@@ -350,7 +350,7 @@ async def test_a_models_score_over_time_has_its_interval_and_its_schedule(
     await deps.db.runs.update_one({"_id": other}, {"$set": {"title": HOSTILE}})
     await benchmark(deps, asking, "r", model="another", hours=3)
     wanted = {"kind": "benchmark", "cell": "score_gsm8k", "label": "model=tracked", "rows": "spec.suites"}
-    found = (await asking.get("/api/boards/history", params=wanted)).json()
+    found = (await asking.get("/api/board-history", params=wanted)).json()
     points = found["points"]
     assert [(each["runId"], each["number"], each["schedule"]) for each in points] == [
         (one, 0.5, None), (other, 0.75, "nightly"),
@@ -362,10 +362,10 @@ async def test_a_models_score_over_time_has_its_interval_and_its_schedule(
     assert "30.1% to 95.4%" in page
     assert HOSTILE not in page
     of_schedule = {"kind": "benchmark", "label": "schedule=nightly"}
-    told = (await asking.get("/api/boards/history", params=of_schedule)).json()
+    told = (await asking.get("/api/board-history", params=of_schedule)).json()
     assert ([each["runId"] for each in told["points"]], told["cell"]) == ([other], "score")
     (await asking.put("/api/models/tracked", json={"endpoint": MODEL})).raise_for_status()
     assert "/boards/history?kind=benchmark&amp;label=model%3Dtracked" in (await asking.get("/models")).text
     for wrong in ({"cell": "a,b"}, {"kind": "a b"}, {"rows": "$where"}):
-        for path in ("/api/boards/history", "/boards/history"):
+        for path in ("/api/board-history", "/boards/history"):
             assert (await asking.get(path, params={**wanted, **wrong})).status_code == 422

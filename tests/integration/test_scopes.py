@@ -102,7 +102,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /runs/{run_id}/results",
         "GET /api/results/compare",
         "GET /api/results/keys",
-        "GET /api/boards/history",
+        "GET /api/board-history",
         "GET /boards/history",
         "GET /api/results/pairs",
         "GET /runs/compare/items",

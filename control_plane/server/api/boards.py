@@ -94,36 +94,36 @@ class SavedBody(Body):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/boards`."""
-    routes = APIRouter(prefix="/api/boards", tags=["boards"], route_class=StructRoute)
+    routes = APIRouter(prefix="/api", tags=["boards"], route_class=StructRoute)
     shelf = deps.board_shelf
 
-    @routes.get("")
+    @routes.get("/boards")
     async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[SavedBoard]:
         return await shelf.page(wanted.limit, wanted.after)
 
-    @routes.get("/view")
+    @routes.get("/boards/view")
     async def view(_: MayRead, wanted: Annotated[BoardWanted, Query()]) -> Board:
         return await deps.boards.board(wanted.asked())
 
-    @routes.get("/export", response_class=Response, responses=FILE)
+    @routes.get("/boards/export", response_class=Response, responses=FILE)
     async def export(_: MayRead, wanted: Annotated[BoardFile, Query()]) -> Response:
         board = await deps.boards.board(wanted.asked())
         headers = {"Content-Disposition": f'attachment; filename="board-{board.kind}.csv"'}
         return Response(in_csv(board), media_type=CSV, headers=headers)
 
-    @routes.get("/history")
+    @routes.get("/board-history")
     async def history(_: MayRead, wanted: Annotated[BoardWanted, Query()]) -> History:
         return await deps.histories.history(wanted.asked())
 
-    @routes.get("/{board_id}")
+    @routes.get("/boards/{board_id}")
     async def one(board_id: str, _: MayRead) -> SavedBoard:
         return await shelf.find(board_id)
 
-    @routes.put("/{board_id}")
+    @routes.put("/boards/{board_id}")
     async def save(board_id: BoardId, body: SavedBody, principal: MaySubmit) -> SavedBoard:
         return await shelf.save(board_id, body.page, saveable(body.page, body.query), by=principal.name)
 
-    @routes.delete("/{board_id}", status_code=204)
+    @routes.delete("/boards/{board_id}", status_code=204)
     async def remove(board_id: str, _: MaySubmit) -> None:
         await shelf.remove(board_id)
 

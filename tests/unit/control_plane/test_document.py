@@ -46,6 +46,12 @@ FREE = {
     *(f"{each}.ideaJson" for each in ("Hypothesis", "HypothesisRow", "ProposedHypothesis")),
     *(f"{each}.ideas" for each in ("Hypothesis", "ProposedHypothesis")),
     *(f"{each}.unfinishedIdeas" for each in ("Hypothesis", "ProposedHypothesis")),
+    *(
+        f"{answer}.{each}"
+        for answer in ("Task", "TaskRow")
+        for each in ("benchmark", "model", "optimization", "parameters", "placement")
+    ),
+    *("TriedConfiguration.parameters", "TriedConfiguration.summary", "StudyTrial.values"),
     *("LoggedEvent.data", "Reason.evidence", "KindAnswer.specSchema", "KindAnswer.example"),
 }
 ENVIRONMENT = {
@@ -131,7 +137,7 @@ def made() -> dict[str, Call[Any]]:
         if name.startswith("_") or function.__module__ != endpoints.__name__:
             continue
         words = {
-            each: _something(str(parameter.annotation))
+            each: BODIES.get(each) or _something(str(parameter.annotation))
             for each, parameter in inspect.signature(function).parameters.items()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
@@ -147,6 +153,7 @@ OPTIONS = {
     "priority": 5, "labels": {"a": "b"}, "requires": {"region": "eu"}, "max_attempts": 5, "queue_limit_s": 5,
     "not_before": EPOCH, "secrets": ["KEY"],
 }  # fmt: skip
+BODIES = {"task": {"name": "a", "model": {"id": "m"}, "parameters": {"n_parallel": [1, 2]}}}
 SOMETHING = {
     "int": 5, "float": 5.0, "bool": True, "Json": {"a": 1}, "Plan": {"kind": "matrix"}, "datetime": EPOCH,
     "Mapping[str, str]": {"a": "b"}, "Sequence[str]": ["read"],

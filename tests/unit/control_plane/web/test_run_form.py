@@ -223,6 +223,10 @@ def valid(field: Field) -> st.SearchStrategy[str]:
             return st.floats(1, 1e6).map(str)
         case "temperature", _:
             return st.floats(0.001, 2).map(repr)
+        case (("noise_max" | "spread_max"), _):
+            return st.floats(0.001, 1).map(repr)
+        case "again", _:
+            return st.integers(0, 2).map(str)
         case "looks", _:
             return st.integers(1, LOOKS_MAX).map(str)
         case _, "integer":
@@ -231,12 +235,14 @@ def valid(field: Field) -> st.SearchStrategy[str]:
             return st.floats(0.001, 99).map(repr) | st.integers(1, 99).map(str)
         case "names", _:
             return st.lists(LETTERS, max_size=3).map(json.dumps)
+        case (("concurrency" | "rates"), _) if field.takes == {"array"}:
+            return st.lists(st.integers(1, 99), max_size=3).map(json.dumps)
         case "rates", _:
             return st.dictionaries(LETTERS, st.floats(-9, 9), max_size=3).map(json.dumps)
         case "when", _:
             return st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.isoformat())
-        case (("anything" | "deep" | "earlier" | "own"), _):
-            return st.sampled_from(["{}"] if field.path[-1] == "deep" else ["[]"])
+        case (("anything" | "deep" | "earlier" | "own" | "parameters"), _):
+            return st.just("{}" if field.path[-1] in ("deep", "parameters") else "[]")
         case _:
             return st.from_regex(r"[a-z][a-z ]{0,40}", fullmatch=True)
 
