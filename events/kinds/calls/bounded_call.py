@@ -71,6 +71,7 @@ def bounded(kind: Kind) -> Kind:
         check=calls.bounded(kind.check),
         measures=calls.bounded(kind.measures),
         scheduled_as=None if kind.scheduled_as is None else calls.bounded(kind.scheduled_as),
+        normal=None if kind.normal is None else calls.bounded(kind.normal),
         lines=each_of(kind.lines),
         drawn=each_of(kind.drawn),
         projections=each_of({fact: _whole(each) for fact, each in kind.projections.items()}),

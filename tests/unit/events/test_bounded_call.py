@@ -22,6 +22,7 @@ PLACES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Kind], Callab
     "check": (lambda call: {"check": call}, lambda kind: kind.check),
     "measures": (lambda call: {"measures": call}, lambda kind: kind.measures),
     "scheduled_as": (lambda call: {"scheduled_as": call}, lambda kind: kind.scheduled_as or kind.title),
+    "normal": (lambda call: {"normal": call}, lambda kind: kind.normal or kind.title),
     "lines": (lambda call: {"lines": {"x": call}}, lambda kind: kind.lines["x"]),
     "drawn": (lambda call: {"drawn": {"x": call}}, lambda kind: kind.drawn["x"]),
     "projections": (lambda call: {"projections": {int: call}}, lambda kind: kind.projections[int]),  # type: ignore[index] # int stands in for a fact
