@@ -32,7 +32,8 @@ def measurement(seconds: float, tokens: int, failures: int = 0, ttft_s: float = 
     found = Measurement(limits=Limits(ttft_s=0.5))
     for number in range(10):
         answered = Answered(
-            due_s=number, sent_s=number, timed_s=number, first_s=number + ttft_s, ended_s=number + 1.0, wanted_in=100,
+            due_s=number, sent_s=number, timed_s=number, first_s=number + ttft_s,
+            ended_s=number + 1.0, wanted_in=100,
             tokens_in=100, tokens_out=tokens // 10, is_counted=True,
         )  # fmt: skip
         found.add(answered)
