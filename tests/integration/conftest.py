@@ -6,7 +6,7 @@ import functools
 import os
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.database import Database
 
+from control_plane.server.deps import Deps
 from events.delivery.control_plane_client import bearer
 from events.envelope import Head, wire
 from events.kinds.fact import Fact
@@ -29,6 +30,7 @@ from pod_worker.queue.mongo import MongoQueue, connect
 from podfleet.embedded.mongod import Mongod
 from podfleet.embedded.ports import choose, kept
 from tests.fork_server import Program, execute_program, start_program
+from tests.integration.in_process import application, control_plane
 from tests.integration.research import IDEA, SPEC, WHOLE_S, Experiment
 from tests.integration.seeding import seed
 from tests.servers import S3Server, empty, own_database
@@ -361,3 +363,17 @@ def by_hand(fleet: Fleet) -> Iterator[Callable[[str, str], HandDriven]]:
 
     yield claim
     queue.db.client.close()
+
+
+@pytest.fixture
+async def deps(emptied_url: str) -> AsyncIterator[Deps]:
+    """A control plane in this process, on a store without documents."""
+    async with control_plane(emptied_url) as found:
+        yield found
+
+
+@pytest.fixture
+async def asking(deps: Deps) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of that control plane's application."""
+    async with application(deps) as client:
+        yield client

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
 
-from control_plane.config import read_settings
 from control_plane.runs.boards import saved
-from control_plane.server.app import create_app
-from control_plane.server.deps import Deps, wire
-from control_plane.store import database as store
+from control_plane.server.deps import Deps
 from control_plane.store import pages
 from control_plane.store.queue import run_fields
-from events.runtime.clock import SystemClock, SystemIds
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 BOARD = {"kind": "probe", "rows": "spec.x", "columns": "label.team.io/name", "cell": "value"}
@@ -25,31 +20,6 @@ HOSTILE = [
     "spec.$where", "spec.a..b", "$expr", "tokens.hash", "label.", "label.a b", "spec.x\x00", "_id", "lease",
     "spec." + ".".join("abcdefghi"), "spec." + "a" * 300, "spec.a'; drop", "spec.{$gt:1}", "idempotency.key",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def database_url(emptied_url: str) -> str:
-    """A database that these tests share."""
-    return emptied_url
-
-
-@pytest.fixture
-async def deps(database_url: str) -> AsyncIterator[Deps]:
-    names = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
-    values = {"MONGODB_URL": database_url, **dict.fromkeys(names, "127.0.0.1:1")}
-    client = store.connect(database_url)
-    settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
-    wired = wire(settings, store.database(client, database_url), SystemClock(), SystemIds())
-    yield wired
-    await wired.close()
-    await client.close()
-
-
-@pytest.fixture
-async def asking(deps: Deps) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(deps))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield client
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from events.queue.matching import Seeker, WaitingClass
 from events.runtime.clock import SystemIds
 from events.text.key_text import letters
 from pod_worker.queue.mongo import MongoQueue, connect
-from tests.integration.test_sweeper import control_plane, populate, run
+from tests.integration.in_process import control_plane
+from tests.integration.test_sweeper import populate, run
 
 CLASSES = 5
 DEPTH = 200  # of each class

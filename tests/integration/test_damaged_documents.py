@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from control_plane.server.app import create_app
-from tests.integration.test_sweeper import control_plane
+from tests.integration.in_process import control_plane
 
 RUN = {"kind": "probe", "spec": {"seconds": 1}}
 PLAN = {"kind": "matrix", "values": {"seconds": [1, 2]}}

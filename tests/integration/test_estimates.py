@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
-from control_plane.server.app import create_app
 from events.catalog import RunUsage, type_of
-from tests.integration.test_sweeper import control_plane
 
 SPEC = {"model": "m-1", "suites": "gsm8k", "sample_size": 100, "concurrency": 4}
-
-
-@pytest.fixture
-async def deps(emptied_url: str) -> AsyncIterator[Any]:
-    async with control_plane(emptied_url) as found:
-        yield found
-
-
-@pytest.fixture
-async def asking(deps: Any) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(deps))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield client
 
 
 async def ran(

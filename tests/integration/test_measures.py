@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from html import unescape
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -11,28 +10,13 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from control_plane.server.app import create_app
 from tests.integration.test_new_runs import FORM
-from tests.integration.test_sweeper import control_plane
 
 READ: Final = "Dropout of 0.5 beats 0.2 on wine"
 SAID: Final = "With dropout (dropout 0.5) instead of dropout 0.2, the accuracy on wine becomes higher."
 UNREAD: Final = "Lookahead with Adam improves accuracy"
 NEAREST: Final = "With Adam, the accuracy on digits becomes higher."
 STORED: Final = ("runs", "run_specs", "hypotheses", "schedules", "ideation_requests")
-
-
-@pytest.fixture
-async def deps(emptied_url: str) -> AsyncIterator[Any]:
-    async with control_plane(emptied_url) as found:
-        yield found
-
-
-@pytest.fixture
-async def asking(deps: Any) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(deps))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield client
 
 
 def run_of(idea: str, **spec: Any) -> dict[str, Any]:

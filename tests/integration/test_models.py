@@ -24,7 +24,7 @@ from events.runtime.egress_policy import read_egress_policy
 from events.runtime.errors import Transient
 from tests.integration.command_line import within
 from tests.integration.conftest import Fleet
-from tests.integration.test_sweeper import control_plane
+from tests.integration.in_process import control_plane
 
 KEY: Final = "the-key-of-the-test"
 pytestmark = pytest.mark.common_fleet(key=KEY)

@@ -24,7 +24,8 @@ from events.runtime.clock import SystemClock, SystemIds
 from events.text.key_text import RunToken, letters
 from pod_worker.queue.wakeups import Wakeups
 from tests.integration.conftest import Fleet
-from tests.integration.test_sweeper import control_plane, submit
+from tests.integration.in_process import control_plane
+from tests.integration.test_sweeper import submit
 
 POD = Seeker("pod-1/abc", "experiment", Abilities(frozenset({"probe"}), 0.0, None))
 WAIT_S = 60.0

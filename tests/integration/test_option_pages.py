@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from html import unescape
 from typing import Any
 from urllib.parse import urlencode
@@ -13,9 +13,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from control_plane.server.app import create_app
 from podfleet import parameters
-from tests.integration.test_sweeper import control_plane
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 OPTIONS: dict[str, Any] = {
@@ -26,19 +24,6 @@ OPTIONS: dict[str, Any] = {
     "queue_limit_s": 600,
 }
 SPEC = {"seconds": 2.5, "end": "exception"}
-
-
-@pytest.fixture
-async def deps(emptied_url: str) -> AsyncIterator[Any]:
-    async with control_plane(emptied_url) as found:
-        yield found
-
-
-@pytest.fixture
-async def asking(deps: Any) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(deps))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield client
 
 
 async def made(asking: httpx.AsyncClient, **body: Any) -> dict[str, Any]:

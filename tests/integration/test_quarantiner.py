@@ -12,7 +12,7 @@ from events.queue.abilities import Abilities
 from events.queue.matching import Seeker
 from events.queue.settlement import End
 from events.text.key_text import RunToken, letters
-from tests.integration.test_sweeper import control_plane
+from tests.integration.in_process import control_plane
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 WRONG_KEY = End("failed", "MODEL_UNAUTHORISED", "401", retryable=True)

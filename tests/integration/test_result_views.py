@@ -14,17 +14,14 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from control_plane.config import read_settings
-from control_plane.server.app import create_app
-from control_plane.server.deps import Deps, wire
-from control_plane.store import database as store
+from control_plane.server.deps import Deps
 from events.files.export_check import checked, read_public_key
 from events.files.export_zip import MANIFEST, SIGNATURE, ZipWriter
 from events.kinds.benchmark import ITEMS
 from events.kinds.results import sort_values
-from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Rejected
 from podfleet.main import app
+from tests.integration.in_process import control_plane
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 KEY = "B" * 43 + "="
@@ -33,28 +30,9 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 @pytest.fixture
-def database_url(emptied_url: str) -> str:
-    """A database that these tests share."""
-    return emptied_url
-
-
-@pytest.fixture
-async def deps(database_url: str) -> AsyncIterator[Deps]:
-    names = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
-    values = {"MONGODB_URL": database_url, **dict.fromkeys(names, "127.0.0.1:1"), "PODFLEET_SECRETS_KEY": KEY}
-    client = store.connect(database_url)
-    settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
-    wired = wire(settings, store.database(client, database_url), SystemClock(), SystemIds())
-    yield wired
-    await wired.close()
-    await client.close()
-
-
-@pytest.fixture
-async def asking(deps: Deps) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(deps))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield client
+async def deps(emptied_url: str) -> AsyncIterator[Deps]:
+    async with control_plane(emptied_url, PODFLEET_SECRETS_KEY=KEY) as found:
+        yield found
 
 
 async def benchmark(

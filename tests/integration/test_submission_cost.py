@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from control_plane.server.app import create_app
-from tests.integration.test_sweeper import control_plane
+from tests.integration.in_process import control_plane
 
 
 async def test_a_submission_reads_nothing_of_what_it_has_made(database_url: str) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from pymongo.errors import OperationFailure
 
-from control_plane.config import read_settings
 from control_plane.runs.submission import Submission
-from control_plane.server.deps import Deps, wire
-from control_plane.store import database as store
-from control_plane.store import schema
+from control_plane.server.deps import Deps
 from control_plane.store.queue import runs
 from control_plane.store.queue.runs import BATCH_MAX
 from control_plane.store.schedules import Schedules
@@ -24,27 +20,12 @@ from control_plane.upkeep import sweeper
 from control_plane.verify.verifier import Verifier
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End, end_decision, rescue_decision
-from events.runtime.clock import SystemClock, SystemIds
 from events.testing import CROCKFORD
 from pod_worker.queue.mongo import MongoQueue, connect
+from tests.integration.in_process import control_plane
 
 Document = dict[str, Any]
-NAMES = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
 WEEK = timedelta(days=7)
-
-
-@asynccontextmanager
-async def control_plane(url: str) -> AsyncIterator[Deps]:
-    client = store.connect(url)
-    values = {"MONGODB_URL": url, **dict.fromkeys(NAMES, "127.0.0.1:1")}
-    settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
-    deps = wire(settings, store.database(client, url), SystemClock(), SystemIds())
-    await schema.migrate(deps.db)
-    try:
-        yield deps
-    finally:
-        await deps.close()
-        await client.close()
 
 
 async def submit(deps: Deps, **overrides: Any) -> str:
