@@ -98,10 +98,10 @@ class ProcessSpace:
         clock, never = SystemClock(), threading.Event()
         until_s = clock.monotonic_s() + CLEAR_S  # a process in a broken driver goes when that lets it
         rounds = 0
-        if _are_orphans_ours() and sum(user == self.number for _, user in processes(zombies=True)) <= 1:
-            return  # the process itself: each that ended without a parent waits for us to take its status
+        if _are_orphans_ours() and self._has_only_ended():
+            return
         self._end_at_once()  # no list finds for certain who starts the next one and ends, again and again
-        while living := [pid for pid, user in processes() if user == self.number]:
+        while living := [*self._pids()]:
             rounds += 1
             if rounds == AT_ONCE_AFTER:
                 self._end_at_once()
@@ -112,6 +112,18 @@ class ProcessSpace:
                 log.error("child.remains", extra={"user": self.number, "pids": living[:PIDS_SHOWN]})
                 break
             clock.wait(never, CLEAR_PAUSE_S)
+
+    def _has_only_ended(self) -> bool:
+        """Return whether the process itself is the only one, and has ended; orphans have to be ours.
+
+        Each that ended without a parent waits for us to take its status, so that who starts the next one and
+        ends leaves more of them from one look to the next.
+        """
+        before = self._pids(zombies=True)
+        return len(before) <= 1 and not self._pids() and self._pids(zombies=True) == before
+
+    def _pids(self, *, zombies: bool = False) -> set[int]:
+        return {pid for pid, user in processes(zombies=zombies) if user == self.number}
 
     def _end_at_once(self) -> None:
         """End them by one call of the kernel: whoever starts others without end is faster than any list."""

@@ -317,6 +317,27 @@ def test_who_starts_the_next_one_and_ends_again_and_again_is_ended(home: Path, a
     assert {pid for pid, user in processes(zombies=True) if user == space.number} <= seen
 
 
+ORPHAN = """
+import os, sys, time
+user = int(sys.argv[1])
+os.setgroups([])
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+if not os.fork():
+    os.setsid()
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("adopts", [True, False])
+def test_a_single_process_that_outlives_its_parent_is_ended(home: Path, adopts: bool) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+    space = a_pod(home).make_space()
+    subprocess.run([sys.executable, "-I", "-S", "-c", ORPHAN, str(space.number)], check=True)
+    space.clear()
+    assert space.number not in {user for _, user in processes()}
+
+
 def test_what_a_killed_worker_left_is_removed_at_the_next_start(home: Path) -> None:
     confined = a_pod(home)
     left = confined.make_space()
