@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from events.delivery.control_plane_client import bearer
+from events.queue.labels import SAID_MAX
 from tests.integration.conftest import Fleet
 from tests.integration.test_pods_without_database import asked, claimed, new_key
 
@@ -102,7 +103,7 @@ def test_a_pin_is_not_taken_by_a_pod_of_another_name(fleet: Fleet) -> None:
         {"$where": "1"},
         {"a.b": "c"},
         {"a/b": "c"},
-        {f"l{number}": "x" for number in range(24)},
+        {f"l{number}": "x" for number in range(SAID_MAX + 1)},
         {f"l{number}": "x" for number in range(5_000)},
         ["gpu=h100"],
     ],
