@@ -100,7 +100,7 @@ def latency_figure(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> ChartFigu
     chart = Chart(
         title=f"{LATENCY} against {THROUGHPUT}; the numbers are requests at once",
         lines=[*lines[:LINES_MAX], *loads[:LOADS_MAX]],
-        x_name="tokens/s",
+        x_name="tok/s",
         width=WIDTH,
         height=HEIGHT,
     )
