@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from events.models.engine import Engine, listed_names
@@ -43,11 +47,33 @@ def _answer(port: int, path: str) -> bytes | None:
     """Return what is answered with the status 200, None for anything else."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ASK_S)
     try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        body = answer.read(ANSWER_BYTES_MAX)
+        connection.connect()
+        with _cut_off(connection.sock):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read(ANSWER_BYTES_MAX)
         return body if answer.status == WELL else None
     except (OSError, http.client.HTTPException):
         return None
     finally:
         connection.close()
+
+
+@contextmanager
+def _cut_off(connected: socket.socket) -> Iterator[None]:
+    """End a connection that takes longer than an answer may: its own limit is one of each read.
+
+    A server that sends a byte now and then would be listened to for days.
+    """
+
+    def cut() -> None:
+        with suppress(OSError):
+            connected.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(ASK_S, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

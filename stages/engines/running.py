@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from events.models.containers import PROGRAM
 from events.runtime.clock import Clock
@@ -61,9 +62,13 @@ class ServingLimits:
 
 @dataclass(slots=True, kw_only=True)
 class Running:
-    """One engine that was started, and is ended by `stop`."""
+    """One engine that was started, and is ended by `stop`.
+
+    `output` is the file that it writes to: while it lives, it may put anything else in the place of `log`.
+    """
 
     process: subprocess.Popen[bytes]
+    output: BinaryIO = field(repr=False)
     engine: str
     port: int
     log: Path
@@ -106,7 +111,7 @@ class Running:
 
     def last_lines(self) -> str:
         """Return the last lines of its log, without secrets."""
-        lines = _end_of(self.log, SNAPSHOT_BYTES).splitlines()[-SNAPSHOT_LINES:]
+        lines = self._end_of_log(SNAPSHOT_BYTES).splitlines()[-SNAPSHOT_LINES:]
         return self.mask.text("\n".join(lines)) or "nothing: it is empty"
 
     def stop(self) -> None:
@@ -139,15 +144,29 @@ class Running:
         self._clean_log()
 
     def _tail(self) -> str:
-        return self.mask.text(_end_of(self.log, TAIL_BYTES)) or "its log is empty"
+        return self.mask.text(self._end_of_log(TAIL_BYTES)) or "its log is empty"
+
+    def _end_of_log(self, most: int) -> str:
+        with self._opened_log() as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+            return file.read(most).decode(errors="replace").replace("\0", "").strip()
+
+    def _opened_log(self) -> BinaryIO:
+        """Open all that it wrote: once it has ended, or where Docker's client wrote it, by its name."""
+        if self.output.closed or self.docker is not None:
+            return self.log.open("rb")
+        return Path(f"/proc/self/fd/{self.output.fileno()}").open("rb")
 
     def _clean_log(self) -> None:
         """Write the log again as text without secrets: it may be kept where people read it."""
         clean = self.log.with_suffix(".clean")
-        with self.log.open("rb") as source, clean.open("w", encoding="utf-8", newline="") as out:
+        make_way(clean)
+        with self._opened_log() as source, clean.open("x", encoding="utf-8", newline="") as out:
             while line := source.readline(LINE_BYTES):
                 out.write(self.mask.text(line.decode(errors="replace").replace("\0", "")))
+        make_way(self.log)
         clean.replace(self.log)
+        self.output.close()
 
 
 def start(
@@ -156,10 +175,11 @@ def start(
     environment: Mapping[str, str],
     limits: ServingLimits,
     docker: Docker | None,
-) -> subprocess.Popen[bytes]:
-    """Start an engine, whose log is in the folder. `environment` is all that it has."""
+) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+    """Start an engine, and return it with its log in the folder. `environment` is all that it has."""
     guard = [GUARDED, "engine", docker.container.name if docker else "", sys.executable, END]
-    with log_of(folder).open("wb") as log:
+    log = log_of(folder).open("w+b")
+    try:
         process = subprocess.Popen(
             ["/bin/sh", "-c", *guard, *words],
             stdin=subprocess.PIPE,
@@ -169,11 +189,14 @@ def start(
             env=dict(environment),
             start_new_session=True,
         )
+    except BaseException:
+        log.close()
+        raise
     with suppress(ProcessLookupError):
         _bound(process.pid, resource.RLIMIT_FSIZE, limits.file_bytes)
         if limits.memory_bytes is not None and docker is None:
             _bound(process.pid, resource.RLIMIT_AS, limits.memory_bytes)
-    return process
+    return process, log
 
 
 def own_environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
@@ -188,17 +211,20 @@ def log_of(folder: Path) -> Path:
     return folder / "engine.log"
 
 
+def make_way(path: Path) -> None:
+    """Remove whatever is in the place of a file of ours: an engine wrote into the same folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def _bound(pid: int, what: int, most: int) -> None:
     """Lower a limit of a process: never above what this one has itself."""
     _, hard = resource.prlimit(pid, what)
     least = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.prlimit(pid, what, (least, least))
-
-
-def _end_of(log: Path, most: int) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - most))
-        return file.read(most).decode(errors="replace").replace("\0", "").strip()
 
 
 def _end(code: int) -> str:

@@ -98,8 +98,10 @@ def serve(
         say(f"{engine.name} at port {place} has {described(environment)}")
     asked = _container(Container(name=alias, pod=pod, image=image), given, str(model), gpus, bounds)
     docker = Docker(asked, given, folder) if image else None
+    process, output = start(asked.words(words) if docker else words, folder, given, bounds, docker)
     running = Running(
-        process=start(asked.words(words) if docker else words, folder, given, bounds, docker),
+        process=process,
+        output=output,
         engine=engine.name,
         port=place,
         log=log_of(folder),

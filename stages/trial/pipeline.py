@@ -19,7 +19,7 @@ from stages.engines.failure import EngineFailed
 from stages.engines.load.measurement import Measurement
 from stages.engines.load.measuring import measure
 from stages.engines.load.plan import Limits, Load, Target
-from stages.engines.running import ServingLimits, log_of
+from stages.engines.running import ServingLimits, log_of, make_way
 from stages.engines.serving import Served, serve
 from stages.engines.weights import model_of
 from stages.trial.points import Point, in_order, points_of
@@ -96,6 +96,7 @@ class _Trial:
         finally:
             log = log_of(folder)
             if log.is_file():
+                make_way(folder / LOG)
                 self.context.keep(log.rename(folder / LOG), f"engine/{LOG}")
 
     def _deployed(self, stack: ExitStack, folder: Path) -> Served:
