@@ -208,15 +208,16 @@ def _constraints(plan: Plan) -> Sequence[Constraint]:
 
 
 def _measured(found: Mapping[str, Any], constraints: Sequence[Constraint]) -> Measured:
-    value, status = found.get("value"), found["status"]
-    counts = status in SUCCEEDED and broken(constraints, found.get("summary", {})) is None
-    return Measured(
-        slot=found["slot"],
-        run_id=found["run"],
-        status=status,
-        has_begun=bool(found.get("attempt")),
-        value=float(value) if counts and is_measured(value) else None,
-    )
+    with reading_of("run", found["run"]):
+        value, status = found.get("value"), found["status"]
+        counts = status in SUCCEEDED and broken(constraints, found.get("summary", {})) is None
+        return Measured(
+            slot=found["slot"],
+            run_id=found["run"],
+            status=status,
+            has_begun=bool(found.get("attempt")),
+            value=float(value) if counts and is_measured(value) else None,
+        )
 
 
 def shown(values: Values) -> dict[str, Any]:
@@ -225,14 +226,17 @@ def shown(values: Values) -> dict[str, Any]:
 
 
 def _member(run: Mapping[str, Any], values: Values, plan: Plan) -> GroupMember:
-    has_succeeded = COUNTED_AS[Status(run["status"])] == "succeeded"
-    constraints = _constraints(plan) if has_succeeded else ()
-    stop = stop_of(run)
-    return GroupMember(
-        slot=run["slot"],
-        values=shown(values),
-        summary=plain(run.get("summary") or {}),
-        infeasible=broken(constraints, run.get("summary") or {}),
-        pruned=None if stop is None else str(stop),
-        run=run_row(run),
-    )
+    with reading_of("run", run["_id"]):
+        has_succeeded = COUNTED_AS[Status(run["status"])] == "succeeded"
+        constraints = _constraints(plan) if has_succeeded else ()
+        stop, summary = stop_of(run), run.get("summary") or {}
+        return typed(
+            GroupMember(
+                slot=run["slot"],
+                values=shown(values),
+                summary=plain(summary),
+                infeasible=broken(constraints, summary),
+                pruned=None if stop is None else str(stop),
+                run=run_row(run),
+            )
+        )

@@ -81,8 +81,9 @@ async def with_study(groups: Groups, group: Group) -> Group:
 
 
 def told_with(group: Group, view: StudyView) -> Group:
-    """Return a group with the standing of its study."""
-    return typed(msgspec.structs.replace(group, study=view.standing(GroupStatus(group.status))))
+    """Return a group with the standing of its study. Raises `UnreadableDocument`."""
+    with reading_of("group", group.id):
+        return typed(msgspec.structs.replace(group, study=view.standing(GroupStatus(group.status))))
 
 
 def _trial(study: Study, outcome: Outcome) -> StudyTrial:

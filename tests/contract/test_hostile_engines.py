@@ -60,7 +60,8 @@ def failing(command: str, folder: Path, limits: ServingLimits) -> EngineFailed:
     thread.start()
     thread.join(60)
     assert not thread.is_alive(), "it waits without end"
-    assert found and isinstance(found[0], EngineFailed), repr(found)
+    assert [type(each) for each in found] == [EngineFailed]
+    assert isinstance(found[0], EngineFailed)
     return found[0]
 
 

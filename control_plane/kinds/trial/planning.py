@@ -72,13 +72,16 @@ def _unfit(task: TaskBody, engine: Engine) -> Iterator[str]:
     known = {each.name: each for each in engine.parameters}
     own = task.optimization.baseline if isinstance(task.optimization.baseline, dict) else {}
     for name, given in [*task.parameters.items(), *own.items()]:
+        if isinstance(given, RangeBody) and not given.low < given.high:
+            yield f"parameters.{name}: low < high, not {given.low:g} and {given.high:g}"
+            continue
+        if isinstance(given, RangeBody) and given.log and given.low <= 0:
+            yield f"parameters.{name}: with `log`, low > 0, not {given.low:g}"
+            continue
         if name not in known and engine.is_open:
             continue
         if name not in known:
             yield f"parameters: {engine.name} has no parameter {name!r}; there are {', '.join(known)}"
-            continue
-        if isinstance(given, RangeBody) and not given.low < given.high:
-            yield f"parameters.{name}: low < high, not {given.low:g} and {given.high:g}"
             continue
         ends = (given.low, given.high) if isinstance(given, RangeBody) else given
         for value in ends if isinstance(ends, list | tuple) else [ends]:

@@ -154,6 +154,7 @@ class TaskReads:
     async def _row(self, task: Document, group: Document | None) -> TaskRow:
         round_ = await self._round(task, group)
         with reading_of("task", task["_id"]):
+            body_of(task)  # pages show parts of the configuration, whatever types their answer declares
             return typed(from_document(TaskRow, task, **self._made(task, group, round_)))
 
     def _made(self, task: Mapping[str, Any], group: Document | None, round_: Round) -> dict[str, Any]:
@@ -177,7 +178,8 @@ class TaskReads:
         if group is None:
             with reading_of("task", task["_id"]):
                 return Round(planned=trials_max(study_of(plan_of_task(body_of(task)))))
-        key = (str(group["_id"]), int(group["revision"]))
+        with reading_of("group", group["_id"]):
+            key = (str(group["_id"]), int(group["revision"]))
         if key in self._kept:
             return self._kept[key]
         found = await self._read(group)

@@ -186,15 +186,16 @@ class TaskService:
                 return
             if not is_starting(task, group):
                 return
-            if group["status"] not in CLOSED:
-                raise Conflict(
-                    "illegal_task_action", f"its group is {group['status']}; wait until it is closed"
-                )
+            with reading_of("group", group_id):
+                status, revision = group["status"], int(group["revision"])
+                is_same = (group["run"], group["plan"]) == (run, plan)
+            if status not in CLOSED:
+                raise Conflict("illegal_task_action", f"its group is {status}; wait until it is closed")
             try:
-                if group["run"] != run or group["plan"] != plan:
-                    await self.groups.edit(group_id, revision=group["revision"], by=by, run=run, plan=plan)
+                if not is_same:
+                    await self.groups.edit(group_id, revision=revision, by=by, run=run, plan=plan)
                     continue
-                await self.groups.again(group_id, revision=group["revision"], by=by)
+                await self.groups.again(group_id, revision=revision, by=by)
             except OutOfDate:
                 continue
         raise _contended(task["_id"])

@@ -125,8 +125,8 @@ class Curve:
 
 def stop_of(run: Mapping[str, Any]) -> Stop | None:
     """Return where a stored run was pruned; None where it was not, or what stands there is unreadable."""
-    stored: Any = (run.get("cancelRequested") or {}).get("pruned")
     try:
+        stored: Any = run["cancelRequested"]["pruned"]
         return Stop(
             metric=str(stored["metric"]),
             step=int(stored["step"]),

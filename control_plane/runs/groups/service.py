@@ -179,19 +179,21 @@ class GroupService:
             _require(group, revision)
         if tick is not None and (known := round_of(group, tick)) is not None:
             return Begun(known, is_new=False)
-        status = usual(Action.AGAIN, GroupStatus(group["status"]))
-        await self._check(group_id, group["run"], group["plan"])
-        told = ("round", "first", "next", "status", "counts", "since", "tick")
-        earlier = {name: group[name] for name in told if name in group}
-        sets = {
-            "round": group["round"] + 1,
-            "first": group["next"],
-            "since": ServerTime(),
-            "canceled": False,
-            "counts": Members().counts(),
-            "rounds": [*group["rounds"], earlier][-ROUNDS_MAX:],
-            "tick": None if tick is None else tick.stored(),
-        }
+        with reading_of("group", group_id):
+            status = usual(Action.AGAIN, GroupStatus(group["status"]))
+            run, plan = group["run"], group["plan"]
+            told = ("round", "first", "next", "status", "counts", "since", "tick")
+            earlier = {name: group[name] for name in told if name in group}
+            sets = {
+                "round": group["round"] + 1,
+                "first": group["next"],
+                "since": ServerTime(),
+                "canceled": False,
+                "counts": Members().counts(),
+                "rounds": [*group["rounds"], earlier][-ROUNDS_MAX:],
+                "tick": None if tick is None else tick.stored(),
+            }
+        await self._check(group_id, run, plan)
         if await self.groups.decide(group, Entry(Action.AGAIN, status, by), sets) is None:
             found = await self._find(group_id)
             if tick is None:

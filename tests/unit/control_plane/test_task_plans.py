@@ -295,3 +295,10 @@ def test_the_charts_of_a_task_tell_the_best_and_each_load_and_bear_any_number() 
     assert ("&lt;b&gt;" in figure.picture, "<b>" in figure.picture) == (True, False)
     assert ">4</text>" in figure.picture
     assert latency_figure({"best": [{}]}) is None
+
+
+@pytest.mark.parametrize("given", [{"low": 5, "high": 1}, {"low": 5, "high": 5}, {"low": 0, "high": 9}])
+def test_a_range_that_is_none_is_refused_of_any_engine(given: dict[str, Any]) -> None:
+    body = task_of(base_runtime="command", command="serve {port}", parameters={"x": {**given, "log": True}})
+    with pytest.raises(Rejected, match=r"parameters\.x: .*low"):
+        require_valid(body)
