@@ -71,7 +71,6 @@ class Running:
     output: BinaryIO = field(repr=False)
     engine: str
     port: int
-    log: Path
     clock: Clock
     limits: ServingLimits
     mask: Mask
@@ -79,6 +78,11 @@ class Running:
     docker: Docker | None = None
     is_gone: bool = False
     _never: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def log(self) -> Path:
+        """The name of its log."""
+        return Path(self.output.name)
 
     def wait_until(self, is_ready: Callable[[], bool], say: Callable[[str], None]) -> None:
         """Return once it is ready; meanwhile say how its log goes on.

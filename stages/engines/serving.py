@@ -27,7 +27,7 @@ from stages.engines.environment import NOT_IN_CONTAINERS, described, is_offline,
 from stages.engines.failure import EngineFailed
 from stages.engines.processes import LOOPBACK, free_port, is_free
 from stages.engines.readiness import is_ready
-from stages.engines.running import SOURCE, Running, ServingLimits, log_of, own_environment, start
+from stages.engines.running import SOURCE, Running, ServingLimits, own_environment, start
 
 ONE_LINE: Final = re.compile(r"[^\x00-\x1f\x7f-][^\x00-\x1f\x7f]{0,999}")
 SHOWN_CHARS: Final = 100
@@ -104,7 +104,6 @@ def serve(
         output=output,
         engine=engine.name,
         port=place,
-        log=log_of(folder),
         clock=clock,
         limits=bounds,
         mask=mask_of(given),
@@ -114,10 +113,9 @@ def serve(
     try:
         running.wait_until(lambda: is_ready(engine, place, alias, running.process.pid), say)
         _look_at(docker, running, say)
-        origin = f"http://{LOOPBACK}:{place}"
         yield Served(
-            url=origin + engine.api,
-            metrics_url=origin + engine.metrics if engine.metrics else "",
+            url=f"http://{LOOPBACK}:{place}{engine.api}",
+            metrics_url=f"http://{LOOPBACK}:{place}{engine.metrics}" if engine.metrics else "",
             name=fields[engine.called],
             alias=alias,
             port=place,

@@ -457,3 +457,12 @@ async def test_a_task_is_made_edited_started_and_shown_on_its_pages(database_url
         assert (await http.post("/tasks/import", data={"text": text})).status_code == 409
         gone = await http.post(f"/tasks/{other['id']}/delete", data={"revision": "1"})
         assert gone.headers["location"] == "/tasks"
+
+
+async def test_copies_that_are_made_at_once_have_each_a_name(database_url: str) -> None:
+    async with clients(database_url) as (only,):
+        task = await only.make()
+        copies = await asyncio.gather(*(only.post(task["id"], "clone") for _ in range(8)))
+        assert [each.status_code for each in copies] == [201] * 8
+        names = {f"{TASK['name']} ({number})" for number in range(2, 10)}
+        assert {each.json()["name"] for each in copies} == names

@@ -7,6 +7,7 @@ whoever starts the task next if the first one died in between.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -118,7 +119,8 @@ class TaskService:
             words = f" ({number})"
             wanted = f"{body.name[: NAME_CHARS_MAX - len(words)]}{words}"
             if await self.store.named(wanted) is None:
-                return await self.create(body.model_copy(update={"name": wanted}), by=by)
+                with suppress(Conflict):  # another copy took the name meanwhile
+                    return await self.create(body.model_copy(update={"name": wanted}), by=by)
         raise Conflict(
             "task_exists", f"there are {CLONES_MAX} copies of {body.name!r} already; name this one"
         )
