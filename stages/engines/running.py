@@ -139,6 +139,7 @@ class Running:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if self.clock.monotonic_s() > until_s:
+                self._clean_log()
                 what = f"processes {left}" if left else remains or f"who listens at port {self.port}"
                 raise EngineFailed(f"{self.engine} was killed, and {what} did not end", self.log)
             self.clock.wait(self._never, PAUSE_S)
@@ -163,6 +164,8 @@ class Running:
 
     def _clean_log(self) -> None:
         """Write the log again as text without secrets: it may be kept where people read it."""
+        if self.output.closed:
+            return
         clean = self.log.with_suffix(".clean")
         make_way(clean)
         with self._opened_log() as source, clean.open("x", encoding="utf-8", newline="") as out:

@@ -43,14 +43,24 @@ LOGS = {
 }
 
 
-def failing(command: str, folder: Path, limits: ServingLimits) -> EngineFailed:
+def failing(
+    command: str, folder: Path, limits: ServingLimits, environment: dict[str, str] | None = None
+) -> EngineFailed:
     """Return how an engine fails to start, within a minute."""
     found: list[PipelineError] = []
 
     def start() -> None:
         try:
             with serve(
-                commanded(command), "m", {}, name="m", folder=folder, clock=CLOCK, ids=IDS, limits=limits
+                commanded(command),
+                "m",
+                {},
+                name="m",
+                folder=folder,
+                clock=CLOCK,
+                ids=IDS,
+                limits=limits,
+                environment=environment,
             ):
                 pytest.fail("nothing was served")
         except PipelineError as error:
@@ -83,3 +93,17 @@ def test_an_engine_that_takes_its_log_away_has_failed_as_any_other(what: str, tm
     assert "bye" in failed.message
     assert failed.log.read_text() == "bye\n", "the log is what it wrote"
     assert not failed.log.is_symlink()
+
+
+def test_the_log_of_an_engine_that_does_not_end_has_no_secret_either(tmp_path: Path) -> None:
+    lines = (
+        "import os, socket, sys, time; print(os.environ['HF_TOKEN'], flush=True)",
+        "held = socket.create_server(('127.0.0.1', int(sys.argv[1])))",
+        "if os.fork() == 0: os.setsid(); time.sleep(5)",
+    )
+    (tmp_path / "stays.py").write_text("\n".join(lines))
+    command = f"{{python}} -I {tmp_path}/stays.py {{port}}"
+    limits = ServingLimits(ready_s=0.5, term_s=0.1, kill_s=0.2)
+    failed = failing(command, tmp_path, limits, {"HF_TOKEN": "hf_abcdefghijklmnop"})
+    assert "who listens at port" in failed.message
+    assert failed.log.read_text() == "***\n"
