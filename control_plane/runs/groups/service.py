@@ -180,8 +180,7 @@ class GroupService:
         if tick is not None and (known := round_of(group, tick)) is not None:
             return Begun(known, is_new=False)
         with reading_of("group", group_id):
-            status = usual(Action.AGAIN, GroupStatus(group["status"]))
-            run, plan = group["run"], group["plan"]
+            stands, run, plan = GroupStatus(group["status"]), group["run"], group["plan"]
             told = ("round", "first", "next", "status", "counts", "since", "tick")
             earlier = {name: group[name] for name in told if name in group}
             sets = {
@@ -193,6 +192,7 @@ class GroupService:
                 "rounds": [*group["rounds"], earlier][-ROUNDS_MAX:],
                 "tick": None if tick is None else tick.stored(),
             }
+        status = usual(Action.AGAIN, stands)
         await self._check(group_id, run, plan)
         if await self.groups.decide(group, Entry(Action.AGAIN, status, by), sets) is None:
             found = await self._find(group_id)

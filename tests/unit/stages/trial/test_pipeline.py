@@ -16,6 +16,7 @@ from events.models.engines import ENGINES
 from events.runtime.errors import PipelineError
 from stages.testing import RecordingReporter, make_context, make_tools
 from stages.trial.pipeline import run
+from stages.trial.pressure import Pressure
 from testing.engine_double.row import DOUBLE, misbehaving
 
 BRIEF = {
@@ -123,8 +124,11 @@ def test_an_engine_that_dies_under_load_fails_the_benchmark(
     assert "double ended" in failed.message
 
 
-def test_what_is_disturbed_is_measured_again_and_then_marked(tmp_path: Path) -> None:
-    trial = Trial(tmp_path, noise_max=1e-9, again=1)
+def test_what_is_disturbed_is_measured_again_and_then_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pressure, "is_above", lambda _, share: share == 0.125)
+    trial = Trial(tmp_path, noise_max=0.125, again=1)
 
     line = trial.run()
 
