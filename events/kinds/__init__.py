@@ -69,13 +69,18 @@ def read_spec(kind: str, raw: Mapping[str, Any]) -> Spec:
 
 def normal_of(kind: Kind, spec: Spec) -> Spec:
     """Return a specification as runs of a kind store it. Raises `Rejected` where the kind's code fails."""
-    if kind.normal is None:
+    normal = kind.normal
+    if normal is None:
         return spec
-    try:
-        return msgspec.convert(msgspec.to_builtins(kind.normal(spec)), kind.spec)
-    except Exception as error:
-        message = f"the kind {kind.name!r} cannot normalise it ({error}); fix its package"
-        raise Rejected("invalid_spec", f"spec: {message}") from error
+
+    def found() -> Spec | Rejected:
+        return msgspec.convert(msgspec.to_builtins(normal(spec)), kind.spec)
+
+    failed = f"spec: the kind {kind.name!r} could not make it normal"
+    made = asked(found, lambda error: Rejected("invalid_spec", f"{failed} ({error}); fix its package"))
+    if isinstance(made, Rejected):
+        raise made
+    return made
 
 
 def problem_with(kind: Kind, spec: Any) -> str | None:

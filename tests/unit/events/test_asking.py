@@ -12,7 +12,7 @@ import events.kinds
 from control_plane.reads.measures import measures_of
 from events import formatting
 from events.answers.logs import LoggedEvent
-from events.kinds import KINDS, measures, problem_with, read_spec, title_of
+from events.kinds import KINDS, measures, normal_of, problem_with, read_spec, title_of
 from events.kinds.calls.guarded_call import asked
 from events.runtime.errors import NotMeasurable, Rejected
 
@@ -49,6 +49,19 @@ def test_a_check_that_fails_refuses_in_words(monkeypatch: pytest.MonkeyPatch, er
     probe_with(monkeypatch, check=raising(error))
     with pytest.raises(Rejected, match=rf"the check of the kind 'probe' failed \({type(error).__name__}\)"):
         read_spec("probe", {})
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_specification_that_cannot_be_made_normal_is_refused_in_words(error: BaseException) -> None:
+    kind = replace(KINDS["probe"], normal=raising(error))
+    with pytest.raises(Rejected, match=rf"could not make it normal \({type(error).__name__}\); fix"):
+        normal_of(kind, read_spec("probe", {}))
+
+
+def test_what_is_made_normal_is_still_a_specification_of_its_kind() -> None:
+    kind = replace(KINDS["probe"], normal=lambda _: {"seconds": "long"})
+    with pytest.raises(Rejected, match=r"could not make it normal \(ValidationError\)"):
+        normal_of(kind, read_spec("probe", {}))
 
 
 @pytest.mark.parametrize("error", ERRORS)
