@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from events.models.advice import Advice, advice_on
 from events.runtime.errors import PipelineError
+
+KILLED: Final = "(signal 9"
 
 
 class EngineFailed(PipelineError):
@@ -17,3 +20,5 @@ class EngineFailed(PipelineError):
         super().__init__("ENGINE_FAILED", said, retryable=True)
         self.log = log
         self.is_late = is_late
+        # what its exit status says stands before the first colon; its own words follow
+        self.is_killed = KILLED in message.partition(":")[0]

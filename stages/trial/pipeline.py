@@ -50,7 +50,6 @@ ELSEWHERE: Final = frozenset(
         "DISK",
     }
 )
-KILLED: Final = "(signal 9)"
 
 
 def run(context: Context) -> str:
@@ -230,7 +229,7 @@ def _cause(error: EngineFailed, stage: str) -> tuple[str, str, bool]:
     code = "DEPLOY_FAILED" if stage == DEPLOY else "BENCHMARK_FAILED"
     if error.is_late:
         return "TRIAL_TIMEOUT", error.message, advice in ELSEWHERE
-    return code, error.message, advice in ELSEWHERE or KILLED in error.message
+    return code, error.message, advice in ELSEWHERE or error.is_killed
 
 
 def _unanswered(together: Measurement) -> tuple[str, str, bool]:

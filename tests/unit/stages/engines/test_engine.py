@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from events.models.rows.sglang import SGLANG
 from events.models.rows.transformers import TRANSFORMERS
 from events.models.rows.vllm import VLLM
 from events.runtime.errors import PipelineError
+from stages.engines.failure import EngineFailed
 from testing.engine_double.row import DOUBLE
 from testing.engine_double.surface import BEST, FASTEST, noisy, refusal, tokens_per_s
 
@@ -270,3 +272,16 @@ def test_variables_of_an_engine_stand_before_its_command() -> None:
     ollama = ENGINES["ollama"]
     (name, value), *_ = ((each.name, each.low) for each in ollama.parameters if each.variable)
     assert ollama.command_line("m", "m", {name: int(value)}).startswith("env ")
+
+
+@pytest.mark.parametrize(
+    ("message", "is_killed"),
+    [
+        ("vllm ended (signal 9): its log is empty", True),
+        ("vllm ended (signal 9; its container was killed for memory): x", True),
+        ("vllm ended (status 1): I was killed (signal 9)", False),
+        ("vllm was not ready within 3 s: worker ended (signal 9)", False),
+    ],
+)
+def test_who_was_killed_is_not_taken_from_the_words_of_the_engine(message: str, is_killed: bool) -> None:
+    assert EngineFailed(message, Path("engine.log")).is_killed is is_killed
