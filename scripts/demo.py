@@ -29,7 +29,7 @@ from podfleet.embedded.ports import is_free
 from podfleet.embedded.stack import DEFAULT_DATA, DEFAULT_PORT, Options, Stack, World
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-HYPOTHESES: Final = ROOT / "stages/experiment/hypotheses"
+HYPOTHESES: Final = ROOT / "stages/kinds/experiment/hypotheses"
 LOOK_S: Final = 0.5
 PAGE: Final = 200
 PAPER: Final = "paper/paper.pdf"

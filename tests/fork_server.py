@@ -60,8 +60,8 @@ PRELOADED: Final = (
         "uvicorn.lifespan.on",
     ),
     *("pod_worker.program", "pod_worker.child.main", "pod_worker.child.fork_server_main"),
-    *("stages.ideation.pipeline", "stages.probe.pipeline", "stages.experiment.pipeline"),
-    *("stages.benchmark.pipeline", "inspect_ai.agent._acp.server"),
+    *("stages.kinds.ideation.pipeline", "stages.kinds.probe.pipeline", "stages.kinds.experiment.pipeline"),
+    *("stages.kinds.benchmark.pipeline", "inspect_ai.agent._acp.server"),
     *("torch", "sklearn.datasets", "matplotlib.pyplot", "matplotlib.backends.backend_agg"),
     "stages.adapters.models.openai",
 )

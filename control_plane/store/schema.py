@@ -11,8 +11,8 @@ from pymongo.errors import OperationFailure
 from control_plane.store.database import Database, answers
 from events.catalog import RunUsage, type_of
 from events.kinds import DOCUMENTS, NOUNS
+from events.kinds.base.queues import REQUESTS, RUNS
 from events.kinds.kind import Index
-from events.kinds.queues import REQUESTS, RUNS
 from events.kinds.results import SORT_NAMES
 from events.lifecycle import Status
 from events.queue.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from events.kinds.base.queues import REQUESTS
 from events.kinds.fact import Fact, Name
 from events.kinds.idea import Idea
 from events.kinds.kind import DocumentSet, Index, Kind, Noun, Position, Projected
-from events.kinds.queues import REQUESTS
 from events.kinds.spec import TITLE_MAX, Positive, Spec
 
 EARLIER_MAX: Final = 200  # ideas of the fleet that a new one is held against
@@ -81,7 +81,7 @@ KIND: Final = Kind(
     says="Generates ideas for a hypothesis, and checks each for novelty against the fleet's earlier ideas.",
     spec=IdeationSpec,
     example={"title": "Small data", "idea": "Which augmentation helps on small tables?"},
-    pipeline="stages.ideation.pipeline",
+    pipeline="stages.kinds.ideation.pipeline",
     package="control_plane.kinds.ideation",
     title=_title,
     queue=REQUESTS,

@@ -14,21 +14,22 @@ from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.metrics import METRICS, QUALITY
 from events.runtime.clock import SystemClock
 from stages.adapters.sandbox.sandbox import LocalSandbox
-from stages.experiment.data.loading import divided, load_table
-from stages.experiment.judging.disguise import disguise_of
-from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
-from stages.experiment.judging.preconditions import BASELINE as BELOW
-from stages.experiment.judging.preconditions import NO_EFFECT, NotMeasured, Observed, not_measured
-from stages.experiment.judging.references import references_on
-from stages.experiment.judging.secret import Secret
-from stages.experiment.judging.switch import beyond_switch, text_of
-from stages.experiment.judging.untouched import spoilt
-from stages.experiment.record.ledger import Measured
-from stages.experiment.record.record import ARMS
-from stages.experiment.statistics.guards import WORSE, Arms, guarded
-from stages.experiment.statistics.region import superior
-from stages.experiment.statistics.scores import naive_quality
-from stages.experiment.statistics.validation import (
+from stages.isolation.sandbox import JobLimits
+from stages.kinds.experiment.data.loading import divided, load_table
+from stages.kinds.experiment.judging.disguise import disguise_of
+from stages.kinds.experiment.judging.evaluation_set import Judges, write_evaluation_set
+from stages.kinds.experiment.judging.preconditions import BASELINE as BELOW
+from stages.kinds.experiment.judging.preconditions import NO_EFFECT, NotMeasured, Observed, not_measured
+from stages.kinds.experiment.judging.references import references_on
+from stages.kinds.experiment.judging.secret import Secret
+from stages.kinds.experiment.judging.switch import beyond_switch, text_of
+from stages.kinds.experiment.judging.untouched import spoilt
+from stages.kinds.experiment.record.ledger import Measured
+from stages.kinds.experiment.record.record import ARMS
+from stages.kinds.experiment.statistics.guards import WORSE, Arms, guarded
+from stages.kinds.experiment.statistics.region import superior
+from stages.kinds.experiment.statistics.scores import naive_quality
+from stages.kinds.experiment.statistics.validation import (
     CAUGHT,
     NO_SPREAD,
     TOO_GOOD,
@@ -39,10 +40,9 @@ from stages.experiment.statistics.validation import (
     judge,
     pairs_of,
 )
-from stages.experiment.tree import Arm
-from stages.experiment.trials.trial import Bench, Trial, Trials, write_data
-from stages.experiment.trials.units import Units
-from stages.isolation.sandbox import JobLimits
+from stages.kinds.experiment.tree import Arm
+from stages.kinds.experiment.trials.trial import Bench, Trial, Trials, write_data
+from stages.kinds.experiment.trials.units import Units
 from stages.models.budget import Budget
 from tests.integration.programs.cheats import (
     BASELINE,

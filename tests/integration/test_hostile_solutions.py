@@ -11,11 +11,11 @@ import pytest
 
 from events.runtime.clock import SystemClock
 from stages.adapters.sandbox.sandbox import LocalSandbox
-from stages.benchmark.suites.code.functions import function
-from stages.benchmark.suites.code.programs import program
-from stages.benchmark.suites.code.running import CodeLimits
-from stages.benchmark.suites.item import Item, Score, Scoring
-from stages.benchmark.suites.payload import Function, Program
+from stages.kinds.benchmark.suites.code.functions import function
+from stages.kinds.benchmark.suites.code.programs import program
+from stages.kinds.benchmark.suites.code.running import CodeLimits
+from stages.kinds.benchmark.suites.item import Item, Score, Scoring
+from stages.kinds.benchmark.suites.payload import Function, Program
 
 PROMPT = 'def total(numbers):\n    """ Return the sum. """\n'
 TESTS = """

@@ -20,16 +20,16 @@ from events.runtime.egress_policy import read_egress_policy
 from events.runtime.errors import PipelineError
 from stages.adapters.models.openai import OpenAiModel
 from stages.adapters.models.retrier import Retrier
-from stages.experiment.paper.assertions import supported_prose
-from stages.experiment.paper.words import problems_of, write_words
-from stages.experiment.record.numbers import numbers_of
-from stages.experiment.record.prose import SECTIONS
-from stages.experiment.record.record import Curve, Record, Setting, StageRecord, Verdicts
-from stages.experiment.research.modelled import ModelResearcher, choose
-from stages.experiment.research.proposal import NoProposal
-from stages.experiment.statistics.region import superior
-from stages.experiment.statistics.validation import Pair, Registration, judge
-from stages.experiment.tree import UNVARIED, Node, Tree
+from stages.kinds.experiment.paper.assertions import supported_prose
+from stages.kinds.experiment.paper.words import problems_of, write_words
+from stages.kinds.experiment.record.numbers import numbers_of
+from stages.kinds.experiment.record.prose import SECTIONS
+from stages.kinds.experiment.record.record import Curve, Record, Setting, StageRecord, Verdicts
+from stages.kinds.experiment.research.modelled import ModelResearcher, choose
+from stages.kinds.experiment.research.proposal import NoProposal
+from stages.kinds.experiment.statistics.region import superior
+from stages.kinds.experiment.statistics.validation import Pair, Registration, judge
+from stages.kinds.experiment.tree import UNVARIED, Node, Tree
 from stages.models.budget import Budget
 from stages.models.metered import Metered
 from stages.models.model import Model

@@ -175,7 +175,7 @@ def test_a_run_that_waits_for_its_replication_says_so_and_can_be_canceled(fleet:
 
 
 @pytest.mark.long(
-    "a whole experiment on two pods; tests/unit/stages/experiment/test_replication.py has each case"
+    "a whole experiment on two pods; tests/unit/stages/kinds/experiment/test_replication.py has each case"
 )
 def test_a_claim_that_is_too_good_is_replicated_by_another_pod_and_passes(fleet: Fleet, s3: S3Server) -> None:
     file = plane(fleet.home)

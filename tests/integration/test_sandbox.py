@@ -24,11 +24,6 @@ import pytest
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Canceled, PipelineError
 from stages.adapters.sandbox.sandbox import LocalSandbox
-from stages.experiment.data.loading import Data, Facts, Part, Sealed, Visible
-from stages.experiment.judging.disguise import Disguised
-from stages.experiment.judging.evaluation_set import write_evaluation_set
-from stages.experiment.judging.secret import Secret
-from stages.experiment.trials.trial import Bench, write_data
 from stages.isolation.levels import (
     BUBBLEWRAP,
     BUBBLEWRAP_WITHOUT_PROC,
@@ -39,6 +34,11 @@ from stages.isolation.levels import (
     Candidate,
 )
 from stages.isolation.sandbox import Ended, Job, JobLimits
+from stages.kinds.experiment.data.loading import Data, Facts, Part, Sealed, Visible
+from stages.kinds.experiment.judging.disguise import Disguised
+from stages.kinds.experiment.judging.evaluation_set import write_evaluation_set
+from stages.kinds.experiment.judging.secret import Secret
+from stages.kinds.experiment.trials.trial import Bench, write_data
 from stages.models.budget import Budget
 from tests.integration.programs.hostile import (
     BOMBS,

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 from events.kinds.space.data_sets import RESERVE_SHARE, SHARES
-from stages.experiment.data.columns import Along, Table, Target
-from stages.experiment.data.divisions import rows_of, units_possible
-from stages.experiment.data.reserve import JUDGING_SHARE
+from stages.kinds.experiment.data.columns import Along, Table, Target
+from stages.kinds.experiment.data.divisions import rows_of, units_possible
+from stages.kinds.experiment.data.reserve import JUDGING_SHARE
 
 Floats = NDArray[np.float64]
 Shape = Callable[[np.random.Generator, tuple[int, ...]], Floats]

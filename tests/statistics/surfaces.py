@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import fmean, stdev
 
-from stages.experiment.record.record import Finalist
-from stages.experiment.search.handover import handed_on
-from stages.experiment.search.search import FINALISTS, WIDTH
-from stages.experiment.tree import Improve, Node, Policy, Stop, Tree, Wait, choose
+from stages.kinds.experiment.record.record import Finalist
+from stages.kinds.experiment.search.handover import handed_on
+from stages.kinds.experiment.search.search import FINALISTS, WIDTH
+from stages.kinds.experiment.tree import Improve, Node, Policy, Stop, Tree, Wait, choose
 
 Point = tuple[int, ...]
 Quality = Callable[[Point], float]

@@ -9,9 +9,9 @@ import pytest
 
 from events.kinds.space.data_sets import SHARES
 from events.kinds.space.metrics import METRICS
-from stages.experiment.data.divisions import WINDOWS_MIN
-from stages.experiment.data.reserve import JUDGING_SHARE
-from stages.experiment.statistics.estimate import (
+from stages.kinds.experiment.data.divisions import WINDOWS_MIN
+from stages.kinds.experiment.data.reserve import JUDGING_SHARE
+from stages.kinds.experiment.statistics.estimate import (
     LEVEL,
     POWER,
     Estimate,
@@ -20,10 +20,10 @@ from stages.experiment.statistics.estimate import (
     overlap,
     rate_not_excluded,
 )
-from stages.experiment.statistics.looks import LEVEL_BY_TIME, Look, looks_of, units_of
-from stages.experiment.statistics.region import equivalent, not_inferior, superior
-from stages.experiment.statistics.several import corrected
-from stages.experiment.statistics.validation import Interval, Judgement, Registration
+from stages.kinds.experiment.statistics.looks import LEVEL_BY_TIME, Look, looks_of, units_of
+from stages.kinds.experiment.statistics.region import equivalent, not_inferior, superior
+from stages.kinds.experiment.statistics.several import corrected
+from stages.kinds.experiment.statistics.validation import Interval, Judgement, Registration
 from tests.statistics.populations import (
     SETS,
     SHAPES,

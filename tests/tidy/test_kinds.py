@@ -18,12 +18,12 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")
 # Kinds of one folder may share types: what an idea is stands in `events/kinds/idea.py`.
 TABLES: Final = ("events/kinds/", "events/answers/kinds/", "control_plane/kinds/", "podfleet/kinds/")
-OWN: Final = (*TABLES, *(f"stages/{kind}/" for kind in ROWS))
+OWN: Final = (*TABLES, *(f"stages/kinds/{kind}/" for kind in ROWS))
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # A word that other parts have of their own: a pod's part has a trial, and so has a study. As a name of Python
 # it says nothing; as a text, a module or an event it is the kind.
 COMMON: Final = frozenset({"trial"})
-_MODULE: Final = re.compile(rf"(?:ai|.*\.kinds|kinds|stages)\.(?:{'|'.join(ROWS)})(?:\..*)?")
+_MODULE: Final = re.compile(rf"(?:ai|.*\.kinds|kinds)\.(?:{'|'.join(ROWS)})(?:\..*)?")
 
 
 def named(source: str) -> Iterator[str]:
@@ -70,16 +70,16 @@ def test_a_kind_is_named_in_its_packages_only() -> None:
     "line",
     [
         'if kind == "probe": pass',
-        "from stages.probe.pipeline import run",
+        "from stages.kinds.probe.pipeline import run",
         "from events.kinds import experiment",
         "spec = ProbeSpec()",
-        'load("stages.ideation.pipeline")',
+        'load("stages.kinds.ideation.pipeline")',
         'wanted = {"type": "ai.ideation.failed"}',
         "def of_experiment(): pass",
         "submit(probe=1)",
         'if kind == "trial": pass',
         "from events.kinds.trial import TrialSpec",
-        "import stages.trial.points",
+        "import stages.kinds.trial.points",
     ],
 )
 def test_a_name_is_found(line: str) -> None:
@@ -106,7 +106,7 @@ def test_pipelines_and_pages_of_one_kind_know_no_other_kind(kind: str) -> None:
         for other in ROWS
         if other != kind
     )
-    own = (f"stages/{kind}/", f"control_plane/kinds/{kind}/")
+    own = (f"stages/kinds/{kind}/", f"control_plane/kinds/{kind}/")
     found = [
         f"{file} -> {each}"
         for file, imported in _modules().items()

@@ -22,7 +22,7 @@ from inspect_ai.scorer import match
 from inspect_ai.solver import generate
 
 from events.kinds.benchmark import BenchmarkSpec, OwnSuite
-from stages.benchmark.pipeline import run
+from stages.kinds.benchmark.pipeline import run
 from stages.testing import RecordingReporter, make_context, make_tools
 
 CONCURRENCY: Final = 16

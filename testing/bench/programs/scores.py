@@ -18,13 +18,13 @@ from events.kinds.benchmark import BenchmarkSpec
 from events.models.engines import XLLAMACPP
 from events.runtime.clock import SystemIds
 from stages.adapters.sandbox.sandbox import LocalSandbox
-from stages.benchmark.pipeline import run_with
-from stages.benchmark.suite_loader import LOADER, SuiteLoader
-from stages.benchmark.suites.data.sources import DataSources
-from stages.benchmark.suites.item import Item, Suite
-from stages.benchmark.suites.payload import Function
 from stages.engines.serving import serve
 from stages.engines.weights import located
+from stages.kinds.benchmark.pipeline import run_with
+from stages.kinds.benchmark.suite_loader import LOADER, SuiteLoader
+from stages.kinds.benchmark.suites.data.sources import DataSources
+from stages.kinds.benchmark.suites.item import Item, Suite
+from stages.kinds.benchmark.suites.payload import Function
 from stages.testing import RecordingReporter, make_context, make_tools
 from testing.bench.machine import CLOCK
 from testing.bench.peers.environments import Program, program

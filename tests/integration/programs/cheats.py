@@ -211,7 +211,7 @@ def cheat(task):
 """,
     "use the product's own code": """
 def cheat(task):
-    from stages.experiment.data.loading import find_data_set, prepare
+    from stages.kinds.experiment.data.loading import find_data_set, prepare
     for seed in range(3):
         part = prepare(find_data_set("iris", ()), seed=seed).sealed.open()
         if len(part) == len(task.judge):

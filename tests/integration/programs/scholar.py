@@ -16,7 +16,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from stages.experiment.record.prose import SECTIONS
+from stages.kinds.experiment.record.prose import SECTIONS
 from tests.integration.programs.model_server import Asked, ModelServer, Reply
 
 IDEA: Final = "Momentum lowers the negative log-likelihood of a short training on digits"

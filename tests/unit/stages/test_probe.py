@@ -28,8 +28,8 @@ from events.kinds.probe import KIND, ProbeSpec
 from events.kinds.spec import Spec
 from events.runtime.errors import PipelineError
 from stages.context import Context
+from stages.kinds.probe.pipeline import ENDINGS, run, write_artifact
 from stages.pipeline import failure_of
-from stages.probe.pipeline import ENDINGS, run, write_artifact
 from stages.registry import installed, load, missing
 from stages.testing import make_context
 

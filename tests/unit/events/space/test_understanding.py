@@ -20,7 +20,7 @@ from events.kinds.space.measuring import measured
 from events.kinds.space.understanding import file_named_in, understand
 from events.runtime.errors import NotMeasurable
 
-HYPOTHESES: Final = Path(__file__).resolve().parents[4] / "stages/experiment/hypotheses"
+HYPOTHESES: Final = Path(__file__).resolve().parents[4] / "stages/kinds/experiment/hypotheses"
 UP, DOWN = "increase", "decrease"
 HOUSES: Final = replace(SHIPPED["diabetes"], name="house_prices", location="/data/house_prices.csv")
 

@@ -1,6 +1,0 @@
-"""Research by a language model: its prompts, the parsing of its answers, the handling of its failures."""
-
-from stages.experiment.research.modelled.choosing import choose
-from stages.experiment.research.modelled.researcher import ModelResearcher
-
-__all__ = ["ModelResearcher", "choose"]
