@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from events.kinds.base.queues import DEFAULT_MODE, MODES
+from events.kinds.declaring.queues import DEFAULT_MODE, MODES
 from events.models.engines import brought
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.clock import SystemClock

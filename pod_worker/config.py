@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
-from events.kinds.base.queues import DEFAULT_MODE, Mode
+from events.kinds.declaring.queues import DEFAULT_MODE, Mode
 from events.models.engines import BRINGABLE
 from events.models.engines import SETTING as ENGINES_SETTING
 from events.queue.abilities import ISOLATIONS

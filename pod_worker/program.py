@@ -25,7 +25,7 @@ from events.delivery.control_plane_client import ControlPlane, control_plane_cli
 from events.delivery.ingest_client import HttpIngest
 from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
-from events.kinds.base.queues import Mode
+from events.kinds.declaring.queues import Mode
 from events.queue.labels import own_labels
 from events.queue.lease_times import LEASE_TTL_S, RENEW_EVERY_S
 from events.queue.roster import REPORT_EVERY_S

@@ -10,7 +10,7 @@ from typing import Final, Protocol, Self
 
 from events.delivery.pipe import Ready
 from events.delivery.sender import Delivery
-from events.kinds.base.queues import Mode, collections
+from events.kinds.declaring.queues import Mode, collections
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.lease_times import RENEW_EVERY_S

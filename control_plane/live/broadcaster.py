@@ -18,7 +18,7 @@ from control_plane.store.reads import RunReads
 from events.answers.answer import Reference
 from events.answers.logs import LoggedEvent
 from events.answers.runs import RunRow
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 
 KNOWN_MAX: Final = 4_000
 BATCH_MAX: Final = 500  # of what is looked up and sent at once; far less than what is cached

@@ -17,7 +17,7 @@ from typing import Final
 
 from control_plane.store.changes import Change, Step, moment_s
 from events.kinds import NOUNS
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.runtime.errors import Transient
 
 KEPT_MAX: Final = 20_000

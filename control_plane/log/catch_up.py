@@ -16,7 +16,7 @@ from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.model.projection import attempt_id
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import BATCH_MAX, Runs
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.text.attempt_id import AttemptId
 
 TICK_S: Final = 5.0

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from events.kinds import DOCUMENTS, NOUNS
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.kinds.results import SORT_NAMES
 
 Writers = Mapping[str, str]  # field to writer

@@ -14,7 +14,7 @@ from control_plane.reads.pod_rules import PodRules
 from control_plane.runs.shared_look import SharedLook
 from control_plane.store.changes import Change
 from control_plane.store.queue.claims import Claims
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.queue.claims import Claim
 from events.queue.matching import Named, Seeker, WaitingClass, candidates
 from events.queue.pod_checks import suspects

@@ -25,7 +25,7 @@ from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Sub
 from control_plane.store.reads import RunReads
 from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of, measures, normal_of, read_spec, stages_of, title_of
-from events.kinds.base.queues import RUNS
+from events.kinds.declaring.queues import RUNS
 from events.kinds.spec import Spec
 from events.lifecycle import FINAL, Status
 from events.queue.journal import Expression, creation

@@ -13,7 +13,7 @@ from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, Document, answers
 from events.kinds import NOUNS
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import Status
 from events.queue.matching import WaitingClass
 

@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 from control_plane.model.positions.lag import Look
 from control_plane.store.database import Database, Document, answers
 from events.catalog import RunUsage, StatusChanged, type_of
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 
 USAGE_MAX: Final = 200_000  # keys of one day
 ENDED_MAX: Final = 200_000

@@ -16,7 +16,7 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, Order, Slice, Wanted, raw, read_bounded, read_page
 from events.catalog import TYPES, NoteAnswered, RunLog, RunUsage, StageMetric, StageProgress, type_of
 from events.files.checkpoints import PREFIX
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import Status
 from events.text.truncation import brief_data, brief_fields
 

@@ -11,7 +11,7 @@ from pymongo.errors import OperationFailure
 from control_plane.store.database import Database, answers
 from events.catalog import RunUsage, type_of
 from events.kinds import DOCUMENTS, NOUNS
-from events.kinds.base.queues import REQUESTS, RUNS
+from events.kinds.declaring.queues import REQUESTS, RUNS
 from events.kinds.kind import Index
 from events.kinds.results import SORT_NAMES
 from events.lifecycle import Status

@@ -9,7 +9,7 @@ from typing import Final
 from control_plane.model.lease_watch import Overdue, gone, look
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.runs import Runs
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import Illegal
 from events.queue.settlement import rescue_decision
 from events.runtime.clock import Ids

@@ -10,7 +10,7 @@ from control_plane.concurrency.loops import serve_all
 from control_plane.log.journal_flush import JournalFlush
 from control_plane.model.run import Run
 from control_plane.store.queue.runs import BATCH_MAX, Found, Runs
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import Cause, Status
 from events.queue.journal import Decision, ServerTime
 

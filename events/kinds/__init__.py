@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from events.kinds.base.calls.guarded_call import asked
-from events.kinds.base.loading import loaded
+from events.kinds.declaring.calls.guarded_call import asked
 from events.kinds.fact import Fact
 from events.kinds.kind import Kind, Projection
+from events.kinds.loading import loaded
 from events.kinds.spec import TITLE_MAX, Spec
 from events.runtime.errors import NotMeasurable, Rejected
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from events.kinds.base.fields import schema_of
-from events.kinds.base.queues import RUNS, Queue
+from events.kinds.declaring.fields import schema_of
+from events.kinds.declaring.queues import RUNS, Queue
 from events.kinds.fact import Fact
 from events.kinds.results import Column, Leaderboard, ResultSet
 from events.kinds.spec import Spec

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from events.kinds.base.queues import collections
+from events.kinds.declaring.queues import collections
 from events.lifecycle import Status
 from events.queue.claims import CLAIM_ORDER
 from events.queue.matching import Seeker, WaitingClass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from events.kinds.base.queues import Mode, collections
+from events.kinds.declaring.queues import Mode, collections
 from events.queue.abilities import Abilities, lacks
 from events.queue.labels import missing
 from events.queue.requirements import ANY_REGION, GPU_TIERS, read_class

@@ -17,7 +17,7 @@ import msgspec
 from events.answers.worker.claims import ClaimAnswer, PodNote, RunOrders, SettledAnswer
 from events.codec import moment
 from events.delivery.control_plane_client import ControlPlane
-from events.kinds.base.queues import Mode
+from events.kinds.declaring.queues import Mode
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.notes import Note

@@ -29,7 +29,7 @@ from pymongo.errors import (
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
-from events.kinds.base.queues import Mode, collections
+from events.kinds.declaring.queues import Mode, collections
 from events.queue import claims, pod_checks, roster, rules
 from events.queue.claims import Claim, Orders
 from events.queue.guarantees import (

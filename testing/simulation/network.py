@@ -9,7 +9,7 @@ from typing import Final
 
 from pymongo.errors import AutoReconnect, NetworkTimeout, PyMongoError, ServerSelectionTimeoutError
 
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from testing.simulation.kernel import Kernel, Node
 from testing.simulation.store.replica_set import Call, Duplicate, not_primary
 

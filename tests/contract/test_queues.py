@@ -18,7 +18,7 @@ from events.delivery.control_plane_client import ControlPlane, control_plane_cli
 from events.delivery.ingest_client import HttpIngest
 from events.delivery.sender import Taken
 from events.envelope import Head, wire
-from events.kinds.base.queues import Mode
+from events.kinds.declaring.queues import Mode
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.matching import Seeker, WaitingClass

@@ -15,7 +15,7 @@ from control_plane.runs import submission
 from control_plane.server.app import create_app
 from control_plane.server.web.pages import new_run
 from events.kinds import KINDS, RUN_KINDS
-from events.kinds.base.fields import fields_of
+from events.kinds.declaring.fields import fields_of
 from tests.integration.in_process import control_plane
 from tests.unit.events.all_fields import ALL
 

@@ -12,7 +12,7 @@ from pymongo.errors import DuplicateKeyError
 from control_plane.model.groups.members import newest
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
-from events.kinds.base.queues import RUNS
+from events.kinds.declaring.queues import RUNS
 from events.queue.journal import expression
 from events.runtime.errors import Conflict
 

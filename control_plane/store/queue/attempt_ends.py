@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from control_plane.store.database import Database, Document, answers
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 
 ENDS_MAX: Final = 1_000
 

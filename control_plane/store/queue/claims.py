@@ -12,7 +12,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from control_plane.store.database import Database, Document, answers
-from events.kinds.base.queues import QUEUES, collections
+from events.kinds.declaring.queues import QUEUES, collections
 from events.queue import claims, pod_checks, roster
 from events.queue.claims import Claim, Orders
 from events.queue.lease_times import LEASE_TTL_S

@@ -19,7 +19,7 @@ from control_plane.model.groups.trials import trial_of
 from control_plane.model.presentation import plain
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
-from events.kinds.base.queues import RUNS
+from events.kinds.declaring.queues import RUNS
 from events.kinds.spec import value_at
 from events.lifecycle import FINAL, Status
 from events.queue.journal import ServerTime, expression

@@ -9,7 +9,7 @@ from control_plane.model.explanation import QueuePosition
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.schema import CLAIM_INDEX
 from events.kinds import KINDS
-from events.kinds.base.queues import RUNS
+from events.kinds.declaring.queues import RUNS
 from events.lifecycle import Status
 
 AHEAD_MAX: Final = 10_000

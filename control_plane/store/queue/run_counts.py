@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.schema import CLAIM_INDEX
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import FINAL, REVISED, Status
 
 COUNT_MAX: Final = 10_000

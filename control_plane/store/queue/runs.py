@@ -22,7 +22,7 @@ from control_plane.model.run import (
     Summary,
 )
 from control_plane.store.database import Database, Document, answers
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import Failures, Status
 from events.queue import journal
 from events.queue.claims import past_faults

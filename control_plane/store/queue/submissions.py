@@ -11,7 +11,7 @@ from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from control_plane.store.database import Database, Document, answers
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.runtime.errors import Transient
 
 PAGE_MAX: Final = 1_000

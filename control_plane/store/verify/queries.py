@@ -24,7 +24,7 @@ from control_plane.store.verify.shapes import name as named
 from control_plane.store.verify.shapes import problem
 from control_plane.store.verify.together import Together, TooMuchAtOnce
 from events.kinds import DOCUMENTS
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import HELD
 
 PAGE: Final = 500

@@ -11,7 +11,7 @@ from bson.errors import BSONError
 from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
 from control_plane.store.database import Database, Document, answers
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.runtime.errors import ConfigError, Rejected
 
 # What moves with a run's decisions and events; it is leased and heard of all the time.

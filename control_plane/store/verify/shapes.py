@@ -14,7 +14,7 @@ import msgspec
 
 from control_plane.model.projection import LANES
 from events.kinds import DOCUMENTS
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 
 # The document of a fleet nest a few levels; beyond this depth a comparison costs more than it tells.
 DEPTH_MAX: Final = 100

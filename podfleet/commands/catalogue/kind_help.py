@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 
 from events.answers.kind_parts import in_json
 from events.kinds import KINDS, RUN_KINDS, read_spec
-from events.kinds.base.fields import Field, arranged, fields_of, flat
+from events.kinds.declaring.fields import Field, arranged, fields_of, flat
 from events.kinds.kind import described
 from events.runtime.errors import Rejected
 from podfleet.connection import EXIT_WRONG_USE, client, fail

@@ -11,7 +11,7 @@ from typing import Final
 import typer
 
 from control_plane.config import BUDGETS
-from events.kinds.base.queues import DEFAULT_MODE
+from events.kinds.declaring.queues import DEFAULT_MODE
 from events.runtime.access import URL_DEFAULT
 from events.text.mask import STARS, masked_address
 from podfleet.nouns import noun

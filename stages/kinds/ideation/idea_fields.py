@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from events.kinds.idea import Idea
+from events.kinds.space.idea import Idea
 from events.kinds.spec import TITLE_MAX
 
 # Bytes of each field as JSON: twenty ideas with their reasons stay below a frame's `LINE_MAX_BYTES`.

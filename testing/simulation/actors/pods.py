@@ -12,7 +12,7 @@ from threading import Event, Lock
 from typing import Any, Final, cast
 
 from events.delivery.sender import Pace, Sender, Telemetry
-from events.kinds.base.queues import collections
+from events.kinds.declaring.queues import collections
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.roster import REPORT_EVERY_S

@@ -21,7 +21,7 @@ from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Verifier
-from events.kinds.base.queues import DEFAULT_MODE
+from events.kinds.declaring.queues import DEFAULT_MODE
 from events.lifecycle import INITIAL, Cause, Failures, Illegal, Status
 from events.queue.abilities import Abilities
 from events.queue.journal import Decision, Expression

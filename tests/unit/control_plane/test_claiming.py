@@ -14,7 +14,7 @@ from control_plane.live.notifier import Notifier
 from control_plane.runs import claiming, shared_look
 from control_plane.runs.claiming import Claimer
 from control_plane.store.changes import Change
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.queue.abilities import Abilities
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.rules import Rules

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from control_plane.live import notifier
 from control_plane.live.notifier import Notifier, Waiter
 from control_plane.store.changes import Change
-from events.kinds.base.queues import Mode
+from events.kinds.declaring.queues import Mode
 from events.queue.abilities import Abilities
 from events.queue.matching import Named, Seeker
 

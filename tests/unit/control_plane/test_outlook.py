@@ -17,7 +17,7 @@ from control_plane.server.api.contract.bodies import NewRun
 from control_plane.server.web.forms.commands import cli_command, curl_command, submission_of
 from control_plane.server.web.forms.typed import text_of, value_of
 from events.answers.runs import RunRow
-from events.kinds.base.fields import Field
+from events.kinds.declaring.fields import Field
 from events.queue.abilities import Abilities
 from events.queue.pod_checks import Broken
 from events.testing import EPOCH, make_run

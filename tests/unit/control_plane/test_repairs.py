@@ -12,7 +12,7 @@ import pytest
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from control_plane.store.verify.repairs import UNAUTHORIZED, Repairs
-from events.kinds.base.queues import RUNS
+from events.kinds.declaring.queues import RUNS
 from events.runtime.errors import ConfigError, Rejected
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import pytest
 
 from control_plane.store.verify.queries import OF_KINDS
 from control_plane.store.verify.shapes import DEPTH_MAX, SHOWN_CHARS_MAX, VALUE_CHARS_MAX, name, problem
-from events.kinds.base.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES
 from events.testing import EPOCH, RUN_ID
 from tests.unit.control_plane.test_comparison import (
     DECISIONS,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from events.kinds.base.calls import bounded_call
-from events.kinds.base.calls.bounded_call import BoundedCalls, Unbounded, bounded
+from events.kinds.declaring.calls import bounded_call
+from events.kinds.declaring.calls.bounded_call import BoundedCalls, Unbounded, bounded
 from events.kinds.kind import Kind
 from events.kinds.probe import KIND
 

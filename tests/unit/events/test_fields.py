@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from events.kinds import KINDS
-from events.kinds.base.fields import Field, fields_of, flat, schema_of, shown
+from events.kinds.declaring.fields import Field, fields_of, flat, schema_of, shown
 from events.queue.requirements import Requirements
 from tests.unit.events.all_fields import ALL, WORDS
 

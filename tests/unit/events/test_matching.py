@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.kinds.base.queues import MODES, Mode, collections
+from events.kinds.declaring.queues import MODES, Mode, collections
 from events.queue.abilities import Abilities
 from events.queue.matching import Named, Seeker, WaitingClass, candidates, classes, matches
 from events.queue.requirements import GPU_TIERS

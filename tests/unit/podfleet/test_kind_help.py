@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from events.answers.kinds.kind import KindAnswer
 from events.kinds import KINDS, RUN_KINDS, read_spec
-from events.kinds.base.fields import fields_of, flat, schema_of
+from events.kinds.declaring.fields import fields_of, flat, schema_of
 from events.kinds.kind import described
 from events.runtime.errors import Rejected
 from podfleet.commands.catalogue import kind_help

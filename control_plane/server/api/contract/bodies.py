@@ -26,7 +26,7 @@ from control_plane.runs.schedules.schedule import Missed, Overlap
 from control_plane.runs.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
 from events.codec import SEQUENCE_MAX
 from events.delivery.event_encoder import MESSAGE_MAX
-from events.kinds.base.queues import DEFAULT_MODE, Mode
+from events.kinds.declaring.queues import DEFAULT_MODE, Mode
 from events.lifecycle import Outcome
 from events.queue import labels as pod_labels
 from events.queue.requirements import POD_ID

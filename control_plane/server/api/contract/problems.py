@@ -22,7 +22,7 @@ from control_plane.server.api.ingest import UnsupportedMedia
 from control_plane.server.http.answer_headers import HEADERS
 from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding
 from events.codec import TooLarge
-from events.kinds.base.fields import NOT_OF_PATTERN, PATTERN_CHARS_MAX
+from events.kinds.declaring.fields import NOT_OF_PATTERN, PATTERN_CHARS_MAX
 from events.runtime.errors import (
     Conflict,
     NotFound,

@@ -38,7 +38,7 @@ from events.answers.worker.claims import (
     WaitingIn,
     Wakeup,
 )
-from events.kinds.base.queues import collections
+from events.kinds.declaring.queues import collections
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim, Orders
 from events.queue.labels import SAID_MAX

@@ -17,7 +17,7 @@ from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.typed import text_of, value_of
 from control_plane.server.web.forms.validation_errors import Path, complaints
 from events.formatting import sentence
-from events.kinds.base.fields import Field, fields_of, schema_of
+from events.kinds.declaring.fields import Field, fields_of, schema_of
 from events.queue.requirements import LABELS_MAX as POD_LABELS_MAX
 from events.queue.requirements import Requirements
 from events.text.secret_names import OF_RUN_MAX, fault_of_named

@@ -25,7 +25,7 @@ from control_plane.server.web.forms.parts import (
 )
 from control_plane.server.web.forms.validation_errors import Path, complaints
 from events.kinds import problem_with
-from events.kinds.base.fields import arranged, fields_of, is_limit, schema_of
+from events.kinds.declaring.fields import arranged, fields_of, is_limit, schema_of
 from events.kinds.kind import Kind
 
 _NAMED: Final = re.compile(r"`([^`]*)`")

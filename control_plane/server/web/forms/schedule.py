@@ -24,7 +24,7 @@ from control_plane.server.web.forms.parts import (
 from control_plane.server.web.forms.typed import read_json
 from events.answers.schedules import Schedule
 from events.kinds import KINDS, RUN_KINDS
-from events.kinds.base.fields import fields_of, schema_of
+from events.kinds.declaring.fields import fields_of, schema_of
 
 # A schedule itself says when its runs start; their priority stands among its own fields.
 ELSEWHERE: Final = ("not_before", "priority")

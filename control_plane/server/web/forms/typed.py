@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any, Final
 
-from events.kinds.base.fields import Field
+from events.kinds.declaring.fields import Field
 
 DEPTH_MAX: Final = 64
 NULL: Final = "null"

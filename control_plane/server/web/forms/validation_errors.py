@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from events.kinds.base.fields import NOT_OF_PATTERN, PATTERN_CHARS_MAX
+from events.kinds.declaring.fields import NOT_OF_PATTERN, PATTERN_CHARS_MAX
 
 Path = tuple[str, ...]
 

@@ -21,7 +21,7 @@ from control_plane.server.web.forms.typed import value_of
 from control_plane.server.web.forms.validation_errors import complaints, placed
 from control_plane.server.web.page_renderer import Pages
 from events.kinds import KINDS
-from events.kinds.base.fields import NOT_OF_PATTERN, Field, fields_of, flat, schema_of, shown
+from events.kinds.declaring.fields import NOT_OF_PATTERN, Field, fields_of, flat, schema_of, shown
 from events.kinds.experiment import LOOKS_MAX
 from events.queue.requirements import Requirements
 from tests.unit.events.all_fields import ALL

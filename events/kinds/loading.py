@@ -13,8 +13,8 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NoReturn
 
-from events.kinds.base.calls.bounded_call import bounded
-from events.kinds.base.fields import schema_of
+from events.kinds.declaring.calls.bounded_call import bounded
+from events.kinds.declaring.fields import schema_of
 from events.kinds.kind import Kind
 from events.kinds.results import misdeclared
 from events.kinds.spec import Spec

@@ -1,1 +1,0 @@
-"""What declarations of kinds are made of, and how they are loaded and called."""
