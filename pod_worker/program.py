@@ -34,6 +34,7 @@ from events.runtime.errors import Transient
 from events.runtime.loops import Threads, run_every, start_thread
 from events.runtime.measured_clock import MeasuredClock
 from pod_worker.attempt.attempt import Ports
+from pod_worker.attempt.live_stream import HttpLive
 from pod_worker.attempt.secret_values import HttpSecrets
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
@@ -122,6 +123,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             pod=settings.pod,
             rate=Rate(len(gpus), settings.gpu_usd_per_hour),
             stores=stores,
+            live=HttpLive(control_plane),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world, stores)

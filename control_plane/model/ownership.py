@@ -101,6 +101,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         ),
         **_by("drain", "orders"),
     },
+    "live_texts": _by("live text", "at", "expiresAt", "topics", "pieces"),
     "pod_telemetry": _by("report", "podId", "from", "samples", "expiresAt"),
     "schedules": {
         **_by(

@@ -26,6 +26,7 @@ from control_plane.files.upload_budget import UploadBudget
 from control_plane.files.upload_sweeper import UploadSweeper
 from control_plane.live.broadcaster import Broadcaster
 from control_plane.live.change_feed import LOG, ChangeFeed
+from control_plane.live.live_texts import LiveTexts
 from control_plane.live.notifier import Notifier
 from control_plane.live.watcher import LogWatcher, Watcher
 from control_plane.log import admission
@@ -71,12 +72,13 @@ from control_plane.store.access.audit_log import AuditLog
 from control_plane.store.access.keys import Keys
 from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
-from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
+from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.inspections import Inspections
+from control_plane.store.log.live_texts import LiveTextStore
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.models import ModelEntries
 from control_plane.store.numbers import NumberReads
@@ -107,6 +109,19 @@ from events.runtime.measured_clock import MeasuredClock
 # Wrong keys from one address: so many at once, then one in so many seconds.
 FAILURES_BURST: Final = 20
 FAILURE_EVERY_S: Final = 3.0
+# Live texts in memory for readers that come back: whole documents, and a minute's worth at their pace.
+LIVE_KEPT_MAX: Final = 1_000
+LIVE_BACK_S: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class LiveParts:
+    """What runs show while they run: from pods, in the store, and to readers."""
+
+    texts: LiveTexts
+    store: LiveTextStore
+    feed: ChangeFeed
+    watcher: LogWatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +182,7 @@ class Deps:
     pod_steering: PodSteering
     claims_throttle: RateLimit
     broadcaster: Broadcaster
+    live: LiveParts
 
     @property
     def run_table(self) -> RunTable:
@@ -283,7 +299,14 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         pod_steering=PodSteering(Pods(db), pod_rules, reading),
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
+        live=_live(db, clock, ids),
     )
+
+
+def _live(db: Database, clock: Clock, ids: Ids) -> LiveParts:
+    store, feed = LiveTextStore(db), ChangeFeed(kept_max=LIVE_KEPT_MAX)
+    watcher = LogWatcher(Changes(db, LIVE_TEXTS, whole=True), feed, back_s=LIVE_BACK_S)
+    return LiveParts(LiveTexts(store, clock, ids), store, feed, watcher)
 
 
 def _catalogue(settings: Settings, db: Database) -> Catalogue:
