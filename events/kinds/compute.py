@@ -43,7 +43,8 @@ class ComputeSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int, msgspec.Meta(ge=0, le=1_024, description="Threads; 0 is every core that the pod gives.")
     ] = 0
     progress_interval_s: Annotated[
-        float, msgspec.Meta(ge=0.1, le=3_600, description="Seconds between two lines of progress.")
+        float,
+        msgspec.Meta(gt=0, le=3_600, description="Seconds between two lines of progress, 0.1 at least."),
     ] = 1.0
     size: Annotated[
         int, msgspec.Meta(ge=1, le=65_536, description="Of `matmul`: rows and columns of the matrices.")
@@ -61,7 +62,7 @@ class ComputeSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "triad"
     bytes: Annotated[
         int,
-        msgspec.Meta(ge=4_096, le=BYTES_MAX, description="Size of an array, a copy or a file."),
+        msgspec.Meta(ge=1, le=BYTES_MAX, description="Size of an array, a copy or a file."),
     ] = 1 << 28
     rounds: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None,

@@ -15,6 +15,7 @@ from events.kinds.results import Column, Value
 from stages.context import Context, Stage
 
 LINES_MAX: Final = 20_000  # of a lap's text
+TELL_EVERY_S: Final = 0.1  # at most, however short the interval is
 LOG_EVERY_S: Final = 1.0
 LOG_SHARE: Final = 0.05  # of the time since the lap began lies between two lines of the log
 _STEPS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "K"))
@@ -71,7 +72,7 @@ class Voice:
     def progress(self, fraction: float, what: str, number: float) -> None:
         """Tell how far the lap is, if the interval has passed."""
         now_s = self.context.clock.monotonic_s()
-        if now_s - self._told_s < self.interval_s:
+        if now_s - self._told_s < max(TELL_EVERY_S, self.interval_s):
             return
         self._told_s = now_s
         elapsed_s = now_s - self._begun_s
