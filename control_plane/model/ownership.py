@@ -99,7 +99,8 @@ OWNERS: Final[Mapping[str, Writers]] = {
             "capabilities", "labels", "telemetry", "checks", "clockOffsetS", "delivery", "reportedAt",
             "startedAt", "keyId",
         ),
-        **_by("drain", "orders"),
+        **_by("drain, reset", "orders"),
+        **_by("look", "lookedUntil"),
     },
     "pod_telemetry": _by("report", "podId", "from", "samples", "expiresAt"),
     "schedules": {
