@@ -61,7 +61,8 @@ from control_plane.runs.groups.service import GroupService
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
-from control_plane.runs.pod_steering import PodSteering
+from control_plane.runs.pods.looks import PodLooks
+from control_plane.runs.pods.steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
 from control_plane.runs.submission import Submitter
@@ -180,6 +181,7 @@ class Deps:
     log_watcher: LogWatcher
     claimer: Claimer
     pod_steering: PodSteering
+    pod_looks: PodLooks
     claims_throttle: RateLimit
     broadcaster: Broadcaster
     live: LiveParts
@@ -297,6 +299,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_feed),
         claimer=Claimer(Claims(db), pod_rules, notifier, new_pods, clock, ids, Cache(clock)),
         pod_steering=PodSteering(Pods(db), pod_rules, reading),
+        pod_looks=PodLooks(Pods(db), clock),
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
         live=_live(db, clock, ids),
