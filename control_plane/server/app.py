@@ -27,7 +27,6 @@ from control_plane.server.api import (
     boards,
     bulk,
     fleet,
-    groups,
     ingest,
     kinds,
     models,
@@ -38,6 +37,8 @@ from control_plane.server.api import (
 from control_plane.server.api.access import audit_log, keys, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import answers_of
+from control_plane.server.api.groups import races
+from control_plane.server.api.groups import routes as groups
 from control_plane.server.api.streams import changes, live_text
 from control_plane.server.api.worker import claims, uploads
 from control_plane.server.api.worker import live_text as pods_live_text
@@ -77,8 +78,8 @@ Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads),
-    *(claims, fleet, kinds, models, schedules, groups, keys, secrets, audit_log, changes),
-    *(live_text, pods_live_text),
+    *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log),
+    *(changes, live_text, pods_live_text),
 )
 
 

@@ -57,6 +57,8 @@ from control_plane.runs.estimate import Estimates
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.importances import Importances
 from control_plane.runs.groups.pruner import Pruner
+from control_plane.runs.groups.races.reads import RaceReads
+from control_plane.runs.groups.races.service import RaceService
 from control_plane.runs.groups.service import GroupService
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
@@ -210,6 +212,16 @@ class Deps:
     def catalogue(self) -> Catalogue:
         """The catalogue of models."""
         return _catalogue(self.settings, self.db)
+
+    @property
+    def races(self) -> RaceReads:
+        """Races."""
+        return RaceReads(self.reading, Groups(self.db), ResultReads(self.db))
+
+    @property
+    def race_service(self) -> RaceService:
+        """What makes and checks races."""
+        return RaceService(self.groups.service, self.reading, self.clock, self.ids)
 
     @property
     def estimates(self) -> Estimates:

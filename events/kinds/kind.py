@@ -107,6 +107,7 @@ class Kind:
 
     - `example`: a specification that can be run;
     - `check`: what is wrong with a specification beyond its schema;
+    - `weights`: the model that a run of a specification loads, by its name; empty where it loads none;
     - `measures`: what a run of a specification measures, in words; empty where it claims nothing. Raises
       `NotMeasurable` for a claim that cannot be measured as it is said;
     - `needs`: the modules without which a pod cannot run it;
@@ -136,6 +137,7 @@ class Kind:
     package: str = ""
     title: Callable[[Any], str] = lambda _: ""
     check: Callable[[Any], str | None] = lambda _: None
+    weights: Callable[[Any], str] | None = None
     measures: Callable[[Any], str] = lambda _: ""
     queue: Queue = RUNS
     stages: tuple[str, ...] = ()
