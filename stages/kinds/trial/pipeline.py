@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from events.kinds.results import TEXT_BYTES_MAX, Value
-from events.kinds.trial import SCENARIOS, TrialSpec, engine_of
+from events.kinds.trial import SCENARIOS, TrialSpec
+from events.models.engines import engine_named
 from events.runtime.clock import SystemIds
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
@@ -179,7 +180,7 @@ class _Trial:
         return Target(
             base_url=served.url,
             model=served.name,
-            takes_ignore_eos=engine_of(self.spec).takes_ignore_eos,
+            takes_ignore_eos=engine_named(self.spec.engine, self.spec.command).takes_ignore_eos,
         )
 
     def _load(self, point: Point, repeat: int, attempt: int) -> Load:
