@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from stages.engines.failure import EngineFailed
 from stages.engines.load.measurement import Measurement
 from stages.engines.load.measuring import measure
 from stages.engines.load.plan import Limits, Load, Target
-from stages.engines.running import ServingLimits, log_of, make_way
+from stages.engines.running import ServingLimits, log_kept
 from stages.engines.serving import Served, serve
 from stages.engines.weights import model_of
 from stages.kinds.trial.points import Point, in_order, points_of
@@ -29,7 +29,6 @@ from stages.kinds.trial.tally import Measured, Tally, failures_in_words
 
 DEPLOY: Final = "deploy"
 MEASURE: Final = "measure"
-LOG: Final = "log.txt"
 # The outcome of a trial by the code of its failure.
 FAILED: Final[Mapping[str, str]] = {
     "DEPLOY_FAILED": "deploy_failed",
@@ -37,20 +36,6 @@ FAILED: Final[Mapping[str, str]] = {
     "TRIAL_TIMEOUT": "timeout",
     "ENGINE_OUT_OF_MEMORY": "oom",
 }
-# What an engine fails of that is not said by its parameters: another pod, or another hour, may do better.
-ELSEWHERE: Final = frozenset(
-    {
-        "PROXY_CREDENTIALS",
-        "RATE_LIMITED",
-        "PORT_IN_USE",
-        "NETWORK",
-        "DRIVER",
-        "KERNEL_IMAGE",
-        "IMAGE",
-        "DOCKER",
-        "DISK",
-    }
-)
 
 
 def run(context: Context) -> str:
@@ -77,7 +62,7 @@ class _Trial:
         folder = self.context.workspace / "engine"
         folder.mkdir()
         try:
-            with self._log_kept(folder), ExitStack() as stack:
+            with log_kept(folder, self.context.keep), ExitStack() as stack:
                 with self.context.stage(DEPLOY, index=1, total=2):
                     served = self._deployed(stack, folder)
                 self.context.wait_for_start()
@@ -87,17 +72,6 @@ class _Trial:
             raise self._failed(*_cause(error, self.context.where.stage)) from error
         self._summarize("noisy" if self.tally.is_noisy else "success")
         return self._line()
-
-    @contextmanager
-    def _log_kept(self, folder: Path) -> Iterator[None]:
-        """Hand over the engine's log when it has ended, however the block is left."""
-        try:
-            yield
-        finally:
-            log = log_of(folder)
-            if log.is_file():
-                make_way(folder / LOG)
-                self.context.keep(log.rename(folder / LOG), f"engine/{LOG}")
 
     def _deployed(self, stack: ExitStack, folder: Path) -> Served:
         spec, variables = self.spec, self.context.tools.variables
@@ -229,8 +203,8 @@ def _cause(error: EngineFailed, stage: str) -> tuple[str, str, bool]:
         return "ENGINE_OUT_OF_MEMORY", error.message, False
     code = "DEPLOY_FAILED" if stage == DEPLOY else "BENCHMARK_FAILED"
     if error.is_late:
-        return "TRIAL_TIMEOUT", error.message, advice in ELSEWHERE
-    return code, error.message, advice in ELSEWHERE or error.is_killed
+        return "TRIAL_TIMEOUT", error.message, error.is_elsewhere
+    return code, error.message, error.is_elsewhere or error.is_killed
 
 
 def _unanswered(together: Measurement) -> tuple[str, str, bool]:
