@@ -12,8 +12,8 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 SETTING: Final = "PODFLEET_ENDPOINTS"
-NAME: Final = r"[a-z][a-z0-9_-]{0,22}"
 ENDPOINTS_MAX: Final = 8
+NAME: Final = r"[a-z][a-z0-9_-]{0,22}"
 SHOWN_CHARS: Final = 100
 OLLAMA_PATH: Final = "/api"
 EXAMPLE: Final = "ollama=http://127.0.0.1:11434/api,vllm=http://127.0.0.1:8000/v1"

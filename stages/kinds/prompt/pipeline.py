@@ -134,7 +134,7 @@ class _Prompt:
             stage.progress((lap - 1) / self.spec.repeats, f"lap {lap} of {self.spec.repeats}")
             answer = asked.answer(lap)
             self._keep_text(lap, answer)
-            asked.check(answer)
+            asked.check(answer, "answer_s", self.spec.answer_s)
             if answer.is_overrun:
                 self.context.log(
                     f"lap {lap}: the engine said more behind its end, which is not counted", "warning"
@@ -194,9 +194,8 @@ class _Asked:
         if self.form == "ollama":
             self._pull(stage)
         stage.progress(0.9, "warm up")
-        self.check(
-            self.runner.run(self.server.ask(self._question(WARM_UP, WARM_UP_TOKENS), self.spec.ready_s))
-        )
+        warm_up = self.server.ask(self._question(WARM_UP, WARM_UP_TOKENS), self.spec.ready_s)
+        self.check(self.runner.run(warm_up), "ready_s", self.spec.ready_s)
 
     def _pull(self, stage: Stage) -> None:
         library = Library(base_url=self.url, session=self.server.session)
@@ -225,14 +224,14 @@ class _Asked:
         question = self._question(self.spec.prompt, self.spec.max_tokens)
         return self.runner.run(self.server.ask(question, self.spec.answer_s, heard))
 
-    def check(self, answer: Answer) -> None:
-        """Raise `PipelineError` for an answer that came to no end."""
+    def check(self, answer: Answer, name: str, limit_s: float) -> None:
+        """Raise `PipelineError` for an answer that came to no end within its limit, which has a name."""
         if not answer.failure:
             return
         if (words := self._ended(0.0 if answer.failure in LATE else ENDS_S)) is not None:
             assert self.served is not None
             raise EngineFailed(words, self.served.log)
-        raise _broken(answer, self.model, self.spec.answer_s)
+        raise _broken(answer, self.model, f"{limit_s:g} s ({name})")
 
     def _ended(self, wait_s: float) -> str | None:
         """Return how the engine ended, if it did, or does soon: a connection is closed before who had it."""
@@ -266,7 +265,7 @@ def _failed(error: EngineFailed) -> PipelineError:
     return PipelineError("ENGINE_FAILED", error.message, retryable=error.is_elsewhere or error.is_killed)
 
 
-def _broken(answer: Answer, model: str, answer_s: float) -> PipelineError:
+def _broken(answer: Answer, model: str, limit: str) -> PipelineError:
     """Return the failure of a run whose answer is none, by how that broke off."""
     said = f": {answer.said}" if answer.said else ""
     so_far = f" after {answer.chars:,} characters" if answer.chars else ""
@@ -276,7 +275,6 @@ def _broken(answer: Answer, model: str, answer_s: float) -> PipelineError:
         words = f"the server does not answer ({answer.failure}){said}"
         return PipelineError("ENGINE_UNREACHABLE", words, retryable=True)
     if answer.failure in LATE:
-        return PipelineError(
-            "ANSWER_TIMEOUT", f"the answer took more than {answer_s:g} s, and had no end{so_far}"
-        )
+        words = f"the answer took more than {limit}, and had no end{so_far}"
+        return PipelineError("ANSWER_TIMEOUT", words)
     return PipelineError("STREAM_BROKEN", f"the answer broke off{so_far}: {answer.failure}{said}")
