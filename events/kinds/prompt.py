@@ -10,9 +10,9 @@ from typing import Annotated, Final
 
 import msgspec
 
+from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Kind
 from events.kinds.results import Column, ResultSet
-from events.kinds.spec import TITLE_MAX, Seconds, Spec
 from events.models.endpoints import NAME
 from events.models.engine import Engine
 from events.models.engines import ENGINES, engine_named

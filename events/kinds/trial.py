@@ -10,9 +10,9 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Index, Kind, Noun
 from events.kinds.results import Column, ResultSet
-from events.kinds.spec import TITLE_MAX, Seconds, Spec
 from events.models.engines import ENGINES, engine_named
 from events.models.parameter import Given
 from events.runtime.errors import PipelineError
