@@ -168,6 +168,7 @@ def test_kinds_are_told_by_the_control_plane_where_they_are_not_installed(
         "experiment": ["0", "true"],
         "ideation": ["0", "false"],
         "probe": ["0", "true"],
+        "prompt": ["0", "true"],
         "trial": ["0", "true"],
     }
     here = [within(fleet.url, *words).stdout for words in TOLD]
