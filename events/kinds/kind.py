@@ -138,7 +138,6 @@ class Kind:
     package: str = ""
     title: Callable[[Any], str] = lambda _: ""
     check: Callable[[Any], str | None] = lambda _: None
-    weights: Callable[[Any], str] | None = None
     measures: Callable[[Any], str] = lambda _: ""
     weights: Callable[[Any], str] | None = None
     queue: Queue = RUNS

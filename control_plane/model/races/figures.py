@@ -158,8 +158,8 @@ def verdict(contenders: Sequence[Contender], goal: Goal, unit: str, *, is_over: 
     told = Verdict("", False, first.pod, second.pod, found, percent)
     if found.low is None or found.high is None:
         why = (
-            f"not decided: {first.pod} is ahead of {second.pod} by {amount} in {goal.name}, but one lap tells "
-            f"no spread; race again with `repeats` of {REPEATS_WANTED} or more"
+            f"not decided: {first.pod} is ahead of {second.pod} by {amount} in {goal.name}, but one lap "
+            f"tells no spread; race again with `repeats` of {REPEATS_WANTED} or more"
         )
         return _with(told, why, is_decided=False)
     interval = f"95 % interval {found.low:.4g} to {found.high:.4g}"

@@ -22,9 +22,9 @@ from control_plane.runs.groups.races.reads import told_measure
 from control_plane.runs.groups.service import GroupService, WantedGroup
 from events.answers.plans.races import FitNumbers, LaneChecks, RaceCheck, RaceChecks
 from events.kinds import RUN_KINDS, kind_of, read_spec
-from events.kinds.declaring.calls.guarded_call import asked
+from events.kinds.declaring.spec import Spec
 from events.kinds.kind import Kind
-from events.kinds.spec import Spec
+from events.kinds.packages.guarded_call import asked
 from events.models.engines import ENGINES
 from events.queue.requirements import class_key, read_requirements
 from events.runtime.clock import Clock, Ids
