@@ -47,6 +47,7 @@ class _Got:
     """What is known of an answer so far; it is on its way once its body is written."""
 
     sent_s: float
+    sent_bytes: int
     failure: str = ""
     said: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -69,7 +70,7 @@ class Client:
         url, body = self._request(asking)
         begun_s = self.clock.monotonic_s()
         end_s = min(begun_s + self.load.request_s, until_s)
-        reading, got = Reading(asking.tokens_out), _Got(begun_s)
+        reading, got = Reading(asking.tokens_out), _Got(begun_s, len(body))
         try:
             async with (
                 asyncio.timeout(end_s - begun_s),
@@ -122,8 +123,10 @@ class Client:
     ) -> Answered:
         usage = reading.usage if asking.tokens_out else got.usage
         counted = usage.completion_tokens if asking.tokens_out else 0
+        # no token is shorter than a letter; what a template adds has room in what is sent beside the prompt
+        is_beyond = (usage.prompt_tokens or 0) > got.sent_bytes
         # more than it was allowed cannot be, nor none with text
-        is_counted = usage.prompt_tokens is not None and counted is not None
+        is_counted = usage.prompt_tokens is not None and counted is not None and not is_beyond
         if is_counted and asking.tokens_out:
             is_counted = 0 < (counted or 0) <= asking.tokens_out + 1
         return Answered(
@@ -137,6 +140,7 @@ class Client:
             tokens_in=usage.prompt_tokens or asking.tokens_in if is_counted else asking.tokens_in,
             tokens_out=counted or 0 if is_counted else reading.chunks,
             is_counted=is_counted,
+            is_beyond=is_beyond,
             failure=got.failure,
             said=got.said.replace(self.target.key, "***") if self.target.key else got.said,
             id=reading.id,
