@@ -27,7 +27,6 @@ from control_plane.server.api import (
     boards,
     bulk,
     fleet,
-    groups,
     ingest,
     kinds,
     models,
@@ -38,6 +37,8 @@ from control_plane.server.api import (
 from control_plane.server.api.access import audit_log, keys, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import answers_of
+from control_plane.server.api.groups import races
+from control_plane.server.api.groups import routes as groups
 from control_plane.server.api.streams import changes, live_text
 from control_plane.server.api.worker import claims, uploads
 from control_plane.server.api.worker import live_text as pods_live_text
@@ -68,6 +69,7 @@ from control_plane.server.web.pages import secrets as secret_pages
 from control_plane.server.web.pages.boards import boards as board_pages
 from control_plane.server.web.pages.boards import history
 from control_plane.server.web.pages.groups import routes as group_pages
+from control_plane.server.web.pages.groups.races import routes as race_pages
 from control_plane.server.web.pages.steering import change, orders, retry
 from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import memory_return, quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
@@ -77,8 +79,8 @@ Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads),
-    *(claims, fleet, kinds, models, schedules, groups, keys, secrets, audit_log, changes),
-    *(live_text, pods_live_text),
+    *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log),
+    *(changes, live_text, pods_live_text),
 )
 
 
@@ -126,7 +128,7 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [page.router(site) for page in (history, board_pages, bulk_pages, compare, new_run, read_only)]
     routers += [page.router(site) for page in (orders, retry, live)]
     routers.append(run_pages.router(site))
-    routers += [page.router(site) for page in (change, group_pages, schedule_pages)]
+    routers += [page.router(site) for page in (change, group_pages, race_pages, schedule_pages)]
     routers += [page.router(site) for page in (model_pages, secret_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)

@@ -57,11 +57,14 @@ from control_plane.runs.estimate import Estimates
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.importances import Importances
 from control_plane.runs.groups.pruner import Pruner
+from control_plane.runs.groups.races.reads import RaceReads
+from control_plane.runs.groups.races.service import RaceService
 from control_plane.runs.groups.service import GroupService
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
-from control_plane.runs.pod_steering import PodSteering
+from control_plane.runs.pods.looks import PodLooks
+from control_plane.runs.pods.steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
 from control_plane.runs.submission import Submitter
@@ -180,6 +183,7 @@ class Deps:
     log_watcher: LogWatcher
     claimer: Claimer
     pod_steering: PodSteering
+    pod_looks: PodLooks
     claims_throttle: RateLimit
     broadcaster: Broadcaster
     live: LiveParts
@@ -208,6 +212,16 @@ class Deps:
     def catalogue(self) -> Catalogue:
         """The catalogue of models."""
         return _catalogue(self.settings, self.db)
+
+    @property
+    def races(self) -> RaceReads:
+        """Races."""
+        return RaceReads(self.reading, Groups(self.db), ResultReads(self.db))
+
+    @property
+    def race_service(self) -> RaceService:
+        """What makes and checks races."""
+        return RaceService(self.groups.service, self.reading, self.clock, self.ids)
 
     @property
     def estimates(self) -> Estimates:
@@ -296,6 +310,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_feed),
         claimer=Claimer(Claims(db), pod_rules, notifier, new_pods, clock, ids, Cache(clock)),
         pod_steering=PodSteering(Pods(db), pod_rules, reading),
+        pod_looks=PodLooks(Pods(db), clock),
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
         live=_live(db, clock, ids),

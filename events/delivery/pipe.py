@@ -142,6 +142,14 @@ class Tried(msgspec.Struct, frozen=True):
     code: str | None = None
 
 
+class FoundModel(msgspec.Struct, frozen=True):
+    """A model that lies on the pod: its name as engines are given it, and its size where that is known."""
+
+    name: str
+    bytes: int | None = None
+    engine: str | None = None
+
+
 FromChild = Ready | FactFrame | Made | Checkpoint | Shown | Waiting | Began
 FromParent = Start | Kept | Note | Go | Renewed
 _child_decoder: Final = msgspec.json.Decoder(FromChild)
