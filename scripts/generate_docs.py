@@ -108,6 +108,11 @@ def _events() -> Iterator[str]:
     yield from (NOTE, "", "# Events", "")
     yield from ("The catalogue is `events/catalog.py`. `?` marks an optional field of the data.", "")
     yield from ("Further fields are stored, and have no effect.", "")
+    yield from (
+        "What a pipeline shows while it runs (`context.show`) is no event: it is in no log, and forgotten",
+        "after minutes ([decision 79](decisions/0079-live-text-is-no-event.md)).",
+        "",
+    )
     for name, fact in TYPES.items():
         marks = [
             word

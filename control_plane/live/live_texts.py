@@ -7,6 +7,7 @@ store does not take in time, is dropped and counted. Nothing is kept here for lo
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from events.runtime.errors import Transient
 from events.text.attempt_id import AttemptId
 
 TICK_S: Final = 1.0
-GATHER_S: Final = 0.02
+GATHER_S: Final = 0.03  # from one insert to the next; what comes after a silence goes at once
 # Of one run: bytes at once, and then so many in a second. A piece costs more than its bytes.
 BURST_BYTES: Final = 128 * 1024
 BYTES_A_SECOND: Final = 64 * 1024
@@ -105,10 +106,13 @@ class LiveTexts:
 
     async def run_once(self) -> None:
         """Store what comes, for as long as the store takes it. Raises `Transient`; what it had is dropped."""
+        loop = asyncio.get_running_loop()
+        stored_s = -math.inf
         while True:
             await self._came.wait()
-            await asyncio.sleep(GATHER_S)
+            await asyncio.sleep(max(0.0, stored_s + GATHER_S - loop.time()))
             self._came.clear()
+            stored_s = loop.time()
             pieces = list(self._held)
             self._held.clear()
             try:

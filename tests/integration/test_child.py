@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from events.catalog import ENDS
-from events.delivery.pipe import LINE_MAX_BYTES, FactFrame, FromChild, Made, Ready, Start, encode
+from events.delivery.pipe import LINE_MAX_BYTES, FactFrame, FromChild, Made, Ready, Shown, Start, encode
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Transient
 from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, failure_for
@@ -311,6 +311,25 @@ def signals_of(pid: int, mask: str) -> set[int]:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     bits = int(next(line.split()[1] for line in lines if line.startswith(f"{mask}:")), 16)
     return {number for number in range(1, signal.NSIG) if bits >> (number - 1) & 1}
+
+
+@both_ways
+def test_what_a_pipeline_shows_is_heard_in_order_and_before_its_end(spawner: Spawner) -> None:
+    spawner.run(
+        """
+        def run(context):
+            for number in range(300):
+                context.show(f"{number % 10}", tokens=number)
+            context.show("\\ud83d next lap", lap=2)
+            return "shown"
+        """
+    )
+    shown = [each for each in spawner.log.heard if isinstance(each, Shown)]
+    assert "".join(each.text for each in shown if each.lap == 1) == "0123456789" * 30
+    assert "".join(each.text for each in shown if each.lap == 2) == "? next lap"
+    assert len(shown) <= 8, "not a piece for each token"
+    assert spawner.log.ends() == ["ai.run.completed"]
+    assert not isinstance(spawner.log.heard[-1], Shown)
 
 
 class TestEnds:

@@ -9,13 +9,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
 from events.catalog import RunLog, RunStarted, StageMetric
+from events.delivery.pipe import Shown
 from tests.integration.conftest import start_control_plane
+from tests.integration.test_live_text import listening as watching
+from tests.integration.test_live_text import showing
 
 pytestmark = pytest.mark.common_fleet
 Until = Callable[..., None]
@@ -111,9 +115,14 @@ def test_a_stream_goes_on_where_it_was_at_another_control_plane(
         with (
             httpx.Client(base_url=url, trust_env=False, timeout=30.0) as client,
             listening(client, since=first.place, run=run_id) as second,
+            watching(fleet.client, f"runs/{run_id}") as here,
+            watching(client, f"runs/{run_id}") as there,
+            showing(SimpleNamespace(url=url), hand.claim) as pod,
         ):
             until(lambda: len(second.of("event")) >= 5)
-            process.terminate()  # a stream that is read must not keep the server
+            pod.put(Shown(lap=1, offset=0, text="seen at both"))
+            until(lambda: {here.text(run_id), there.text(run_id)} == {"seen at both"})
+            process.terminate()  # what is read, or sent without an end, must not keep the server
             assert process.wait(60) == -signal.SIGTERM
     finally:
         process.kill()

@@ -1,4 +1,4 @@
-"""Lanes of a race that show tokens at a steady pace, in one process; and a reader that notes when each comes."""
+"""Lanes that show tokens at a steady pace, all in one process, and a reader that notes when each comes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pod_worker.attempt.live_stream import HttpLive, LiveStream
 from pod_worker.child.live_view import ChildLiveView
 from testing.bench.machine import CLOCK, pause
 
-TOKEN: Final = "word "
+TOKEN: Final = "word "  # noqa: S105 - of a text
 TOKENS_A_SECOND: Final = 100.0
 LAST_S: Final = 2.0  # for what was shown last
 
@@ -87,7 +87,7 @@ def seen(url: str, path: str) -> Iterator[Seen]:
     """Read live text in a thread of its own, until the block ends."""
     found = Seen()
     with (
-        httpx.Client(base_url=url, trust_env=False, timeout=None) as client,
+        httpx.Client(base_url=url, trust_env=False, timeout=60.0) as client,
         client.stream("GET", f"/api/{path}/live") as answer,
     ):
         answer.raise_for_status()
