@@ -17,7 +17,7 @@ from events.kinds.loading import loaded
 from events.kinds.spec import TITLE_MAX, Spec
 from events.runtime.errors import NotMeasurable, Rejected
 
-ROWS: Final = ("benchmark", "experiment", "ideation", "probe", "trial")
+ROWS: Final = ("benchmark", "experiment", "ideation", "image", "probe", "trial")
 KINDS: Final[Mapping[str, Kind]] = loaded(ROWS, __name__)
 RUN_KINDS: Final = frozenset(name for name, kind in KINDS.items() if kind.queue.is_open)
 FACTS: Final[Mapping[str, type[Fact]]] = {
