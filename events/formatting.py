@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from events.answers.logs import LoggedEvent
 from events.catalog import Level, RunLog, type_of
 from events.kinds import KINDS
-from events.kinds.declaring.calls.guarded_call import asked
+from events.kinds.packages.guarded_call import asked
 from events.text.escaping import is_number
 from events.text.truncation import brief_data
 

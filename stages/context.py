@@ -22,10 +22,10 @@ from events.catalog import (
     StageProgress,
     StageStarted,
 )
+from events.kinds.declaring.spec import Spec
 from events.kinds.fact import Fact
 from events.kinds.kind import Kind
 from events.kinds.results import Value
-from events.kinds.spec import Spec
 from events.runtime.clock import Clock
 from stages.ports import Barrier, NoBarrier, Notes, Reporter, Tools
 from stages.ports.checkpoints import Checkpoints, Restored

@@ -24,8 +24,8 @@ from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import SUCCEEDED, Groups
 from events.answers.answer import Listing
 from events.answers.groups import Group, GroupMember, GroupRow
+from events.kinds.declaring.spec import FIELD_NAME
 from events.kinds.results import is_measured
-from events.kinds.spec import FIELD_NAME
 from events.lifecycle import Status
 from events.runtime.errors import Rejected
 from events.text.truncation import brief

@@ -26,7 +26,7 @@ from control_plane.store.reads import RunReads
 from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of, measures, normal_of, read_spec, stages_of, title_of
 from events.kinds.declaring.queues import RUNS
-from events.kinds.spec import Spec
+from events.kinds.declaring.spec import Spec
 from events.lifecycle import FINAL, Status
 from events.queue.journal import Expression, creation
 from events.queue.requirements import Requirements, class_key, read_requirements

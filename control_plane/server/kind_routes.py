@@ -19,7 +19,7 @@ from control_plane.model.kind_packages import modules
 from control_plane.reads.kinds.loops import KindLoop
 from control_plane.server.kind_router import KindRouter
 from control_plane.server.web.page_renderer import Site
-from events.kinds.declaring.calls.guarded_call import asked
+from events.kinds.packages.guarded_call import asked
 from events.runtime.errors import ConfigError
 
 _PRINCIPAL: Final = require("read").__qualname__

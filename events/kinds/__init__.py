@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from events.kinds.declaring.calls.guarded_call import asked
+from events.kinds.declaring.spec import TITLE_MAX, Spec
 from events.kinds.fact import Fact
 from events.kinds.kind import Kind, Projection
-from events.kinds.loading import loaded
-from events.kinds.spec import TITLE_MAX, Spec
+from events.kinds.packages.guarded_call import asked
+from events.kinds.packages.loading import loaded
 from events.runtime.errors import NotMeasurable, Rejected
 
 ROWS: Final = ("benchmark", "experiment", "ideation", "image", "probe", "trial")

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from events.kinds.declaring.spec import TITLE_MAX, Positive, Seconds, Spec
 from events.kinds.fact import Fact
 from events.kinds.kind import Kind, QuickStart
 from events.kinds.results import KEY_BYTES_MAX, Column, Leaderboard, Outcome, ResultSet
-from events.kinds.spec import TITLE_MAX, Positive, Seconds, Spec
 
 # What ships, in the order in which boards have their columns, and how many items each has.
 SUITE_ITEMS: Final[Mapping[str, int]] = {

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from events.kinds.declaring.spec import TITLE_MAX, Positive, Review, Seconds, Spec
 from events.kinds.fact import Fact, Name
+from events.kinds.idea import Idea, idea_of
 from events.kinds.kind import DocumentSet, Index, Kind, Position, Projected
-from events.kinds.space.idea import Idea, idea_of
 from events.kinds.space.measuring import measured, names_file
 from events.kinds.space.result_sets import HEADLINE, RESULT_SETS
-from events.kinds.spec import TITLE_MAX, Positive, Review, Seconds, Spec
 from events.runtime.errors import NotMeasurable
 
 PROGRAM_LIMIT_S: Final = 600.0

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from events.kinds.declaring.queues import REQUESTS
+from events.kinds.declaring.spec import TITLE_MAX, Positive, Spec
 from events.kinds.fact import Fact, Name
+from events.kinds.idea import Idea
 from events.kinds.kind import DocumentSet, Index, Kind, Noun, Position, Projected
-from events.kinds.space.idea import Idea
-from events.kinds.spec import TITLE_MAX, Positive, Spec
 
 EARLIER_MAX: Final = 200  # ideas of the fleet that a new one is held against
 IDEAS: Final = "ideas"  # the collection, and the key of an attempt's document in it

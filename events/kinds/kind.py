@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from events.kinds.declaring.fields import schema_of
 from events.kinds.declaring.queues import RUNS, Queue
+from events.kinds.declaring.spec import Spec
 from events.kinds.fact import Fact
 from events.kinds.results import Column, Leaderboard, ResultSet
-from events.kinds.spec import Spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from events.kinds.declaring.spec import Review, Spec
 from events.kinds.kind import Kind
 from events.kinds.results import ROWS_MAX, Column, ResultSet
-from events.kinds.spec import Review, Spec
 
 End = Literal[
     "completed", "exception", "retryable", "kill", "segfault", "out_of_memory", "cuda_out_of_memory",

@@ -10,9 +10,9 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Index, Kind, Noun
 from events.kinds.results import Column, ResultSet
-from events.kinds.spec import TITLE_MAX, Seconds, Spec
 from events.models.engine import Engine
 from events.models.engines import ENGINES
 from events.models.rows.command import COMMAND, commanded

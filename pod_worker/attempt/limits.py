@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from events.kinds.spec import NO_PROGRESS_S, START_LIMIT_S, TIME_LIMIT_S
+from events.kinds.declaring.spec import NO_PROGRESS_S, START_LIMIT_S, TIME_LIMIT_S
 from pod_worker.child.exit_status import TimedOut
 
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
+from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.effect import Effect
-from events.kinds.space.idea import Idea
 from events.kinds.space.metrics import METRICS
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.egress_policy import read_egress_policy

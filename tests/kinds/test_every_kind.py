@@ -24,12 +24,13 @@ from control_plane.server.web.forms.run import RunForm
 from control_plane.store.schema import INDEXES
 from events.envelope import Event
 from events.files.paths import SafeName
-from events.kinds import KINDS, loading, read_spec, stages_before, title_of
+from events.kinds import KINDS, read_spec, stages_before, title_of
 from events.kinds.declaring.fields import fields_of, flat, schema_of, shown
+from events.kinds.declaring.spec import TITLE_MAX, Spec
 from events.kinds.fact import Fact
 from events.kinds.kind import DocumentSet, Kind, Position
-from events.kinds.loading import FAMILIES, collections_of, conflicts, load, loaded
-from events.kinds.spec import TITLE_MAX, Spec
+from events.kinds.packages import loading
+from events.kinds.packages.loading import FAMILIES, collections_of, conflicts, load, loaded
 from events.runtime.errors import ConfigError, Rejected
 
 HELLO: Final = Path(__file__).parent / "hello"

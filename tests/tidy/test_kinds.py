@@ -16,7 +16,7 @@ from testing.mutation.related_tests import imports
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")
-# Kinds of one folder may share types: what an idea is stands in `events/kinds/space/idea.py`.
+# Kinds of one folder may share types: what an idea is stands in `events/kinds/idea.py`.
 TABLES: Final = ("events/kinds/", "events/answers/kinds/", "control_plane/kinds/", "podfleet/kinds/")
 OWN: Final = (*TABLES, *(f"stages/kinds/{kind}/" for kind in ROWS))
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -13,8 +13,8 @@ from control_plane.model.views.boards.run_fields import RunField, read_field
 from control_plane.reads.reading import RunFilters
 from control_plane.store.schema import SUCCEEDED
 from events.kinds import KINDS, RUN_KINDS
+from events.kinds.declaring.spec import default_at
 from events.kinds.results import Column
-from events.kinds.spec import default_at
 from events.runtime.errors import Rejected
 
 METHODS: Final = {"newest": "newest run of the cell", "best": "best run of the cell", "mean": METHOD}

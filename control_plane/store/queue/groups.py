@@ -20,7 +20,7 @@ from control_plane.model.presentation import plain
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 from events.kinds.declaring.queues import RUNS
-from events.kinds.spec import value_at
+from events.kinds.declaring.spec import value_at
 from events.lifecycle import FINAL, Status
 from events.queue.journal import ServerTime, expression
 from events.runtime.errors import Transient

@@ -1,1 +1,1 @@
-"""What declarations of kinds are made of: fields of forms, queues, bounded calls."""
+"""What declarations of kinds are made of: specifications, fields of forms, queues."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from events.kinds.spec import Spec
+from events.kinds.declaring.spec import Spec
 
 Json = Mapping[str, Any]
 Shape = Literal["integer", "number", "text", "choice", "either", "json", "group"]

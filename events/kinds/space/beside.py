@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
-from events.kinds.space.idea import Idea
 from events.kinds.space.metrics import OF_CLASS, QUALITY, metric_of_class
 from events.kinds.space.sentences.arms import arms_in, value_of
 from events.kinds.space.sentences.grammar import Unread, statement_of

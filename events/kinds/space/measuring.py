@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
+from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHARES, SHIPPED, DataSet
-from events.kinds.space.idea import Idea
 from events.kinds.space.recipe import described
 from events.kinds.space.understanding import Understood, file_named_in, understand
 from events.runtime.errors import NotMeasurable

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
+from events.kinds.idea import Idea
 from events.kinds.space.beside import contradictions, named_beside
 from events.kinds.space.claim import Claim
 from events.kinds.space.comparison import Impossible, comparison_of
 from events.kinds.space.data_sets import DEFAULT, SHARES, SHIPPED, DataSet
 from events.kinds.space.effect import Direction, Effect
-from events.kinds.space.idea import Idea
 from events.kinds.space.interventions import Intervention
 from events.kinds.space.margin import effect_of
 from events.kinds.space.metrics import METRICS, OF_CLASS, QUALITY, Metric, metric_of_class

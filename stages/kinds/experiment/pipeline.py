@@ -18,7 +18,7 @@ from events.kinds.experiment import (
     DataWarned,
     ExperimentSpec,
 )
-from events.kinds.space.idea import idea_of
+from events.kinds.idea import idea_of
 from events.kinds.space.understanding import file_named_in
 from events.lifecycle import Fault
 from events.queue.faults import blame_of

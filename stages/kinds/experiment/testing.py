@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from events.kinds.experiment import Arm, NodeCompleted, NodeCreated, NodeSelectedBest
 from events.kinds.fact import Fact
+from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.effect import Effect, better
-from events.kinds.space.idea import Idea
 from events.kinds.space.metrics import METRICS
 from stages.kinds.experiment.record.numbers import facts_to_say
 from stages.kinds.experiment.record.record import (

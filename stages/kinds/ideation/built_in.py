@@ -9,8 +9,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
-from events.kinds.space.idea import Idea
 from stages.context import Stage
 from stages.kinds.ideation.draft import Draft, misread, quoted, write
 from stages.kinds.ideation.feasibility import obstacle

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from events.kinds.space.idea import Idea
+from events.kinds.idea import Idea
 from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.recipe import described
 from events.kinds.space.understanding import understand

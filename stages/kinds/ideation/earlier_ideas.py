@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from events.kinds.space.idea import Idea
+from events.kinds.idea import Idea
 
 EARLIER_MAX: Final = 100
 PART_MIN: Final = 8  # characters; a shorter part says no idea

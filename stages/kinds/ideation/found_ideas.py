@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationGenerated
-from events.kinds.space.idea import Idea
 from stages.bounds import Line, Ordinal, Unreadable, read_state
 from stages.context import Context
 from stages.kinds.ideation.idea_fields import bounded, cut, missing, printable, public

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from events.kinds.space.idea import Idea
-from events.kinds.spec import TITLE_MAX
+from events.kinds.declaring.spec import TITLE_MAX
+from events.kinds.idea import Idea
 
 # Bytes of each field as JSON: twenty ideas with their reasons stay below a frame's `LINE_MAX_BYTES`.
 FIELD_BYTES_MAX: Final[Mapping[str, int]] = {

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
-from events.kinds.space.idea import Idea
 from events.kinds.space.refusal import known_space
 from stages.kinds.ideation.idea_fields import cut, printable, public
 from stages.kinds.ideation.literature_lookup import LookUps

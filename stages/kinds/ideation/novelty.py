@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from events.kinds.space.idea import Idea, idea_of
+from events.kinds.idea import Idea, idea_of
 from events.kinds.space.understanding import understand
 from events.runtime.errors import NotMeasurable
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
 
+from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
 from events.kinds.space.data_sets import DEFAULT, SHIPPED
 from events.kinds.space.effect import Direction
-from events.kinds.space.idea import Idea
 from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.metrics import QUALITY
 from events.kinds.space.understanding import understand

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
-from events.kinds.space.idea import Idea
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Stage
 from stages.kinds.ideation.earlier_ideas import earlier_ideas

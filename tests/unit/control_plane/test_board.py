@@ -19,7 +19,7 @@ from control_plane.model.views.boards.interval import mean_of, t_reach
 from control_plane.model.views.boards.run_fields import read_field, read_fields
 from control_plane.model.views.boards.values import KEY_CHARS_MAX, value_of
 from control_plane.runs.boards.query import BoardQuery, checked
-from events.kinds.spec import Spec, default_at
+from events.kinds.declaring.spec import Spec, default_at
 from events.runtime.errors import Rejected
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ from control_plane.model.groups.plan import BATCH_MAX, Close, Group, Submit, Wai
 from control_plane.model.groups.status import ACTIVE, CLOSED, TRANSITIONS, Action, GroupStatus, usual
 from control_plane.runs.groups.members import submission
 from control_plane.runs.submission import check
-from events.kinds.spec import value_at
+from events.kinds.declaring.spec import value_at
 from events.lifecycle import FINAL, Status
 from events.runtime.errors import Conflict, Rejected
 

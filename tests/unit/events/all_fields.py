@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from events.kinds.declaring.spec import Review, Spec
 from events.kinds.kind import Kind
-from events.kinds.spec import Review, Spec
 
 WORDS: Final = "How many <b>times</b> it is tried."
 

@@ -13,7 +13,7 @@ from control_plane.reads.measures import measures_of
 from events import formatting
 from events.answers.logs import LoggedEvent
 from events.kinds import KINDS, measures, normal_of, problem_with, read_spec, title_of
-from events.kinds.declaring.calls.guarded_call import asked
+from events.kinds.packages.guarded_call import asked
 from events.runtime.errors import NotMeasurable, Rejected
 
 ERRORS: Final = (ValueError("a secret"), SystemExit(3), asyncio.CancelledError())

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from events.kinds.declaring.calls import bounded_call
-from events.kinds.declaring.calls.bounded_call import BoundedCalls, Unbounded, bounded
 from events.kinds.kind import Kind
+from events.kinds.packages import bounded_call
+from events.kinds.packages.bounded_call import BoundedCalls, Unbounded, bounded
 from events.kinds.probe import KIND
 
 OPEN_S = 100.0  # nothing waits that long

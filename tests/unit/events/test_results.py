@@ -13,7 +13,7 @@ from events.codec import Refusal, decode_structured
 from events.envelope import Event
 from events.kinds import KINDS
 from events.kinds.kind import Kind
-from events.kinds.loading import conflicts
+from events.kinds.packages.loading import conflicts
 from events.kinds.probe import ROWS
 from events.kinds.results import SORT_NAMES, Column, ResultSet, is_of, sort_values, unlike
 from events.testing import RUN_ID, make_line

@@ -22,10 +22,10 @@ from events.catalog import (
     StageMetric,
     StageProgress,
 )
+from events.kinds.declaring.spec import Spec
 from events.kinds.experiment import ExperimentSpec
 from events.kinds.fact import Fact
 from events.kinds.probe import KIND, ProbeSpec
-from events.kinds.spec import Spec
 from events.runtime.errors import PipelineError
 from stages.context import Context
 from stages.kinds.probe.pipeline import ENDINGS, run, write_artifact

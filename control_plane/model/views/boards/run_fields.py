@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from events.kinds.declaring.spec import FIELD_NAME, value_at
 from events.kinds.results import COLUMN_NAME
-from events.kinds.spec import FIELD_NAME, value_at
 from events.runtime.errors import Rejected
 
 FIELD_CHARS_MAX: Final = 200

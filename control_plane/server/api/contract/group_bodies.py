@@ -13,8 +13,8 @@ from control_plane.model.groups.race import LANES_MAX, LANES_MIN
 from control_plane.model.groups.study import RUNS_MAX
 from control_plane.runs.groups.service import NOTE_CHARS_MAX
 from control_plane.server.api.contract.bodies import FEW, GROUP_ID, WHOLE, Body, RunBody, Storable
+from events.kinds.declaring.spec import FIELD_NAME
 from events.kinds.results import COLUMN_NAME, WHOLE_MAX
-from events.kinds.spec import FIELD_NAME
 from events.queue.requirements import POD_NAME
 
 PARAMETERS_MAX: Final = 20

@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from events.catalog import Conclusion
 from events.kinds.experiment import Arm
+from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.effect import Effect
-from events.kinds.space.idea import Idea
 from stages.bounds import (
     NODES_MAX,
     POINTS_MAX,

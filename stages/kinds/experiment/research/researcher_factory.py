@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from events.kinds.experiment import ExperimentSpec
+from events.kinds.idea import Idea, idea_of
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED, DataSet
 from events.kinds.space.effect import Effect
-from events.kinds.space.idea import Idea, idea_of
 from events.kinds.space.metrics import METRICS, metric_named
 from events.kinds.space.understanding import Understood, understand
 from events.runtime.errors import NotMeasurable, PipelineError

@@ -13,11 +13,11 @@ from typing import Final
 from events.catalog import ValidationAutoCompleted
 from events.files.open_beneath import copy_beneath
 from events.files.paths import SafeName
+from events.kinds.declaring.spec import TITLE_MAX
 from events.kinds.experiment import (
     PaperGenerated,
     PaperStarted,
 )
-from events.kinds.spec import TITLE_MAX
 from stages.kinds.experiment.consistency import (
     paper_problem,
 )

@@ -7,9 +7,9 @@ from typing import Annotated, Final
 
 import msgspec
 
+from events.kinds.declaring.spec import Spec
 from events.kinds.fact import Fact, Name
 from events.kinds.kind import DocumentSet, Kind, Position, Projected
-from events.kinds.spec import Spec
 
 GREETINGS: Final = "greetings"
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from events.kinds.idea import idea_of
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
-from events.kinds.space.idea import idea_of
 from events.kinds.space.measuring import measured
 from events.kinds.space.metrics import METRICS, OF_CLASS, is_possible, metric_named, metric_of_class
 from events.kinds.space.understanding import understand

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from events.kinds.idea import idea_of
 from events.kinds.space.claim import Claim
 from events.kinds.space.effect import Effect
-from events.kinds.space.idea import idea_of
 from events.kinds.space.measuring import SEEN, measured
 from events.kinds.space.metrics import METRICS
 from events.kinds.space.understanding import understand

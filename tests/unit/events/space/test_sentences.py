@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from events.kinds.space.idea import idea_of
+from events.kinds.idea import idea_of
 from events.kinds.space.sentences.grammar import Unread
 from events.kinds.space.sentences.statement import Statement
 from events.kinds.space.sentences.words import plain

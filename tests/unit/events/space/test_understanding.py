@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from events.kinds.idea import Idea, idea_of
 from events.kinds.space.data_sets import SHIPPED, DataSet
-from events.kinds.space.idea import Idea, idea_of
 from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.measuring import measured
 from events.kinds.space.understanding import file_named_in, understand

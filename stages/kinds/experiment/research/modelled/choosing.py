@@ -10,11 +10,11 @@ from typing import Annotated, Final
 
 import msgspec
 
+from events.kinds.idea import Idea
 from events.kinds.space.binding import Field, binding_problems
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED, DataSet
 from events.kinds.space.effect import Direction, Effect
-from events.kinds.space.idea import Idea
 from events.kinds.space.metrics import METRICS, OF_CLASS, Metric, metric_of_class
 from events.kinds.space.sentences.words import plain
 from events.kinds.space.understanding import class_words

@@ -13,9 +13,9 @@ from importlib.resources import files
 from string import Template
 from typing import Final
 
+from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import DataSet
-from events.kinds.space.idea import Idea
 from events.kinds.space.metrics import Metric
 from events.kinds.space.recipe import described
 from events.queue.notes import Note

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from events.kinds.experiment import Arm
+from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
-from events.kinds.space.idea import Idea
 from events.kinds.space.recipe import Value
 from stages.kinds.experiment.record.prose import Prose
 from stages.kinds.experiment.record.record import Record

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from events.kinds.space.idea import Idea
+from events.kinds.idea import Idea
 from events.kinds.space.recipe import Value
 from events.kinds.space.understanding import understand
 from stages.kinds.experiment.judging.switch import beyond_switch, choices_of

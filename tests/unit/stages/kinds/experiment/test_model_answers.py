@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.effect import Effect
-from events.kinds.space.idea import Idea
 from events.kinds.space.metrics import METRICS
 from events.queue.notes import Note
 from stages.isolation.sandbox import Job, JobLimits

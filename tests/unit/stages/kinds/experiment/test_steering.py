@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from events.catalog import NoteAnswered, StageProgress, StageStarted
 from events.kinds.experiment import NodeCreated
 from events.kinds.fact import Fact
-from events.kinds.space.idea import Idea
+from events.kinds.idea import Idea
 from events.kinds.space.understanding import understand
 from stages.kinds.experiment.research.built_in import BY_SPACE, BuiltIn
 from stages.kinds.experiment.research.openness import Scope

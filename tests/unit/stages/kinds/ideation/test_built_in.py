@@ -12,8 +12,8 @@ import pytest
 from events import catalog as c
 from events.kinds import read_spec
 from events.kinds.experiment import ExperimentSpec
+from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationFailed, IdeationGenerated, IdeationStarted
-from events.kinds.space.idea import Idea
 from events.kinds.space.understanding import Understood, understand
 from stages.kinds.ideation import pipeline
 from stages.pipeline import run_pipeline

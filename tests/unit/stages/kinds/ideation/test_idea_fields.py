@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from events.catalog import type_of
 from events.delivery.pipe import LINE_MAX_BYTES
+from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationFailed, IdeationGenerated
-from events.kinds.space.idea import Idea
 from pod_worker.child.main import frame_of
 from stages.kinds.ideation.found_ideas import WHY_BYTES_MAX, Unfinished
 from stages.kinds.ideation.idea_fields import bounded, cut, json_bytes, missing, printable, public

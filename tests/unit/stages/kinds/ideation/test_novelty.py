@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.kinds.space.idea import Idea, idea_of
+from events.kinds.idea import Idea, idea_of
 from stages.kinds.ideation.earlier_ideas import earlier_ideas
 from stages.kinds.ideation.novelty import nearest, similarity
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from events.kinds.idea import idea_of
 from events.kinds.ideation import IdeationSpec
 from events.kinds.space.data_sets import SHIPPED, DataSet
 from events.kinds.space.effect import Direction
-from events.kinds.space.idea import idea_of
 from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.metrics import METRICS, Metric
 from events.kinds.space.understanding import understand

@@ -13,11 +13,11 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NoReturn
 
-from events.kinds.declaring.calls.bounded_call import bounded
 from events.kinds.declaring.fields import schema_of
+from events.kinds.declaring.spec import Spec
 from events.kinds.kind import Kind
+from events.kinds.packages.bounded_call import bounded
 from events.kinds.results import misdeclared
-from events.kinds.spec import Spec
 from events.runtime.errors import ConfigError
 from events.text.escaping import for_terminal
 
