@@ -10,9 +10,9 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Kind
 from events.kinds.results import Column, ResultSet
-from events.kinds.spec import TITLE_MAX, Seconds, Spec
 
 TINY: Final = "tiny"  # a model that a run makes by itself
 SIDE_MAX: Final = 4_096
@@ -69,7 +69,7 @@ class ImageSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def _problems(spec: ImageSpec) -> Iterator[str]:
     if spec.backend == "comfyui" and spec.model == TINY:
-        yield "model: name a checkpoint of the ComfyUI server; a wrong name is answered with those that it has"
+        yield "model: name a checkpoint of the ComfyUI server; a wrong name is answered with those there are"
     if spec.backend == "diffusers" and not _is_name(spec.model):
         yield "model: a folder in MODEL_PATH, or an id of the hub: no other path, and no part '..'"
     if spec.width * spec.height * spec.batch > PIXELS_MAX:

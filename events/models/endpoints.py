@@ -64,11 +64,13 @@ def _problem(name: str, url: str, found: Mapping[str, str]) -> str:
         return f"{name} has no address that begins with http:// or https://"
     if parts.username or parts.password or parts.query or parts.fragment or " " in url:
         return f"{name} has an address with a user, a password or a query"
-    return "" if _is_near(host) else f"{name} is at a public address: only servers of the own network are used"
+    return (
+        "" if _is_near(host) else f"{name} is at a public address: only servers of the own network are used"
+    )
 
 
 def _is_near(host: str) -> bool:
-    """Return whether an address is of this machine or a private network; a name is taken at its operator's word."""
+    """Return whether an address is of this machine or a private network; names are believed."""
     try:
         found = ipaddress.ip_address(host)
     except ValueError:

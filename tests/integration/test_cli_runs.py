@@ -166,6 +166,7 @@ def test_kinds_are_told_by_the_control_plane_where_they_are_not_installed(
         "benchmark": ["0", "true"],
         "experiment": ["0", "true"],
         "ideation": ["0", "false"],
+        "image": ["0", "true"],
         "probe": ["0", "true"],
         "trial": ["0", "true"],
     }

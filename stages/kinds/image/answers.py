@@ -104,7 +104,8 @@ def refusal(answer: Any) -> tuple[str, bool]:
         for each, _ in errors[:NAMES_SHOWN]
     ]
     is_name = any(
-        at(each, "extra_info", "input_name") == CHECKPOINT or (kind == LOADER and CHECKPOINT in str(each)[:2_000])
+        at(each, "extra_info", "input_name") == CHECKPOINT
+        or (kind == LOADER and CHECKPOINT in str(each)[:2_000])
         for each, kind in errors[:NAMES_SHOWN]
     )
     general = at(answer, "error", "message") or at(answer, "error") or answer
@@ -171,7 +172,8 @@ def _references(outputs: Any) -> Iterator[Reference]:
     for node in outputs.values() if isinstance(outputs, dict) else ():
         for each in _listed(at(node, "images"))[:REFERENCES_MAX]:
             found = Reference(
-                *(str(at(each, name) or default) for name, default in (("filename", ""), ("subfolder", ""))),
+                filename=str(at(each, "filename") or ""),
+                subfolder=str(at(each, "subfolder") or ""),
                 type=str(at(each, "type") or "output"),
             )
             if problem := _problem(found):

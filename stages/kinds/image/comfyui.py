@@ -21,7 +21,6 @@ from events.models.advice import advice_on
 from events.runtime.clock import Clock
 from events.runtime.errors import PipelineError
 from stages.adapters.time_limit import run_within
-from stages.ports import Say
 from stages.kinds.image.answers import (
     BadAnswer,
     Outcome,
@@ -38,6 +37,7 @@ from stages.kinds.image.answers import (
 )
 from stages.kinds.image.backend import PICTURE_BYTES_MAX, Drawn, Lap, Progress, check_pictures, late
 from stages.kinds.image.workflow import LOADER, workflow
+from stages.ports import Say
 
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024  # a description or a history; the graph stands in it
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024  # previews come by the WebSocket, and are dropped
@@ -68,21 +68,29 @@ class ComfyUI:
     clock: Clock
     say: Say
     poll_s: float = POLL_S
+    poll_beside_s: float = POLL_BESIDE_S
     empty_s: float = EMPTY_S
     silent_s: float = SILENT_S
+    view_s: float = VIEW_S
 
     def prepare(self) -> str:
         """Look for the checkpoint. Raises `PipelineError`."""
-        return run_within(PREPARE_S, self._prepared, NEVER)
+        try:
+            return run_within(PREPARE_S, self._prepared, NEVER)
+        except BadAnswer as error:
+            raise _nonsense(error) from error
 
     def draw(self, lap: Lap, progress: Progress) -> Drawn:
         """Make the pictures of a lap. Raises `PipelineError`."""
-        longest_s = self.spec.limit_s + VIEW_S + REQUEST_S
+        longest_s = self.spec.limit_s + self.view_s + REQUEST_S
         try:
             return run_within(longest_s, lambda: self._drawn(lap, progress), NEVER)
         except TimeoutError:
             self._withdraw()
             raise late(self.spec) from None
+        except BadAnswer as error:
+            self._withdraw()
+            raise _nonsense(error) from error
         except BaseException:  # also where the run is to stop
             self._withdraw()
             raise
@@ -91,7 +99,7 @@ class ComfyUI:
         """Take what this attempt has there out of the queue; a server that does not answer keeps it."""
         try:
             run_within(WITHDRAW_S, self._withdrawn, NEVER)
-        except (PipelineError, _Silent, TimeoutError) as error:
+        except (BadAnswer, _Silent, TimeoutError) as error:
             self.say(f"the workflow may still run on the server: {said(str(error)) or 'it did not answer'}")
 
     async def _prepared(self) -> str:
@@ -125,10 +133,10 @@ class ComfyUI:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
             try:
-                async with asyncio.timeout(VIEW_S):
+                async with asyncio.timeout(self.view_s):
                     pictures = [await server.picture(each) for each in found.pictures]
             except (_Silent, TimeoutError) as error:
-                words = said(str(error)) or f"it took more than {VIEW_S:g} s"
+                words = said(str(error)) or f"it took more than {self.view_s:g} s"
                 raise PipelineError("IMAGE_FAILED", f"a picture could not be fetched: {words}") from error
         check_pictures(self.spec, pictures)
         return Drawn(pictures, wall_s, found.is_cached)
@@ -175,7 +183,8 @@ class ComfyUI:
                 if now_s - done_s > self.empty_s:
                     words = f"the server says that it is done, and has {len(found.pictures)} pictures"
                     raise PipelineError("IMAGE_FAILED", f"{words}, not {self.spec.batch}")
-            await listener.wait(self.poll_s, is_awaited=done_s is None)
+            is_told = listener.is_open and done_s is None
+            await listener.wait(self.poll_beside_s if is_told else self.poll_s)
 
     async def _is_queued(self, server: _Server, id: str) -> bool:
         running, waiting = queued(await server.json("GET", "/queue"), self.client)
@@ -224,9 +233,7 @@ class _Server:
             raise _Silent(f"{path.split('/')[1]} was answered with {status}: {said(answer)}")
         return answer
 
-    async def asked(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None
-    ) -> tuple[int, Any]:
+    async def asked(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
         """Return the status and the JSON of an answer; of an error, whatever it says."""
         sent = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": "application/json"} if sent else {}
@@ -317,11 +324,10 @@ class _Listener:
         ):
             self.something.set()
 
-    async def wait(self, poll_s: float, *, is_awaited: bool) -> None:
+    async def wait(self, seconds: float) -> None:
         """Wait until it is time to look again; sooner where something was said."""
-        wait_s = POLL_BESIDE_S if self.is_open and is_awaited else poll_s
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(seconds):
                 await self.something.wait()
         except TimeoutError:
             return
@@ -330,6 +336,10 @@ class _Listener:
 
 
 _CLOSING: Final = aiohttp.ClientWSTimeout(ws_close=1.0)
+
+
+def _nonsense(error: BadAnswer) -> PipelineError:
+    return PipelineError("IMAGE_FAILED", f"the server answered what it may not: {error}")
 
 
 def _missing(model: str, names: Any) -> PipelineError:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -49,7 +51,15 @@ class Diffusion:
 
     def prepare(self) -> str:
         """Load the model. Raises `PipelineError`."""
+        with _quiet():
+            return self._prepared()
+
+    def _prepared(self) -> str:
         diffusers.utils.logging.set_verbosity_error()
+        if self.spec.model == TINY:
+            torch.set_num_threads(
+                1
+            )  # for what is so small, threads wait for each other longer than they work
         device = "cuda" if torch.cuda.is_available() else "cpu"
         loaded = tiny_pipeline() if self.spec.model == TINY else self._loaded(device)
         self.pipeline = loaded.to(device)
@@ -76,12 +86,13 @@ class Diffusion:
             "num_inference_steps": lap.steps,
             "guidance_scale": spec.cfg,
             "num_images_per_prompt": spec.batch,
-            "generator": [torch.Generator().manual_seed(lap.seed + each) for each in range(spec.batch)],
+            "generator": torch.Generator().manual_seed(lap.seed),
             "output_type": "pil",
             "callback_on_step_end": after_step,
         }
         try:
-            made = self.pipeline(**self._taken(asked)).images
+            with _quiet():
+                made = self.pipeline(**self._taken(asked)).images
         except _Late:
             raise late(spec) from None
         wall_s = self.clock.monotonic_s() - begun_s
@@ -130,7 +141,17 @@ class Diffusion:
         if wanted in compatible:
             self.pipeline.scheduler = compatible[wanted].from_config(own.config)
         elif type(own).__name__ != wanted:
-            self.say(f"the model has a sampler of its own, {type(own).__name__}, which {self.spec.sampler} is not")
+            self.say(
+                f"the model has a sampler of its own, {type(own).__name__}, which {self.spec.sampler} is not"
+            )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the libraries warn each other of out of the log of the run."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _as_png(picture: Any) -> bytes:

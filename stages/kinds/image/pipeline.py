@@ -1,4 +1,4 @@
-"""Images: make pictures from a text, lap after lap, and keep each; a first one that is not measured warms up."""
+"""Images: make pictures from a text, lap after lap, and keep each; a first one warms up, unmeasured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from events.models.endpoints import endpoint
 from events.runtime.clock import SystemIds
 from events.runtime.errors import PipelineError
 from stages.context import Context, Stage
-from stages.kinds.image.answers import BadAnswer
 from stages.kinds.image.backend import WARM_UP_STEPS, Backend, Drawn, Lap
 
 PREPARE: Final = "prepare"
@@ -27,10 +26,7 @@ AGAIN_SEED: Final = 1_000_003
 def run(context: Context) -> str:
     """Make the pictures. Raises `PipelineError`."""
     assert isinstance(context.spec, ImageSpec)
-    try:
-        return _Images(context, context.spec).run()
-    except BadAnswer as error:
-        raise PipelineError("IMAGE_FAILED", f"the server answered what it may not: {error}") from error
+    return _Images(context, context.spec).run()
 
 
 @dataclass(slots=True)

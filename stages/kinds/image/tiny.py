@@ -6,6 +6,7 @@ Its pictures are coloured noise, the same for the same seed and text. It has no 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any, Final
 
 import torch
@@ -30,9 +31,16 @@ class Words(torch.nn.Module):
         self.places = torch.nn.Parameter(torch.randn(LENGTH, WIDTH) * 0.02)
         self.layer = torch.nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, 0.0, batch_first=True)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the type of its weights, which a pipeline asks each of its parts for."""
+        return self.places.dtype
+
     def forward(self, texts: Sequence[str]) -> torch.Tensor:
         rows = [[*text.encode()[:LENGTH], *[256] * LENGTH][:LENGTH] for text in texts]
-        read: torch.Tensor = self.layer(self.letters(torch.tensor(rows, device=self.places.device)) + self.places)
+        read: torch.Tensor = self.layer(
+            self.letters(torch.tensor(rows, device=self.places.device)) + self.places
+        )
         return read
 
 
@@ -54,21 +62,23 @@ class TinyPipeline(DiffusionPipeline):  # type: ignore[misc]  # what it inherits
         num_inference_steps: int,
         guidance_scale: float,
         num_images_per_prompt: int,
-        generator: Sequence[torch.Generator],
+        generator: torch.Generator,
         output_type: str,
         callback_on_step_end: AfterStep,
     ) -> ImagePipelineOutput:
-        """Return the pictures; each has a generator of its own."""
+        """Return the pictures; they follow from the generator's seed."""
         device, count = self.unet.device, num_images_per_prompt
         self.scheduler.set_timesteps(num_inference_steps, device=device)
-        shape = (self.unet.config.in_channels, height // SHRINKS, width // SHRINKS)
-        noise = torch.stack([torch.randn(shape, generator=each) for each in generator]).to(device)
-        latents = noise * self.scheduler.init_noise_sigma
+        shape = (count, self.unet.config.in_channels, height // SHRINKS, width // SHRINKS)
+        latents = torch.randn(shape, generator=generator).to(device) * self.scheduler.init_noise_sigma
+        # only some samplers add noise
+        noise = {"generator": generator} if "generator" in signature(self.scheduler.step).parameters else {}
         texts = self.words([negative_prompt] * count + [prompt] * count)
         for step, at in enumerate(self.progress_bar(self.scheduler.timesteps)):
             both = self.scheduler.scale_model_input(torch.cat([latents, latents]), at)
             against, by = self.unet(both, at, encoder_hidden_states=texts).sample.chunk(2)
-            latents = self.scheduler.step(against + guidance_scale * (by - against), at, latents).prev_sample
+            guess = against + guidance_scale * (by - against)
+            latents = self.scheduler.step(guess, at, latents, **noise).prev_sample
             callback_on_step_end(self, step, at, {})
         decoded = self.vae.decode(latents / self.vae.config.scaling_factor).sample
         return ImagePipelineOutput(images=self.images.postprocess(decoded, output_type=output_type))
@@ -98,5 +108,4 @@ def tiny_pipeline() -> TinyPipeline:
         words = Words()
     # of a model that has learnt nothing, its guess of the noise would leave noise; this one ends in bounds
     scheduler = DDIMScheduler(prediction_type="v_prediction")
-    made = TinyPipeline(unet.eval(), vae.eval(), words.eval(), scheduler)
-    return made
+    return TinyPipeline(unet.eval(), vae.eval(), words.eval(), scheduler)
