@@ -84,6 +84,10 @@ def _check(spec: ImageSpec) -> str | None:
     return next(_problems(spec), None)
 
 
+def _weights(spec: ImageSpec) -> str:
+    return "" if spec.model == TINY else spec.model
+
+
 def _title(spec: ImageSpec) -> str:
     size = f"{spec.width}×{spec.height}, {spec.steps} steps"
     return f"{spec.model} by {spec.backend}: {size}: {' '.join(spec.prompt.split())}"[:TITLE_MAX]
@@ -117,10 +121,11 @@ KIND: Final = Kind(
         "IMAGE_TIMEOUT": "Give a lap more time (limit_s), or fewer steps, fewer pixels or a smaller batch.",
         "IMAGE_REFUSED": "The server did not take the workflow: the message has its words; update it.",
         "IMAGE_FAILED": "Look at the log of the server; the message has the words that it answered.",
-        "IMAGE_SERVER": "Start the server, or correct its address in PODFLEET_ENDPOINTS of the pod.",
+        "IMAGE_UNREACHABLE": "Start the server, or correct its address in PODFLEET_ENDPOINTS of the pod.",
     },
     results=(LAPS,),
     headline=MEASURED,
     labels={"model": "model", "backend": "backend"},
     prepares=True,
+    weights=_weights,
 )

@@ -1,78 +1,78 @@
-"""The servers beside a pod that its operator lets runs use, by their names; pure.
+"""Servers of models that no run starts: a pod's operator names them, and runs say the name; pure.
 
-Law: a run names one, and never gives an address: what is reachable from a pod is its operator's to say.
+Law: no run says an address. What a pod offers is a name of its settings, and a label of the pod.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from events.runtime.errors import ConfigError, PipelineError
-
 SETTING: Final = "PODFLEET_ENDPOINTS"
-ENDPOINTS_MAX: Final = 32
-URL_CHARS_MAX: Final = 500
-NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+ENDPOINTS_MAX: Final = 8
+NAME: Final = r"[a-z][a-z0-9_-]{0,22}"
+SHOWN_CHARS: Final = 100
+OLLAMA_PATH: Final = "/api"
+EXAMPLE: Final = "ollama=http://127.0.0.1:11434/api,vllm=http://127.0.0.1:8000/v1"
+
+Form = Literal["openai", "ollama"]
 
 
-def endpoints(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the addresses by their names, out of `NAME=URL,NAME=URL`. Raises `ConfigError`."""
-    found: dict[str, str] = {}
-    problems: list[str] = []
-    for word in filter(None, map(str.strip, environ.get(SETTING, "").split(","))):
-        name, _, url = word.partition("=")
-        if problem := _problem(name, url, found):
-            problems.append(f"{SETTING}: {problem}; it is like comfyui=http://127.0.0.1:8188")
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server of models that a pod's runs may ask, by its name."""
+
+    name: str
+    url: str
+
+    @property
+    def form(self) -> Form:
+        """How it is spoken to: Ollama's own API has the path /api, that of OpenAI any other, such as /v1."""
+        return "ollama" if urlsplit(self.url).path.rstrip("/") == OLLAMA_PATH else "openai"
+
+
+def endpoints(variables: Mapping[str, str]) -> dict[str, Endpoint]:
+    """Return the endpoints that a pod's settings name rightly."""
+    return read_endpoints(variables.get(SETTING, ""))[0]
+
+
+def read_endpoints(setting: str) -> tuple[dict[str, Endpoint], list[str]]:
+    """Return the endpoints of a setting by their names, and in words what is wrong with it."""
+    found, problems = dict[str, Endpoint](), list[str]()
+    for pair in filter(None, map(str.strip, setting.split(","))):
+        name, _, url = (each.strip() for each in pair.partition("="))
+        if not re.fullmatch(NAME, name):
+            problems.append(
+                f"{SETTING}: {name[:SHOWN_CHARS]!r} is no name of an endpoint; it has a lower-case letter, "
+                f"then at most 22 of a-z, 0-9, _ and -, and its address follows, as in {EXAMPLE}"
+            )
+        elif not _is_address(url):
+            problems.append(
+                f"{SETTING}: {name} needs an address such as http://127.0.0.1:8000/v1, without secrets"
+            )
+        elif name in found:
+            problems.append(f"{SETTING}: {name} is given twice")
         else:
-            found[name] = url.rstrip("/")
-    if problems:
-        raise ConfigError(problems)
-    return found
+            found[name] = Endpoint(name, url)
+    if len(found) > ENDPOINTS_MAX:
+        problems.append(f"{SETTING}: {len(found)} endpoints; a pod has at most {ENDPOINTS_MAX}")
+    return found, problems
 
 
-def endpoint(environ: Mapping[str, str], name: str) -> str:
-    """Return the address of one. Raises `PipelineError` that says how the pod would have it."""
-    try:
-        found = endpoints(environ)
-    except ConfigError as error:
-        raise PipelineError("NOT_AVAILABLE", str(error), retryable=True) from error
-    if name not in found:
-        raise PipelineError(
-            "NOT_AVAILABLE",
-            f"this pod lets runs use no server {name!r}: {SETTING}={name}=http://127.0.0.1:PORT allows one",
-            retryable=True,
-        )
-    return found[name]
-
-
-def _problem(name: str, url: str, found: Mapping[str, str]) -> str:
-    """Return what is wrong with an entry; its address is not repeated, since it may have a password."""
-    if not NAME.fullmatch(name):
-        return f"{name[:40]!r} is no name of a-z, 0-9, '_' and '-'"
-    if name in found or len(found) == ENDPOINTS_MAX:
-        return f"{name} is there twice" if name in found else f"{ENDPOINTS_MAX} servers at most"
+def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname or "", parts.port
+        port = parts.port
     except ValueError:
-        return f"{name} has no address"
-    if parts.scheme not in ("http", "https") or not host or len(url) > URL_CHARS_MAX or not url.isprintable():
-        return f"{name} has no address that begins with http:// or https://"
-    if parts.username or parts.password or parts.query or parts.fragment or " " in url:
-        return f"{name} has an address with a user, a password or a query"
+        return False
+    is_plain = url.isascii() and url.isprintable() and " " not in url and not (parts.query or parts.fragment)
     return (
-        "" if _is_near(host) else f"{name} is at a public address: only servers of the own network are used"
+        is_plain
+        and parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and port != 0
+        and parts.username is None
     )
-
-
-def _is_near(host: str) -> bool:
-    """Return whether an address is of this machine or a private network; names are believed."""
-    try:
-        found = ipaddress.ip_address(host)
-    except ValueError:
-        return True
-    return (found.is_loopback or found.is_private) and not (found.is_link_local or found.is_unspecified)

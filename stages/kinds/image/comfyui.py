@@ -204,7 +204,7 @@ class ComfyUI:
 
     def _unreachable(self, error: Exception) -> PipelineError:
         words = f"the ComfyUI server of this pod does not answer at {self.url}: {said(str(error))}"
-        return PipelineError("IMAGE_SERVER", words, retryable=True)
+        return PipelineError("IMAGE_UNREACHABLE", words, retryable=True)
 
 
 @dataclass(slots=True)

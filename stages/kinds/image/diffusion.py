@@ -56,6 +56,7 @@ class Diffusion:
 
     def _prepared(self) -> str:
         diffusers.utils.logging.set_verbosity_error()
+        diffusers.utils.logging.disable_progress_bar()
         if self.spec.model == TINY:
             torch.set_num_threads(
                 1

@@ -9,7 +9,7 @@ from typing import Final
 
 from events.kinds.image import LAPS, MEASURED, ImageSpec
 from events.kinds.results import Value
-from events.models.endpoints import endpoint
+from events.models.endpoints import SETTING, endpoints
 from events.runtime.clock import SystemIds
 from events.runtime.errors import PipelineError
 from stages.context import Context, Stage
@@ -61,8 +61,7 @@ class _Images:
         if spec.backend == "comfyui":
             from stages.kinds.image.comfyui import ComfyUI  # noqa: PLC0415 - see above
 
-            url = endpoint(context.tools.variables, spec.backend)
-            return ComfyUI(url, spec, SystemIds().token(), context.clock, context.log)
+            return ComfyUI(self._address(), spec, SystemIds().token(), context.clock, context.log)
         try:
             from stages.kinds.image.diffusion import Diffusion  # noqa: PLC0415 - see above
         except ImportError as error:
@@ -72,6 +71,19 @@ class _Images:
                 retryable=True,
             ) from error
         return Diffusion(spec, context.tools.variables, context.clock, context.log)
+
+    def _address(self) -> str:
+        """Return the address of the server, by the settings of the pod."""
+        name = self.spec.backend
+        found = endpoints(self.context.tools.variables).get(name)
+        if found is None:
+            raise PipelineError(
+                "NOT_AVAILABLE",
+                f"this pod lets runs use no server {name}: {SETTING}={name}=http://127.0.0.1:8188 would allow "
+                "one at that address",
+                retryable=True,
+            )
+        return found.url.rstrip("/")
 
     def _seed(self, number: int) -> int:
         """Return the seed of a lap; that of the warm-up is that of none."""

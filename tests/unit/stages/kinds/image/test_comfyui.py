@@ -113,7 +113,7 @@ def test_what_is_only_slow_or_noise_makes_pictures_all_the_same(fault: str) -> N
         ("garbage", "IMAGE_FAILED", "answered what it may not: no JSON"),
         ("deep", "IMAGE_FAILED", "answered what it may not: no JSON"),
         ("no_id", "IMAGE_FAILED", "no id of the workflow"),
-        ("errors", "IMAGE_SERVER", "history was answered with 500: 500: Internal Server Error"),
+        ("errors", "IMAGE_UNREACHABLE", "history was answered with 500: 500: Internal Server Error"),
         ("redirects", "IMAGE_FAILED", "could not be fetched: it was answered with 302"),
     ],
 )
@@ -144,7 +144,7 @@ def test_a_checkpoint_that_is_not_there_is_told_with_those_that_are() -> None:
 
 def test_a_server_that_is_not_there_is_told_with_its_address() -> None:
     failed = Asked("http://127.0.0.1:9").fails()
-    assert (failed.code, failed.retryable) == ("IMAGE_SERVER", True)
+    assert (failed.code, failed.retryable) == ("IMAGE_UNREACHABLE", True)
     assert "does not answer at http://127.0.0.1:9: " in failed.message
 
 

@@ -12,8 +12,7 @@ import pytest
 from events.catalog import ResultRecorded, RunSummarized
 from events.kinds import KINDS, read_spec, title_of
 from events.kinds.results import Value
-from events.models.endpoints import endpoints
-from events.runtime.errors import ConfigError, PipelineError, Rejected
+from events.runtime.errors import PipelineError, Rejected
 from stages.kinds.image.pictures import Picture, read_picture
 from stages.kinds.image.pipeline import run
 from stages.testing import RecordingLiveView, RecordingReporter, make_context, make_tools
@@ -130,40 +129,12 @@ def test_a_server_of_the_pod_makes_the_pictures_and_what_it_had_is_made_anew(tmp
     assert (failed.code, third.rows) == ("MISSING_CHECKPOINT", [])
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ("", "PODFLEET_ENDPOINTS=comfyui=http://127.0.0.1:PORT"),
-        ("ollama=http://127.0.0.1:1", "lets runs use no server 'comfyui'"),
-        ("comfyui=ftp://127.0.0.1", "no address that begins with http"),
-        ("comfyui=http://1.1.1.1:8188", "public address"),
-    ],
-)
-def test_a_server_that_the_operator_does_not_name_is_not_used(
-    tmp_path: Path, setting: str, words: str
-) -> None:
+@pytest.mark.parametrize("setting", ["", "ollama=http://127.0.0.1:1", "comfyui=ftp://127.0.0.1"])
+def test_a_server_that_the_operator_does_not_name_is_not_used(tmp_path: Path, setting: str) -> None:
     failed = Images(tmp_path, {"PODFLEET_ENDPOINTS": setting}, backend="comfyui", model="x").fails()
 
     assert (failed.code, failed.retryable) == ("NOT_AVAILABLE", True)
-    assert words in failed.message
-
-
-def test_addresses_are_of_this_machine_or_of_a_private_network() -> None:
-    taken = "comfyui=http://127.0.0.1:8188/, ollama=https://[::1]:1,near=http://10.0.0.9:80,named=http://gpu-box:1"
-    assert endpoints({"PODFLEET_ENDPOINTS": taken}) == {
-        "comfyui": "http://127.0.0.1:8188",
-        "ollama": "https://[::1]:1",
-        "near": "http://10.0.0.9:80",
-        "named": "http://gpu-box:1",
-    }
-    wrong = (
-        "comfyui", "UP=http://127.0.0.1", "a=http://u:secret@127.0.0.1", "b=http://169.254.169.254",
-        "c=http://0.0.0.0", "d=http://127.0.0.1:99999", "e=http://[", "f=http://h?x=1",
-    )  # fmt: skip
-    with pytest.raises(ConfigError) as refused:
-        endpoints({"PODFLEET_ENDPOINTS": ",".join(wrong)})
-    assert len(refused.value.problems) == len(wrong)
-    assert "secret" not in str(refused.value)
+    assert "PODFLEET_ENDPOINTS=comfyui=http://127.0.0.1:8188 would allow" in failed.message
 
 
 @pytest.mark.parametrize(
