@@ -51,7 +51,7 @@ from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.leaving import Leaving
 from control_plane.server.http.watchdog import Watchdog, Watched
 from control_plane.server.kind_routes import include_kinds
-from control_plane.server.metrics import STALLS, WAITING
+from control_plane.server.metrics import LIVE_DROPPED, STALLS, WAITING
 from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
@@ -116,6 +116,7 @@ def create_app(deps: Deps) -> FastAPI:
     )
     _wrap(app, deps, watchdog)
     WAITING.set_function(lambda: len(deps.claimer.notifier))
+    LIVE_DROPPED.set_function(lambda: deps.live.texts.dropped)
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.admission)]

@@ -247,13 +247,12 @@ class Deps:
 def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database; all of it goes by the store's clock."""
     clock = MeasuredClock(machine)
-    runs, events, documents = Runs(db), Events(db), Documents(db)
+    runs, events, documents, counts = Runs(db), Events(db), Documents(db), ByteCounts(db)
     submissions, schedules = Submissions(db), Schedules(db)
     submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered, unclaimed = UnnumberedEvents(runs, events, clock, ids), UnclaimedStore(db)
-    counts = ByteCounts(db)
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
