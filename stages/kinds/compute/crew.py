@@ -23,6 +23,7 @@ from events.runtime.errors import PipelineError
 from stages.kinds.compute.primes import Counter, Flags, Piece
 
 PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "HOME")
+COMMAND: Final = (sys.executable, "-m", "stages.kinds.compute")
 ANSWER_BYTES_MAX: Final = 32
 LEAVE_S: Final = 2.0
 
@@ -126,7 +127,7 @@ def crew_of(n: int, threads: int, array_bytes: int, variables: Mapping[str, str]
     environment = {name: variables[name] for name in PASSED if name in variables}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with ExitStack() as stack:
-        words = [sys.executable, "-m", __package__, str(n)]
+        words = [*COMMAND, str(n)]
         shared: tuple[int, ...] = ()
         if array_bytes:
             fd = os.memfd_create("primes")
