@@ -173,7 +173,8 @@ class OfNumpy:
     def make(cls, job: Job) -> OfNumpy:
         size, chance = job.spec.size, np.random.default_rng(SEED)
         matrices = {name: np.zeros((size, size), dtype=np.float32) for name in "abc"}
-        matrices["c"].fill(0.0)  # so that no lap waits for its memory
+        for row in matrices["c"]:
+            row.fill(0.0)  # so that no lap waits for its memory
         for name in "ab":
             for row in matrices[name]:
                 row[:] = 2 * chance.random(size, dtype=np.float32) - 1
@@ -211,10 +212,12 @@ class OfTorch:
             )
             for name in "abc"
         }
-        matrices["c"].zero_()  # so that no lap waits for its memory
-        for name in "ab":
-            for row in matrices[name].split(max(1, CHUNK_NUMBERS // job.spec.size)):
-                row.uniform_(-1, 1, generator=chance)
+        for name, matrix in matrices.items():
+            for rows in matrix.split(max(1, CHUNK_NUMBERS // job.spec.size)):
+                if name == "c":
+                    rows.zero_()  # so that no lap waits for its memory
+                else:
+                    rows.uniform_(-1, 1, generator=chance)
         return cls(
             torch=torch,
             matrices=matrices,
