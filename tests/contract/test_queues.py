@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
@@ -130,6 +131,13 @@ def test_a_run_is_claimed_once_with_all_that_its_pod_has_to_know(house: House) -
     assert stored["lease"]["tokenHash"] == digest(mine)
     left_s = (stored["lease"]["until"] - SystemClock().now()).total_seconds()
     assert claim.lease_s - 30 < left_s <= claim.lease_s + 5
+
+
+def test_a_whole_number_beyond_32_bits_is_told_as_one(house: House) -> None:
+    house.fleet.submit("compute", spec={"n": 5 * 10**10})
+    claim = house.claim(token(), kinds=frozenset({"compute"}))
+    assert claim is not None
+    assert msgspec.json.decode(msgspec.json.encode(dict(claim.spec)))["n"] == 5 * 10**10
 
 
 def test_the_first_of_a_class_is_taken_and_only_what_the_pod_can_serve(house: House) -> None:
