@@ -79,8 +79,8 @@ class _Images:
         if found is None:
             raise PipelineError(
                 "NOT_AVAILABLE",
-                f"this pod lets runs use no server {name}: {SETTING}={name}=http://127.0.0.1:8188 would allow "
-                "one at that address",
+                f"this pod lets runs use no server {name}: {SETTING}={name}=http://127.0.0.1:8188 would "
+                "allow one at that address",
                 retryable=True,
             )
         return found.url.rstrip("/")
