@@ -69,6 +69,7 @@ from control_plane.server.web.pages import secrets as secret_pages
 from control_plane.server.web.pages.boards import boards as board_pages
 from control_plane.server.web.pages.boards import history
 from control_plane.server.web.pages.groups import routes as group_pages
+from control_plane.server.web.pages.groups.races import routes as race_pages
 from control_plane.server.web.pages.steering import change, orders, retry
 from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import memory_return, quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
@@ -126,7 +127,7 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [page.router(site) for page in (history, board_pages, bulk_pages, compare, new_run, read_only)]
     routers += [page.router(site) for page in (orders, retry, live)]
     routers.append(run_pages.router(site))
-    routers += [page.router(site) for page in (change, group_pages, schedule_pages)]
+    routers += [page.router(site) for page in (change, group_pages, race_pages, schedule_pages)]
     routers += [page.router(site) for page in (model_pages, secret_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)

@@ -80,7 +80,7 @@ async def test_a_race_tells_laps_figures_places_and_by_how_much_it_was_won(datab
         track = Paddock(only, client)
         made = await track.race("r", *PODS)
         assert [lane["state"] for lane in made["lanes"]] == ["waiting"] * 3
-        assert made["verdict"]["says"] == "not decided yet: the race goes on"
+        assert made["verdict"]["says"] == "Not decided yet: the race goes on"
         runs = await track.start("r")
         await track.finish(runs[0], [1.0, 1.1, 0.9])
         await track.finish(runs[1], [2.0, 2.1, 1.9])
@@ -153,3 +153,35 @@ async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str)
             found = await client.post("/api/races", json={**BODY, "lanes": lanes})
             assert found.status_code == 422
             assert words in found.text
+
+
+async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        track = Paddock(only, client)
+        await track.race("r", *PODS)
+        runs = await track.start("r")
+        shown = await client.get("/races/r")
+        assert shown.status_code == 200, shown.text
+        assert shown.text.count('class="lane"') == 3
+        assert "data-active" in shown.text
+        await track.finish(runs[0], [1.0, 1.1, 0.9])
+        await track.finish(runs[1], [2.0, 2.1, 1.9])
+        await track.finish(runs[2], [], "FAILED", error={"code": "OOM", "message": "no <b>"})
+        await only.advance()
+        shown = (await client.get("/races/r")).text
+        assert "a won by" in shown
+        assert "no &lt;b&gt;" in shown
+        assert "data-active" not in shown
+        assert "/races/r" in (await client.get("/races")).text
+        form = await client.get("/races/new", params={"like": "r"})
+        assert form.text.count(" checked>") == 3
+        typed = {"kind": "probe", "seconds": "0", "lane.a": "on", "lane.b": "on", "own.b": "events=3"}
+        checked = await client.post("/races/new", data={**typed, "do": "check"})
+        assert (checked.status_code, "Nothing was started" in checked.text) == (200, True)
+        look = (await client.get("/races/new/look", params=typed)).json()
+        assert [each["grade"] for each in look["lanes"].values()] == ["GOOD", "GOOD"]
+        started = await client.post("/races/new", data={**typed, "name": "typed", "do": "start"})
+        assert started.headers["location"] == "/races/typed"
+        assert (await track.one("typed"))["lanes"][1]["parameters"] == {"events": 3}
+        bad = await client.post("/races/new", data={**typed, "own.b": "what", "do": "start"})
+        assert (bad.status_code, "is not name=value" in bad.text) == (422, True)

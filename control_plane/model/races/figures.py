@@ -141,9 +141,9 @@ def verdict(contenders: Sequence[Contender], goal: Goal, unit: str, *, is_over: 
     """Return who won a race, and by how much."""
     places = ranked(contenders, goal)
     if not is_over:
-        return Verdict("not decided yet: the race goes on")
+        return Verdict("Not decided yet: the race goes on")
     if not places:
-        return Verdict("nobody won: no lane that started in time has succeeded and measured it")
+        return Verdict("Nobody won: no lane that started in time has succeeded and measured it")
     first = places[0]
     if len(places) == 1:
         return Verdict(
@@ -158,13 +158,13 @@ def verdict(contenders: Sequence[Contender], goal: Goal, unit: str, *, is_over: 
     told = Verdict("", False, first.pod, second.pod, found, percent)
     if found.low is None or found.high is None:
         why = (
-            f"not decided: {first.pod} is ahead of {second.pod} by {amount} in {goal.name}, but one lap tells "
-            f"no spread; race again with `repeats` of {REPEATS_WANTED} or more"
+            f"Not decided: {first.pod} is ahead of {second.pod} by {amount} in {goal.name}, but one lap "
+            f"tells no spread; race again with `repeats` of {REPEATS_WANTED} or more"
         )
         return _with(told, why, is_decided=False)
     interval = f"95 % interval {found.low:.4g} to {found.high:.4g}"
     if found.low <= 0:
-        why = f"not decided: {first.pod} is ahead of {second.pod} by {amount} in {goal.name}, {interval}"
+        why = f"Not decided: {first.pod} is ahead of {second.pod} by {amount} in {goal.name}, {interval}"
         return _with(told, f"{why}, which has zero; more repeats tell more", is_decided=False)
     return _with(
         told, f"{first.pod} won by {amount} in {goal.name} before {second.pod}, {interval}", is_decided=True

@@ -120,7 +120,9 @@ class RaceReads:
         """Return a round of a race, by default its present one."""
         stored = await self.stored(race_id)
         with reading_of("race", race_id):
-            race, chosen = race_of(stored["plan"]), _round(stored, round_)
+            race, rounds = race_of(stored["plan"]), _rounds(stored)
+        chosen = _round(race_id, rounds, round_)
+        with reading_of("race", race_id):
             goal, columns = _measure(stored)
             lanes = await self.races.lanes(race_id, chosen.first, chosen.until)
             start_at = started_at(stored) if chosen.is_present else _start_of(lanes)
@@ -330,12 +332,11 @@ def _rounds(stored: Json) -> list[Round]:
     return [*found, last]
 
 
-def _round(stored: Json, wanted: int | None) -> Round:
-    rounds = _rounds(stored)
+def _round(race_id: str, rounds: Sequence[Round], wanted: int | None) -> Round:
     found = next((each for each in rounds if each.number == wanted), None)
     if wanted is not None and found is None:
         known = ", ".join(str(each.number) for each in rounds)
-        raise NotFound("unknown_round", f"the race {stored['_id']} has no round {wanted}; it has {known}")
+        raise NotFound("unknown_round", f"the race {race_id} has no round {wanted}; it has {known}")
     return found or rounds[-1]
 
 

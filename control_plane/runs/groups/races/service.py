@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,22 +10,23 @@ from functools import partial
 from typing import Any, Final
 
 from control_plane.model.groups.parameters import Values, assigned
-from control_plane.model.groups.race import Lane
+from control_plane.model.groups.race import Lane, race_of
 from control_plane.model.races.choosing import Wish, chosen
 from control_plane.model.races.figures import measure_of
 from control_plane.model.races.fit import Fit, worst
 from control_plane.model.races.machine import Machine, machine_of
 from control_plane.model.races.preflight import Check, Wanted, checks_of, grade_of
+from control_plane.model.views.readable import reading_of
 from control_plane.reads.groups import shown
-from control_plane.reads.reading import Reading
+from control_plane.reads.reading import Reading, required
 from control_plane.runs.explainer import live_documents
 from control_plane.runs.groups.races.reads import told_measure
 from control_plane.runs.groups.service import GroupService, WantedGroup
 from events.answers.plans.races import FitNumbers, LaneChecks, RaceCheck, RaceChecks
 from events.kinds import RUN_KINDS, kind_of, read_spec
-from events.kinds.declaring.calls.guarded_call import asked
+from events.kinds.declaring.spec import Spec
 from events.kinds.kind import Kind
-from events.kinds.spec import Spec
+from events.kinds.packages.guarded_call import asked
 from events.models.engines import ENGINES
 from events.queue.requirements import class_key, read_requirements
 from events.runtime.clock import Clock, Ids
@@ -86,16 +88,23 @@ class RaceService:
         return RaceChecks(
             grade=worst(grade_of(each) for each in found),
             measure=told_measure(measure_of(wanted.measure, kind.headline), kind.name),
-            lanes=[
-                LaneChecks(
-                    pod=lane.pod,
-                    parameters=shown(lane.parameters),
-                    grade=grade_of(each),
-                    checks=list(map(_told, each)),
-                )
-                for lane, each in zip(lanes, found, strict=True)
-            ],
+            lanes=[_lane_checks(lane, each) for lane, each in zip(lanes, found, strict=True)],
         )
+
+    async def checks_of_race(self, race_id: str) -> list[LaneChecks]:
+        """Return the checks of the lanes of a race as the fleet stands now; none of a kind that is gone."""
+        stored = required(await self.groups.groups.find(race_id), "race", race_id)
+        machines = await self._machines()
+
+        def checked() -> list[LaneChecks]:
+            lanes = race_of(stored["plan"]).lanes
+            return [
+                _lane_checks(lane, checks_of(lane.pod, machines, _wanted(stored["run"], lane)))
+                for lane in lanes
+            ]
+
+        with reading_of("race", race_id):
+            return await asyncio.to_thread(checked) if stored["run"]["kind"] in RUN_KINDS else []
 
     async def machines(self, kind: str) -> list[tuple[str, list[Check]]]:
         """Return every live pod that could be chosen, with its checks for a kind alone."""
@@ -155,6 +164,15 @@ def _model(kind: Kind, spec: Spec) -> str:
     if isinstance(found, Rejected):
         raise Rejected("bad_weights", f"the kind {kind.name} could not tell its model: {found.message}")
     return found[:MODEL_CHARS_MAX] if isinstance(found, str) else ""
+
+
+def _lane_checks(lane: Lane, checks: Sequence[Check]) -> LaneChecks:
+    return LaneChecks(
+        pod=lane.pod,
+        parameters=shown(lane.parameters),
+        grade=grade_of(checks),
+        checks=list(map(_told, checks)),
+    )
 
 
 def _told(check: Check) -> RaceCheck:
