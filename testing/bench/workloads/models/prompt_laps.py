@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from testing.bench.comparison import Absent, Bench, Figures, Goal, Metric, Row, Setting, Way, contest
+from testing.bench.comparison import OURS, Absent, Bench, Figures, Goal, Metric, Row, Setting, Way, contest
 from testing.bench.machine import ROOT
 from testing.bench.servers import scripted_engine
 
@@ -31,10 +31,9 @@ METRICS: Final = (
 def run(setting: Setting) -> Iterator[Row]:
     """Ask each engine, in a process of its own."""
     questions = SMALL_QUESTIONS if setting.small else QUESTIONS
-    ways: dict[str, Way | Absent] = {
-        way: partial(_measured, way, questions) for way in ("scripted engine", "llama.cpp")
-    }
-    yield from contest(f"{questions} questions, one after the other", METRICS, ways, setting)
+    for engine in ("scripted engine", "llama.cpp"):
+        ways: dict[str, Way | Absent] = {OURS: partial(_measured, engine, questions)}
+        yield from contest(f"{questions} questions to a {engine}", METRICS, ways, setting)
 
 
 def _measured(way: str, questions: int) -> Figures:
