@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values
 
 from events.kinds.declaring.queues import DEFAULT_MODE, Mode
+from events.models.endpoints import SETTING as ENDPOINTS_SETTING
+from events.models.endpoints import read_endpoints
 from events.models.engines import BRINGABLE
 from events.models.engines import SETTING as ENGINES_SETTING
 from events.queue.abilities import ISOLATIONS
@@ -158,6 +160,7 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     if bring:
         accepted = ", ".join(BRINGABLE)
         problems.append(f"{ENGINES_SETTING} names {', '.join(sorted(bring))}; accepted words: {accepted}")
+    problems += read_endpoints(values.get(ENDPOINTS_SETTING, ""))[1]
     on_leave = values.get("PODFLEET_ON_LEAVE")
     if on_leave and on_leave not in ON_LEAVE:
         accepted = ", ".join(ON_LEAVE)

@@ -26,6 +26,7 @@ from events.delivery.ingest_client import HttpIngest
 from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
 from events.kinds.declaring.queues import Mode
+from events.models.endpoints import endpoints
 from events.queue.labels import own_labels
 from events.queue.lease_times import LEASE_TTL_S, RENEW_EVERY_S
 from events.queue.roster import REPORT_EVERY_S
@@ -181,6 +182,7 @@ def labels_of(capabilities: Capabilities, settings: Settings) -> dict[str, str]:
         driver=capabilities.driver,
         region=settings.region,
         engines=engines_here(settings.environ),
+        endpoints=[*endpoints(settings.environ)],
     )
     return {**settings.labels, **own}
 

@@ -107,9 +107,9 @@ class Kind:
 
     - `example`: a specification that can be run;
     - `check`: what is wrong with a specification beyond its schema;
-    - `weights`: the model that a run of a specification loads, by its name; empty where it loads none;
     - `measures`: what a run of a specification measures, in words; empty where it claims nothing. Raises
       `NotMeasurable` for a claim that cannot be measured as it is said;
+    - `weights`: the name of the model that a run of a specification loads, None for a kind that loads none;
     - `needs`: the modules without which a pod cannot run it;
     - `uses`: the parts of a pod that its pipeline may use: a pod that finds one broken does not claim it;
     - `pipeline`: the module whose `run` does it;
@@ -137,8 +137,8 @@ class Kind:
     package: str = ""
     title: Callable[[Any], str] = lambda _: ""
     check: Callable[[Any], str | None] = lambda _: None
-    weights: Callable[[Any], str] | None = None
     measures: Callable[[Any], str] = lambda _: ""
+    weights: Callable[[Any], str] | None = None
     queue: Queue = RUNS
     stages: tuple[str, ...] = ()
     beside: frozenset[str] = frozenset()

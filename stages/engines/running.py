@@ -14,8 +14,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -28,6 +28,7 @@ from stages.engines.failure import EngineFailed
 from stages.engines.following import Following
 from stages.engines.processes import is_free, living
 
+LOG: Final = "log.txt"
 SOURCE: Final = str(Path(__file__).parents[2])
 PAUSE_S: Final = 0.05
 TAIL_BYTES: Final = 3_000
@@ -228,6 +229,18 @@ def own_environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
 def log_of(folder: Path) -> Path:
     """Return the file of all that an engine writes."""
     return folder / "engine.log"
+
+
+@contextmanager
+def log_kept(folder: Path, keep: Callable[[Path, str], None]) -> Iterator[None]:
+    """Hand over the log in the folder when its engine has ended, however the block is left."""
+    try:
+        yield
+    finally:
+        log = log_of(folder)
+        if log.is_file():
+            make_way(folder / LOG)
+            keep(log.rename(folder / LOG), f"engine/{LOG}")
 
 
 def make_way(path: Path) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from events.kinds.results import TEXT_BYTES_MAX, Value
-from events.kinds.trial import OWN, SCENARIOS, TrialSpec, engine_of
+from events.kinds.trial import OWN, SCENARIOS, TrialSpec
+from events.models.engines import engine_named
 from events.runtime.clock import SystemIds
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
@@ -21,7 +22,7 @@ from stages.engines.load.measurement import Measurement
 from stages.engines.load.measuring import measure
 from stages.engines.load.outside import found_outside
 from stages.engines.load.plan import Limits, Load, Target
-from stages.engines.running import ServingLimits, log_of, make_way
+from stages.engines.running import LOG, ServingLimits, log_kept
 from stages.engines.serving import Served, serve
 from stages.engines.weights import model_of
 from stages.kinds.trial.points import Point, in_order, points_of
@@ -30,7 +31,6 @@ from stages.kinds.trial.tally import Measured, Tally, failures_in_words
 
 DEPLOY: Final = "deploy"
 MEASURE: Final = "measure"
-LOG: Final = "log.txt"
 OUTSIDE: Final = "genai-bench"  # the folder of another client
 # The outcome of a trial by the code of its failure.
 FAILED: Final[Mapping[str, str]] = {
@@ -39,20 +39,6 @@ FAILED: Final[Mapping[str, str]] = {
     "TRIAL_TIMEOUT": "timeout",
     "ENGINE_OUT_OF_MEMORY": "oom",
 }
-# What an engine fails of that is not said by its parameters: another pod, or another hour, may do better.
-ELSEWHERE: Final = frozenset(
-    {
-        "PROXY_CREDENTIALS",
-        "RATE_LIMITED",
-        "PORT_IN_USE",
-        "NETWORK",
-        "DRIVER",
-        "KERNEL_IMAGE",
-        "IMAGE",
-        "DOCKER",
-        "DISK",
-    }
-)
 
 
 def run(context: Context) -> str:
@@ -88,7 +74,7 @@ class _Trial:
         folder = self.context.workspace / "engine"
         folder.mkdir()
         try:
-            with self._log_kept(folder), ExitStack() as stack:
+            with log_kept(folder, self.context.keep), ExitStack() as stack:
                 self.client = self._client(stack)
                 with self.context.stage(DEPLOY, index=1, total=2):
                     served = self._deployed(stack, folder)
@@ -99,17 +85,6 @@ class _Trial:
             raise self._failed(*_cause(error, self.context.where.stage)) from error
         self._summarize("noisy" if self.tally.is_noisy else "success")
         return self._line()
-
-    @contextmanager
-    def _log_kept(self, folder: Path) -> Iterator[None]:
-        """Hand over the engine's log when it has ended, however the block is left."""
-        try:
-            yield
-        finally:
-            log = log_of(folder)
-            if log.is_file():
-                make_way(folder / LOG)
-                self.context.keep(log.rename(folder / LOG), f"engine/{LOG}")
 
     def _client(self, stack: ExitStack) -> Client:
         """Return who measures; the log of a program of others is handed over at the end."""
@@ -205,7 +180,7 @@ class _Trial:
         return Target(
             base_url=served.url,
             model=served.name,
-            takes_ignore_eos=engine_of(self.spec).takes_ignore_eos,
+            takes_ignore_eos=engine_named(self.spec.engine, self.spec.command).takes_ignore_eos,
         )
 
     def _load(self, point: Point, repeat: int, attempt: int) -> Load:
@@ -260,8 +235,8 @@ def _cause(error: EngineFailed, stage: str) -> tuple[str, str, bool]:
         return "ENGINE_OUT_OF_MEMORY", error.message, False
     code = "DEPLOY_FAILED" if stage == DEPLOY else "BENCHMARK_FAILED"
     if error.is_late:
-        return "TRIAL_TIMEOUT", error.message, advice in ELSEWHERE
-    return code, error.message, advice in ELSEWHERE or error.is_killed
+        return "TRIAL_TIMEOUT", error.message, error.is_elsewhere
+    return code, error.message, error.is_elsewhere or error.is_killed
 
 
 def _unanswered(together: Measurement) -> tuple[str, str, bool]:
