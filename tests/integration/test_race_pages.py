@@ -173,11 +173,12 @@ async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str)
 async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,), asking(only) as client:
         track = Paddock(only, client)
-        await track.race("r", *PODS)
+        await track.race("r", *PODS, lanes=[{"pod": pod, "parameters": {"events": 2}} for pod in PODS])
         runs = await track.start("r")
         shown = await client.get("/races/r")
         assert shown.status_code == 200, shown.text
         assert shown.text.count('class="lane"') == 3
+        assert "events = 2" in shown.text
         assert "data-active" in shown.text
         await track.finish(runs[0], [1.0, 1.1, 0.9])
         await track.finish(runs[1], [2.0, 2.1, 1.9])
