@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values
 
 from events.kinds.declaring.queues import DEFAULT_MODE, Mode
+from events.models.endpoints import SETTING as ENDPOINTS_SETTING
+from events.models.endpoints import read_endpoints
 from events.models.engines import BRINGABLE
 from events.models.engines import SETTING as ENGINES_SETTING
 from events.queue.abilities import ISOLATIONS
@@ -20,6 +22,7 @@ from events.queue.labels import operators_labels
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.access import URL_DEFAULT, Access, access, running
 from events.runtime.errors import ConfigError
+from pod_worker.child.live_view import flush_rule
 from pod_worker.child.process import secrets_of
 from pod_worker.rental import NEEDED, Rental, rental_of
 from pod_worker.services.allowed import SETTING as SERVICES_SETTING
@@ -164,6 +167,10 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     hub = values.get("PODFLEET_HUB_URL")
     if hub and hub != "none" and not _is_address(hub):
         problems.append("PODFLEET_HUB_URL must begin with http:// or https://, or be none")
+    try:
+        flush_rule(values)
+    except ValueError as error:
+        problems.append(str(error))
     isolation = values.get("PODFLEET_ISOLATION")
     if isolation and isolation not in ISOLATIONS:
         problems.append(f"PODFLEET_ISOLATION is {isolation!r}; accepted values: {', '.join(ISOLATIONS)}")
@@ -171,6 +178,7 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     if bring:
         accepted = ", ".join(BRINGABLE)
         problems.append(f"{ENGINES_SETTING} names {', '.join(sorted(bring))}; accepted words: {accepted}")
+    problems += read_endpoints(values.get(ENDPOINTS_SETTING, ""))[1]
     on_leave = values.get("PODFLEET_ON_LEAVE")
     if on_leave and on_leave not in ON_LEAVE:
         accepted = ", ".join(ON_LEAVE)

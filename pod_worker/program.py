@@ -26,6 +26,7 @@ from events.delivery.ingest_client import HttpIngest
 from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
 from events.kinds.declaring.queues import Mode
+from events.models.endpoints import endpoints
 from events.queue.labels import own_labels
 from events.queue.lease_times import LEASE_TTL_S, RENEW_EVERY_S
 from events.queue.roster import REPORT_EVERY_S
@@ -35,6 +36,7 @@ from events.runtime.loops import Threads, run_every, start_thread
 from events.runtime.measured_clock import MeasuredClock
 from events.text.mask import Mask
 from pod_worker.attempt.attempt import Ports
+from pod_worker.attempt.live_stream import HttpLive
 from pod_worker.attempt.secret_values import HttpSecrets
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
@@ -130,6 +132,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             pod=settings.pod,
             rate=Rate(len(gpus), settings.gpu_usd_per_hour),
             stores=stores,
+            live=HttpLive(control_plane),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world, stores)
@@ -185,6 +188,7 @@ def labels_of(capabilities: Capabilities, settings: Settings) -> dict[str, str]:
         driver=capabilities.driver,
         region=settings.region,
         engines=engines_here(settings.environ),
+        endpoints=[*endpoints(settings.environ)],
     )
     return {**settings.labels, **own}
 

@@ -29,6 +29,7 @@ from events.kinds.results import Value
 from events.runtime.clock import Clock
 from stages.ports import Barrier, NoBarrier, Notes, Reporter, Tools
 from stages.ports.checkpoints import Checkpoints, Restored
+from stages.ports.live_view import LiveView, NoLiveView
 from stages.ports.results import (
     NO_ROWS_LEFT,
     NO_SUMMARIES_LEFT,
@@ -73,6 +74,7 @@ class Context:
     where: Where = field(default_factory=Where)
     recorded: Recorded = field(default_factory=Recorded)
     barrier: Barrier = field(default_factory=NoBarrier)
+    live: LiveView = field(default_factory=NoLiveView)
 
     def emit(self, fact: Fact) -> None:
         """Report a fact."""
@@ -88,6 +90,13 @@ class Context:
     def log(self, message: str, level: Level = "info") -> None:
         """Write one line for people; it names the stage it was written in."""
         self.emit(RunLog(message=message, level=level, stage=self.where.stage))
+
+    def show(self, text: str = "", lap: int = 1, **values: float) -> None:
+        """Show text and numbers to whoever looks at the run now; text goes on where that of its lap ended.
+
+        It is no event: it may be dropped, is forgotten soon, and costs the run nothing. Returns at once.
+        """
+        self.live.show(text, lap, values)
 
     def keep(self, path: Path, name: str | None = None) -> None:
         """Hand over a finished file; it becomes an artifact named `name` (else its file name)."""

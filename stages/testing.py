@@ -28,6 +28,7 @@ from stages.context import Context
 from stages.isolation.sandbox import LOG_TAIL_CHARS, Ended, Isolation, Job, Sandbox
 from stages.ports import Reporter, Tools
 from stages.ports.checkpoints import Checkpoints, Restored
+from stages.ports.live_view import LiveView
 
 F = TypeVar("F", bound=Fact)
 
@@ -97,6 +98,29 @@ class MemoryNotes:
     def write(self, text: str, by: str = "somebody") -> None:
         """Add a note."""
         self.written.append(Note(len(self.written) + 1, text, by))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPiece:
+    """What was shown at once."""
+
+    text: str
+    lap: int
+    values: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class RecordingLiveView:
+    """Records, in order, what a pipeline shows."""
+
+    pieces: list[ShownPiece] = field(default_factory=list)
+
+    def show(self, text: str, lap: int, values: Mapping[str, float]) -> None:
+        self.pieces.append(ShownPiece(text, lap, dict(values)))
+
+    def text(self, lap: int = 1) -> str:
+        """Return the whole text of a lap."""
+        return "".join(piece.text for piece in self.pieces if piece.lap == lap)
 
 
 class NoSandbox:
@@ -180,6 +204,7 @@ def make_context(
     pod: str = "",
     replication_asked: bool = False,
     told: Mapping[str, Any] | None = None,
+    live: LiveView | None = None,
 ) -> Context:
     """Return a context in memory; without `tools` nothing can be executed."""
     return Context(
@@ -196,6 +221,7 @@ def make_context(
         replication_asked=replication_asked,
         told=told or {},
         kind=next((each for each in KINDS.values() if each.spec is type(spec)), None),
+        live=live or RecordingLiveView(),
     )
 
 

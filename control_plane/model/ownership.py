@@ -102,6 +102,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("drain, reset", "orders"),
         **_by("look", "lookedUntil"),
     },
+    "live_texts": _by("live text", "at", "expiresAt", "topics", "pieces"),
     "pod_telemetry": _by("report", "podId", "from", "samples", "expiresAt"),
     "schedules": {
         **_by(

@@ -109,6 +109,7 @@ class Kind:
     - `check`: what is wrong with a specification beyond its schema;
     - `measures`: what a run of a specification measures, in words; empty where it claims nothing. Raises
       `NotMeasurable` for a claim that cannot be measured as it is said;
+    - `weights`: the name of the model that a run of a specification loads, None for a kind that loads none;
     - `needs`: the modules without which a pod cannot run it;
     - `uses`: the parts of a pod that its pipeline may use: a pod that finds one broken does not claim it;
     - `pipeline`: the module whose `run` does it;
@@ -137,6 +138,7 @@ class Kind:
     title: Callable[[Any], str] = lambda _: ""
     check: Callable[[Any], str | None] = lambda _: None
     measures: Callable[[Any], str] = lambda _: ""
+    weights: Callable[[Any], str] | None = None
     queue: Queue = RUNS
     stages: tuple[str, ...] = ()
     beside: frozenset[str] = frozenset()

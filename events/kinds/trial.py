@@ -5,7 +5,7 @@ The headline numbers are those of all measurements of the run together; its rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -13,24 +13,22 @@ import msgspec
 from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Index, Kind, Noun
 from events.kinds.results import Column, ResultSet
-from events.models.engine import Engine
-from events.models.engines import ENGINES
-from events.models.rows.command import COMMAND, commanded
+from events.models.engines import ENGINES, engine_named
+from events.models.parameter import Given
 from events.runtime.errors import PipelineError
-from events.text.traffic import TextScenario, read_scenarios
+from events.text.traffic import Embedding, Scenario, TextScenario, read_scenarios
 
 DEFAULT_ENGINE: Final = "xllamacpp"
 CONCURRENCY_MAX: Final = 1_024
+OWN: Final = "own"
+GENAI_BENCH: Final = "genai-bench"
 LOADS_MAX: Final = 16
 MEASUREMENTS_MAX: Final = 256
 REPEATS_MAX: Final = 20
-SHOWN_CHARS: Final = 100
 
 # A noisy trial measured something, beside what disturbed it.
 OUTCOMES: Final = ("success", "deploy_failed", "benchmark_failed", "timeout", "oom", "noisy")
 
-ParameterName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")]
-ParameterValue = bool | int | float | Annotated[str, msgspec.Meta(max_length=500)]
 Limit = Annotated[float, msgspec.Meta(gt=0, le=24 * 3600)]
 Text = Annotated[str, msgspec.Meta(max_length=2_000)]
 Concurrency = Annotated[int, msgspec.Meta(ge=1, le=CONCURRENCY_MAX)]
@@ -51,10 +49,7 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     engine: Annotated[
         str, msgspec.Meta(max_length=40, description=f"What serves it: {', '.join(ENGINES)}.")
     ] = DEFAULT_ENGINE
-    parameters: Annotated[
-        dict[ParameterName, ParameterValue],
-        msgspec.Meta(max_length=100, description="Launch parameters of the engine; others are its defaults."),
-    ] = {}
+    parameters: Given = {}
     command: Annotated[
         Text, msgspec.Meta(description="Of the engine `command`: what is run, with {model} and {port}.")
     ] = ""
@@ -114,22 +109,36 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     offline: Annotated[
         bool, msgspec.Meta(description="Whether the engine may load only what is on the pod.")
     ] = False
+    client: Annotated[
+        Literal["own", "genai-bench"],
+        msgspec.Meta(description="Who measures: podfleet itself, or genai-bench of the pod."),
+    ] = "own"
+    tokenizer: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A([A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?)?\Z",
+            description="Of the client genai-bench: an id of the hub; without it a word is a token.",
+        ),
+    ] = ""
     start_limit_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds until the first event.")] = (
         300.0
     )
 
 
-def engine_of(spec: TrialSpec) -> Engine:
-    """Return the engine that a specification names. Raises `PipelineError` with the code CONFIG for none."""
-    if spec.engine not in ENGINES:
-        known = ", ".join(ENGINES)
-        raise PipelineError("CONFIG", f"there is no engine {spec.engine[:SHOWN_CHARS]!r}; there are {known}")
-    return commanded(spec.command) if spec.engine == COMMAND.name else ENGINES[spec.engine]
+def unfit_for_genai_bench(
+    scenarios: Sequence[Scenario], concurrency: Sequence[int], rates: Sequence[float]
+) -> str | None:
+    """Say what of a load genai-bench cannot ask for; None where it can."""
+    if rates:
+        return "genai-bench has no rates: it asks in closed loops alone, `concurrency` at once"
+    if max(concurrency, default=1) > 1 and any(isinstance(each, Embedding) for each in scenarios):
+        return "genai-bench asks for one embedding at a time: take a concurrency of 1"
+    return None
 
 
 def _problems(spec: TrialSpec) -> Iterator[str]:
     try:
-        yield from engine_of(spec).problems(spec.parameters)
+        yield from engine_named(spec.engine, spec.command).problems(spec.parameters)
     except PipelineError as error:
         yield error.message
     if not spec.concurrency and not spec.rates:
@@ -142,12 +151,19 @@ def _problems(spec: TrialSpec) -> Iterator[str]:
     else:
         if strange := [each for each in scenarios if not isinstance(each, TextScenario)]:
             yield f"{strange[0]} asks for {strange[0].asks}, which no client here speaks: take D, N, U or E"
+        if spec.client == GENAI_BENCH:
+            found = unfit_for_genai_bench(scenarios, spec.concurrency, spec.rates)
+            yield from [found] if found else []
         if count > MEASUREMENTS_MAX:
             yield f"{count:,} measurements are more than {MEASUREMENTS_MAX}; take fewer scenarios or loads"
 
 
 def _check(spec: TrialSpec) -> str | None:
     return next(_problems(spec), None)
+
+
+def _weights(spec: TrialSpec) -> str:
+    return spec.model
 
 
 def _title(spec: TrialSpec) -> str:
@@ -240,6 +256,7 @@ KIND: Final = Kind(
     package="control_plane.kinds.trial",
     title=_title,
     check=_check,
+    weights=_weights,
     needs=("aiohttp", "ddsketch"),
     uses=frozenset({"gpu"}),
     codes={

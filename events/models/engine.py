@@ -31,7 +31,7 @@ class Engine:
     known by who listens at its port. Requests call the model by the `called` one of the fields.
     `requests_in` and `context_in` name the parameters of requests at once and of tokens of context, which
     all requests share where `is_context_shared`. The product of those in `gpus_in` is a number of GPUs.
-    One that `is_open` takes any parameter.
+    With those in `uncached` it keeps no prompt for the next one. One that `is_open` takes any parameter.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Engine:
     context_in: str = ""
     is_context_shared: bool = False
     gpus_in: tuple[str, ...] = ()
+    uncached: tuple[tuple[str, Value], ...] = ()
     is_open: bool = False
     api: str = "/v1"
     health: str = "/health"

@@ -6,13 +6,23 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
 
 Value = bool | int | float | str
 Type = Literal["whole", "number", "choice", "switch", "any"]
 
 SHOWN_CHARS: Final = 100
 TEXT: Final = re.compile(r"[^\x00-\x1f\x7f]{0,500}")  # of a parameter that no row declares
+
+# As a run gives them: what they may be is the engine's to say.
+GivenName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")]
+GivenValue = bool | int | float | Annotated[str, msgspec.Meta(max_length=500)]
+Given = Annotated[
+    dict[GivenName, GivenValue],
+    msgspec.Meta(max_length=100, description="Launch parameters of the engine; others are its defaults."),
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from events.models.endpoints import ENDPOINTS_MAX
+
 NAME: Final = "[a-z][a-z0-9_-]{0,31}"
 VALUE: Final = "[A-Za-z0-9._-]{1,64}"
 ASKED: Final = rf"(>=[0-9]{{1,9}}(\.[0-9]{{1,9}}){{0,3}}|{VALUE})"
@@ -15,10 +17,11 @@ OPERATORS_MAX: Final = 16
 OWN: Final = ("gpu", "gpus", "cpu", "memory", "disk", "driver", "region")
 ENGINE: Final = "engine-"  # before the name of one that the pod has
 ENGINES_MAX: Final = 16
+ENDPOINT: Final = "endpoint-"  # before the name of a server that the pod's runs may ask
 HAS: Final = "yes"
 # What a pod says by other fields, and a label of the name would seem to say.
 RESERVED: Final = frozenset({*OWN, "kind", "kinds", "mode", "name", "pod"})
-SAID_MAX: Final = OPERATORS_MAX + len(OWN) + ENGINES_MAX
+SAID_MAX: Final = OPERATORS_MAX + len(OWN) + ENGINES_MAX + ENDPOINTS_MAX
 AT_LEAST: Final = ">="
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}")
@@ -70,11 +73,13 @@ def own_labels(
     driver: str | None,
     region: str | None,
     engines: Sequence[str] = (),
+    endpoints: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return what a pod says of itself; `gpus` are the names and memories of its devices.
 
     `gpu` is the device of the most memory, `gpus` how many of that name there are; `memory` and `disk` are
-    whole GiB. Each of the `engines` that can serve a model there has a label of its own.
+    whole GiB. Each of the `engines` that can serve a model there has a label of its own, and so has
+    each of the `endpoints` that runs may ask.
     """
     names = [short_name(name) for name, _ in sorted(gpus, key=lambda each: -each[1])]
     gpu = names[0] if names else None
@@ -87,6 +92,7 @@ def own_labels(
         "driver": driver,
         "region": region,
         **engine_labels(engines[:ENGINES_MAX]),
+        **endpoint_labels(endpoints[:ENDPOINTS_MAX]),
     }
     return {name: value for name, value in found.items() if value and re.fullmatch(VALUE, value)}
 
@@ -94,6 +100,11 @@ def own_labels(
 def engine_labels(engines: Iterable[str]) -> dict[str, str]:
     """Return the labels of a pod that has these engines."""
     return {f"{ENGINE}{name}": HAS for name in engines}
+
+
+def endpoint_labels(names: Iterable[str]) -> dict[str, str]:
+    """Return the labels of a pod whose runs may ask these servers."""
+    return {f"{ENDPOINT}{name}": HAS for name in names}
 
 
 def _gib(mib: float) -> str:
@@ -109,7 +120,7 @@ def read_labels(pairs: Iterable[str], source: str) -> tuple[dict[str, str], list
             problems.append(f"{source}: {pair[:100]!r} is not name=value, such as rack=a4")
         elif not _fits(NAME, name):
             problems.append(f"{source}: {name[:100]!r} is no name of a label; {NAME_WORDS}")
-        elif name in RESERVED or name.startswith(ENGINE):
+        elif name in RESERVED or name.startswith((ENGINE, ENDPOINT)):
             problems.append(f"{source}: {name!r} is said by the pod itself, and cannot be set")
         elif not _fits(VALUE, value):
             problems.append(f"{source}: {name} is {value[:100]!r}; {VALUE_WORDS}")

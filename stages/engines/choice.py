@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from events.models.engine import Engine
-from events.models.engines import ENGINES, SETTING, brought
-from events.models.rows.command import COMMAND, commanded
+from events.models.engines import SETTING, brought, engine_named
+from events.models.rows.command import COMMAND
 from events.runtime.errors import PipelineError
-
-SHOWN_CHARS: Final = 100
 
 
 def chosen(name: str, variables: Mapping[str, str], *, command: str = "", image: str = "") -> Engine:
@@ -19,10 +16,7 @@ def chosen(name: str, variables: Mapping[str, str], *, command: str = "", image:
     `variables` are those of the run. Raises `PipelineError`: CONFIG for what there is not, NOT_AVAILABLE for
     what this pod does not let runs bring.
     """
-    if name not in ENGINES:
-        raise PipelineError(
-            "CONFIG", f"there is no engine {name[:SHOWN_CHARS]!r}; there are {', '.join(ENGINES)}"
-        )
+    engine = engine_named(name, command)
     wanted = [word for word, asked in (("command", name == COMMAND.name), ("image", bool(image))) if asked]
     missing = [word for word in wanted if word not in brought(variables)]
     if missing:
@@ -32,4 +26,4 @@ def chosen(name: str, variables: Mapping[str, str], *, command: str = "", image:
             f"{SETTING}={','.join(missing)} would allow that",
             retryable=True,
         )
-    return commanded(command) if name == COMMAND.name else ENGINES[name]
+    return engine

@@ -9,6 +9,20 @@ from events.models.advice import Advice, advice_on
 from events.runtime.errors import PipelineError
 
 KILLED: Final = "(signal 9"
+# What an engine fails of that is not said by its parameters: another pod, or another hour, may do better.
+ELSEWHERE: Final = frozenset(
+    {
+        "PROXY_CREDENTIALS",
+        "RATE_LIMITED",
+        "PORT_IN_USE",
+        "NETWORK",
+        "DRIVER",
+        "KERNEL_IMAGE",
+        "IMAGE",
+        "DOCKER",
+        "DISK",
+    }
+)
 
 
 class EngineFailed(PipelineError):
@@ -22,3 +36,8 @@ class EngineFailed(PipelineError):
         self.is_late = is_late
         # what its exit status says stands before the first colon; its own words follow
         self.is_killed = KILLED in message.partition(":")[0]
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it may be otherwise on another pod, or at another hour."""
+        return self.advice is not None and self.advice.code in ELSEWHERE

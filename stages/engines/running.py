@@ -14,8 +14,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -25,8 +25,10 @@ from events.runtime.clock import Clock
 from events.text.mask import Mask
 from stages.engines.container import Docker
 from stages.engines.failure import EngineFailed
+from stages.engines.following import Following
 from stages.engines.processes import is_free, living
 
+LOG: Final = "log.txt"
 SOURCE: Final = str(Path(__file__).parents[2])
 PAUSE_S: Final = 0.05
 TAIL_BYTES: Final = 3_000
@@ -76,15 +78,20 @@ class Running:
     mask: Mask
     is_offline: bool = False
     docker: Docker | None = None
+    say: Callable[[str], None] = field(repr=False)
     is_gone: bool = False
+    _following: Following = field(init=False)
     _never: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._following = Following(name=self.engine, say=self.say, mask=self.mask, clock=self.clock)
 
     @property
     def log(self) -> Path:
         """The name of its log."""
         return Path(self.output.name)
 
-    def wait_until(self, is_ready: Callable[[], bool], say: Callable[[str], None]) -> None:
+    def wait_until(self, is_ready: Callable[[], bool]) -> None:
         """Return once it is ready; meanwhile say how its log goes on.
 
         Raises `EngineFailed` where it ends, or takes too long.
@@ -94,6 +101,7 @@ class Running:
         while not is_ready():
             if (words := self.ended()) is not None:
                 raise EngineFailed(words, self.log, is_offline=self.is_offline)
+            self.look()
             waited_s = self.clock.monotonic_s() - begun_s
             if waited_s > self.limits.ready_s:
                 late = f"{self.engine} was not ready within {self.limits.ready_s:.0f} s"
@@ -101,8 +109,13 @@ class Running:
                 raise EngineFailed(said, self.log, is_late=True, is_offline=self.is_offline)
             if ahead and waited_s >= ahead[0]:
                 late = f"{self.engine} is not ready after {ahead.pop(0):.0f} s"
-                say(f"{late}; its log ends with\n{self.last_lines()}")
+                self.say(f"{late}; its log ends with\n{self.last_lines()}")
             self.clock.wait(self._never, PAUSE_S)
+
+    def look(self, *, is_last: bool = False) -> None:
+        """Pass on what it has written since the last time; at most once a second, and at the end."""
+        if not self.output.closed:
+            self._following.look(self.output, is_last=is_last)
 
     def ended(self) -> str | None:
         """Return how it ended by itself, with the end of its log; None while it runs."""
@@ -216,6 +229,18 @@ def own_environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
 def log_of(folder: Path) -> Path:
     """Return the file of all that an engine writes."""
     return folder / "engine.log"
+
+
+@contextmanager
+def log_kept(folder: Path, keep: Callable[[Path, str], None]) -> Iterator[None]:
+    """Hand over the log in the folder when its engine has ended, however the block is left."""
+    try:
+        yield
+    finally:
+        log = log_of(folder)
+        if log.is_file():
+            make_way(folder / LOG)
+            keep(log.rename(folder / LOG), f"engine/{LOG}")
 
 
 def make_way(path: Path) -> None:

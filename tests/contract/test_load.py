@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import subprocess
@@ -19,7 +20,9 @@ from events.models.engines import ENGINES
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Canceled
 from events.text.traffic import Embedding, Fixed, Uniform
+from stages.engines.chat.asking import Answer, Progress, Question, Server
 from stages.engines.load import measuring
+from stages.engines.load.client import opened_session
 from stages.engines.load.measurement import Answered, Measurement
 from stages.engines.load.measuring import measure
 from stages.engines.load.plan import Limits, Load, Target
@@ -202,6 +205,12 @@ def test_tokens_that_a_server_does_not_count_are_counted_from_chunks(
     assert (found.tokens_in, found.scale.is_measured) == (3 * 40, False)
 
 
+def test_a_server_that_counts_more_than_it_was_sent_is_not_believed(scripted: Scripted) -> None:
+    found = scripted.measure("boasting")
+    assert found.tokens_from == "counted from chunks: usage is more than was sent"
+    assert (found.tokens_in, found.tokens_out, found.scale.is_measured) == (3 * 40, 3, False)
+
+
 def test_an_answer_ends_with_its_mark_even_where_the_connection_is_held(scripted: Scripted) -> None:
     found = scripted.measure("held")
     assert (found.failures, found.tokens_from, found.tokens_out) == ({}, "usage", 3)
@@ -296,3 +305,82 @@ def test_a_person_measures_a_server_by_hand(scripted: Scripted) -> None:
     assert (text["load"], text["tokens_out"], text["failures"]) == ("D(20,3), 2 at once", 9, {})
     assert (vector["load"], vector["requests"]) == ("E(8), 2 at once", 3)
     assert "3 × 429" in ran("status=429", "D(20,3)", "--rate=500").stdout
+
+
+def ask(url: str, model: str, limit_s: float = LIMIT_S, **more: Any) -> tuple[Answer, list[Progress]]:
+    """Ask one question, and return the answer with what was heard of it."""
+    heard: list[Progress] = []
+    fields: dict[str, Any] = {"prompt": "Say hello.", "tokens_max": 6, "temperature": 0.0, "seed": 1, **more}
+
+    async def asked() -> Answer:
+        async with opened_session(CLOCK) as session:
+            server = Server(base_url=url, session=session, clock=CLOCK)
+            return await server.ask(Question(model=model, context=512, **fields), limit_s, heard.append)
+
+    return asyncio.run(asked()), heard
+
+
+def test_an_answer_is_what_the_engine_said_and_is_heard_as_it_comes(target: Target) -> None:
+    answer, heard = ask(target.base_url, target.model)
+    assert (answer.failure, answer.reason, answer.tokens, answer.tokens_from) == ("", "length", 6, "usage")
+    assert "".join(each.text for each in heard) == answer.text.decode()
+    assert len(answer.gaps_s) > 1
+    assert 0 < (answer.ttft_s or 0) <= answer.total_s - sum(answer.gaps_s) + 1e-6
+    assert heard[-1].pieces == len(answer.gaps_s) + 1
+    if target.model != "smollm2":
+        return
+    body = {"model": target.model, "max_tokens": 6, "temperature": 0.0, "seed": 1}
+    messages = [{"role": "user", "content": "Say hello."}]
+    whole = httpx.post(
+        f"{target.base_url}/chat/completions", json={**body, "messages": messages}, trust_env=False,
+        timeout=LIMIT_S,
+    ).json()  # fmt: skip
+    assert answer.text.decode() == whole["choices"][0]["message"]["content"]
+    assert 0 < (answer.own_ttft_s or 0) <= (answer.ttft_s or 0)
+    assert answer.own_tokens_per_s
+
+
+@pytest.mark.parametrize(
+    ("script", "failure", "text"),
+    [
+        ("status=404", "404", ""),
+        ("cut=7", "cut_off", " word" * 7),
+        ("unfinished", "cut_off", " word"),
+        ("failing", "stream_error", " word"),
+        ("garbage", "malformed", ""),
+        ("negative", "malformed", " word"),
+        ("giant", "too_large", ""),
+        ("empty", "", ""),
+        ("unmarked", "", " word"),
+        ("behind", "", " word"),
+        ("lying", "", " word"),
+    ],
+)
+def test_an_answer_that_breaks_off_is_named_and_has_what_came_of_it(
+    scripted: Scripted, script: str, failure: str, text: str
+) -> None:
+    answer, heard = ask(f"{scripted.url}/v1", script)
+    assert (answer.failure, answer.text.decode()) == (failure, text)
+    assert "".join(each.text for each in heard) == text
+    assert answer.is_overrun is (script == "behind")
+    assert answer.tokens_from == ("usage" if script == "empty" else "chunks")
+
+
+def test_an_answer_without_end_ends_at_its_limit(scripted: Scripted) -> None:
+    answer, heard = ask(f"{scripted.url}/v1", "paced=0.05", limit_s=0.4, tokens_max=1_000)
+    assert answer.failure == "timeout"
+    assert answer.text.decode() == "".join(each.text for each in heard) == " word" * len(answer.text.split())
+    assert ask(f"{scripted.url}/v1", "slow=0.05", limit_s=0.2)[0].failure == "timeout"
+
+
+def test_characters_that_pieces_divide_are_one_again(scripted: Scripted) -> None:
+    answer, heard = ask(f"{scripted.url}/v1", "odd")
+    assert answer.text.decode() == "".join(each.text for each in heard) == "\U0001f600\ufffd!\U0001f600"
+    assert (answer.failure, answer.replaced, answer.chars) == ("", 1, 4)
+
+
+def test_what_an_engine_times_itself_is_told_beside_unless_it_cannot_be(scripted: Scripted) -> None:
+    own = ask(f"{scripted.url}/v1", "timed=12.5")[0]
+    assert (own.own_ttft_s, own.own_tokens_per_s, own.cached_tokens) == (0.0125, 50.0, 3)
+    lie = ask(f"{scripted.url}/v1", "timed=-12.5")[0]
+    assert (lie.failure, lie.own_ttft_s, lie.tokens) == ("", None, 2)

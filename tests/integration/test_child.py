@@ -1242,7 +1242,7 @@ class TestEnvironment:
         ["PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES",
          "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "HF_TOKEN",
          "HF_HOME", "HF_HUB_OFFLINE", "MODEL_PATH", "PODFLEET_ENGINES", "OPENAI_API_KEY", "OPENAI_BASE_URL",
-         "ANTHROPIC_API_KEY"],
+         "ANTHROPIC_API_KEY", "PODFLEET_ENDPOINTS"],
     )  # fmt: skip
     def test_what_a_pipeline_needs_is_passed(self, name: str) -> None:
         assert allowed({name: "x"}) == {name: "x"}

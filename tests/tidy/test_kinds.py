@@ -20,9 +20,9 @@ PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages"
 TABLES: Final = ("events/kinds/", "events/answers/kinds/", "control_plane/kinds/", "podfleet/kinds/")
 OWN: Final = (*TABLES, *(f"stages/kinds/{kind}/" for kind in ROWS))
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-# A word that other parts have of their own: a pod's part has a trial, and so has a study. As a name of Python
-# it says nothing; as a text, a module or an event it is the kind.
-COMMON: Final = frozenset({"trial"})
+# A word that other parts have of their own: a pod's part has a trial, and so has a study; a model is asked a
+# prompt. As a name of Python it says nothing; as a text, a module or an event it is the kind.
+COMMON: Final = frozenset({"compute", "prompt", "trial"})
 _MODULE: Final = re.compile(rf"(?:ai|.*\.kinds|kinds)\.(?:{'|'.join(ROWS)})(?:\..*)?")
 
 

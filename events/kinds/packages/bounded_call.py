@@ -70,6 +70,7 @@ def bounded(kind: Kind) -> Kind:
         title=calls.bounded(kind.title),
         check=calls.bounded(kind.check),
         measures=calls.bounded(kind.measures),
+        weights=None if kind.weights is None else calls.bounded(kind.weights),
         scheduled_as=None if kind.scheduled_as is None else calls.bounded(kind.scheduled_as),
         normal=None if kind.normal is None else calls.bounded(kind.normal),
         lines=each_of(kind.lines),

@@ -176,6 +176,7 @@ XLLAMACPP: Final = Engine(
     requests_in="n_parallel",
     context_in="n_ctx",
     is_context_shared=True,
+    uncached=(("cache_prompt", False),),
 )
 
 
@@ -224,4 +225,5 @@ LLAMA_SERVER: Final = Engine(
     requests_in="n_parallel",
     context_in="n_ctx",
     is_context_shared=True,
+    uncached=(("cache_prompt", False),),
 )

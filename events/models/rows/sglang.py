@@ -48,6 +48,7 @@ SGLANG: Final = Engine(
     weights="hub",
     requests_in="max_running_requests",
     context_in="context_length",
+    uncached=(("disable_radix_cache", True),),
     gpus_in=("tensor_parallel_size", "data_parallel_size"),
     parameters=(
         Parameter(

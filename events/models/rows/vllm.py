@@ -49,6 +49,7 @@ VLLM: Final = Engine(
     called="name",
     requests_in="max_num_seqs",
     context_in="max_model_len",
+    uncached=(("enable_prefix_caching", False),),
     gpus_in=("tensor_parallel_size", "pipeline_parallel_size"),
     parameters=(
         Parameter(

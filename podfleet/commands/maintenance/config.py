@@ -63,6 +63,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_HUB_URL": "https://huggingface.co",
     "PODFLEET_PRIVATE_HOSTS": None,
     "PODFLEET_ENGINES": None,
+    "PODFLEET_ENDPOINTS": None,
     "OPENAI_API_KEY": None,
     "OPENAI_BASE_URL": None,
     "OPENAI_MODEL": None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -43,13 +43,43 @@ class Asking:
 
 
 @dataclass(slots=True)
-class _Got:
+class Got:
     """What is known of an answer so far; it is on its way once its body is written."""
 
     sent_s: float
+    sent_bytes: int = 0
     failure: str = ""
     said: str = ""
     usage: Usage = field(default_factory=Usage)
+
+
+async def exchange(
+    session: aiohttp.ClientSession,
+    request: tuple[str, bytes],
+    read: Callable[[aiohttp.ClientResponse, Got], Awaitable[None]],
+    limit_s: float,
+    got: Got,
+) -> Got:
+    """Send a body to an address, and let `read` have an answer with the status 200; no failure is raised."""
+    url, body = request
+    got.sent_bytes = len(body)
+    try:
+        async with (
+            asyncio.timeout(limit_s),
+            session.post(url, data=body, allow_redirects=False, trace_request_ctx=got) as response,
+        ):
+            if response.status == 200:
+                await read(response, got)
+            else:
+                got.failure = str(response.status)
+                got.said = (await response.content.read(SAID_BYTES_MAX)).decode(errors="replace")
+    except BadAnswer as error:
+        got.failure, got.said = got.failure or error.failure, error.said
+    except TimeoutError:
+        got.failure = got.failure or "timeout"
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        got.failure, got.said = got.failure or _failure(error), got.said or str(error)
+    return got
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +96,19 @@ class Client:
 
         It is timed from when it was due; one that was due at no moment, from when it is on its way.
         """
-        url, body = self._request(asking)
         begun_s = self.clock.monotonic_s()
         end_s = min(begun_s + self.load.request_s, until_s)
-        reading, got = Reading(asking.tokens_out), _Got(begun_s)
-        try:
-            async with (
-                asyncio.timeout(end_s - begun_s),
-                self.session.post(url, data=body, allow_redirects=False, trace_request_ctx=got) as response,
-            ):
-                if response.status != 200:
-                    got.failure = str(response.status)
-                    got.said = (await response.content.read(SAID_BYTES_MAX)).decode(errors="replace")
-                elif asking.tokens_out:
-                    await self._stream(response, reading)
-                else:
-                    got.usage = read_embeddings(await _whole(response))
-        except BadAnswer as error:
-            got.failure, got.said = got.failure or error.failure, error.said
-        except TimeoutError:
-            got.failure = got.failure or ("timeout" if end_s < until_s else "unfinished")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            got.failure, got.said = got.failure or _failure(error), got.said or str(error)
+        reading = Reading(asking.tokens_out)
+
+        async def read(response: aiohttp.ClientResponse, got: Got) -> None:
+            if asking.tokens_out:
+                await self._stream(response, reading)
+            else:
+                got.usage = read_embeddings(await _whole(response))
+
+        got = await exchange(self.session, self._request(asking), read, end_s - begun_s, Got(begun_s))
+        if got.failure == "timeout" and end_s >= until_s:
+            got.failure = "unfinished"
         wanted_s = begun_s if due_s is None else due_s
         timed_s = got.sent_s if due_s is None else due_s
         return self._answered(asking, reading, got, (wanted_s, timed_s))
@@ -117,13 +138,13 @@ class Client:
                 break
         reading.end(self.clock.monotonic_s())
 
-    def _answered(
-        self, asking: Asking, reading: Reading, got: _Got, moments: tuple[float, float]
-    ) -> Answered:
+    def _answered(self, asking: Asking, reading: Reading, got: Got, moments: tuple[float, float]) -> Answered:
         usage = reading.usage if asking.tokens_out else got.usage
         counted = usage.completion_tokens if asking.tokens_out else 0
+        # no token is shorter than a letter; what a template adds has room in what is sent beside the prompt
+        is_beyond = (usage.prompt_tokens or 0) > got.sent_bytes
         # more than it was allowed cannot be, nor none with text
-        is_counted = usage.prompt_tokens is not None and counted is not None
+        is_counted = usage.prompt_tokens is not None and counted is not None and not is_beyond
         if is_counted and asking.tokens_out:
             is_counted = 0 < (counted or 0) <= asking.tokens_out + 1
         return Answered(
@@ -137,6 +158,7 @@ class Client:
             tokens_in=usage.prompt_tokens or asking.tokens_in if is_counted else asking.tokens_in,
             tokens_out=counted or 0 if is_counted else reading.chunks,
             is_counted=is_counted,
+            is_beyond=is_beyond,
             failure=got.failure,
             said=got.said.replace(self.target.key, "***") if self.target.key else got.said,
             id=reading.id,
@@ -145,14 +167,21 @@ class Client:
 
 @asynccontextmanager
 async def opened(target: Target, load: Load, clock: Clock) -> AsyncIterator[Client]:
-    """Open a client, and close it. Each request has a connection of its own.
+    """Open a client, and close it."""
+    async with opened_session(clock, target.key) as session:
+        yield Client(session, target, load, clock)
+
+
+@asynccontextmanager
+async def opened_session(clock: Clock, key: str = "") -> AsyncIterator[aiohttp.ClientSession]:
+    """Open a session of which each request has a connection of its own, and notes when it is on its way.
 
     A server may end a connection behind an answer without a word (llama.cpp does after a stream): the next
     request on it would fail, and count as a failure of the server.
     """
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-    if target.key:
-        headers["Authorization"] = f"Bearer {target.key}"
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
     traced = aiohttp.TraceConfig()
 
     async def note(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
@@ -168,7 +197,7 @@ async def opened(target: Target, load: Load, clock: Clock) -> AsyncIterator[Clie
         trust_env=False,
         headers=headers,
     ) as session:
-        yield Client(session, target, load, clock)
+        yield session
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes:

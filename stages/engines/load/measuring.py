@@ -41,12 +41,12 @@ def measure(
 
     No failure of the server is raised: it is counted by its name. Raises `Canceled` soon after `canceled`.
     """
-    with _without_old_garbage():
+    with without_old_garbage():
         return asyncio.run(_watched(target, load, clock, canceled, heard))
 
 
 @contextmanager
-def _without_old_garbage() -> Iterator[None]:
+def without_old_garbage() -> Iterator[None]:
     """Let the collector leave alone what is there: to look through all of a pipeline takes 0.1 s and more.
 
     Answers that come meanwhile would be timed as late. What was left alone before stays so.

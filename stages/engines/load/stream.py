@@ -46,22 +46,29 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens: Count | None = None
 
 
-class _Delta(msgspec.Struct):
+class Delta(msgspec.Struct):
+    """A piece of an answer."""
+
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
 
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
+class Choice(msgspec.Struct):
+    """A piece, or why the answer ends."""
+
+    delta: Delta | None = None
     finish_reason: str | None = None
 
 
-class _Chunk(msgspec.Struct):
+class Chunk(msgspec.Struct):
+    """One event of a stream; `timings` are llama.cpp's own."""
+
     id: str | None = None
-    choices: list[_Choice] | None = None
+    choices: list[Choice] | None = None
     usage: Usage | None = None
     error: msgspec.Raw = msgspec.Raw(b"null")
+    timings: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Row(msgspec.Struct):
@@ -73,7 +80,7 @@ class _Embeddings(msgspec.Struct):
     usage: Usage | None = None
 
 
-_CHUNKS: Final = msgspec.json.Decoder(_Chunk)
+_CHUNKS: Final = msgspec.json.Decoder(Chunk)
 _EMBEDDINGS: Final = msgspec.json.Decoder(_Embeddings)
 
 
@@ -89,6 +96,7 @@ class Reading:
     usage: Usage = field(default_factory=Usage)
     done_s: float | None = None
     is_finished: bool = False  # the server named a reason, if not yet the end
+    takes_empty: bool = False  # an answer of no token is one
     _is_answer: bool = False
     _bytes: int = 0
     _rest: bytearray = field(default_factory=bytearray)
@@ -122,7 +130,7 @@ class Reading:
             if not self.is_finished:
                 raise BadAnswer("cut_off")
             self.done_s = now_s
-        if self.first_s is None:
+        if self.first_s is None and not self.takes_empty:
             raise BadAnswer("empty")
 
     def _line(self, line: bytes, now_s: float) -> None:
@@ -132,19 +140,25 @@ class Reading:
         if data == END:
             self.done_s = now_s
             return
-        try:
-            chunk = _CHUNKS.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise BadAnswer("malformed", str(error)) from error
+        chunk = self._decoded(data)
         if bytes(chunk.error) != b"null":
             raise BadAnswer("stream_error", bytes(chunk.error).decode(errors="replace"))
+        self._take(chunk, now_s)
+
+    def _decoded(self, data: bytes) -> Chunk:
+        try:
+            return _CHUNKS.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise BadAnswer("malformed", str(error)) from error
+
+    def _take(self, chunk: Chunk, now_s: float) -> None:
         self._is_answer = True
         if chunk.usage is not None:
             self.usage = chunk.usage
         for choice in chunk.choices or ():
             self._choice(choice, chunk.id, now_s)
 
-    def _choice(self, choice: _Choice, name: str | None, now_s: float) -> None:
+    def _choice(self, choice: Choice, name: str | None, now_s: float) -> None:
         self.is_finished |= choice.finish_reason is not None
         delta = choice.delta
         if delta is None or not (delta.content or delta.reasoning_content or delta.reasoning):

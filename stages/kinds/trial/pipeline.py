@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from events.kinds.results import TEXT_BYTES_MAX, Value
-from events.kinds.trial import SCENARIOS, TrialSpec, engine_of
+from events.kinds.trial import OWN, SCENARIOS, TrialSpec
+from events.models.engines import engine_named
 from events.runtime.clock import SystemIds
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
@@ -18,8 +20,9 @@ from stages.engines.environment import engine_environment
 from stages.engines.failure import EngineFailed
 from stages.engines.load.measurement import Measurement
 from stages.engines.load.measuring import measure
+from stages.engines.load.outside import found_outside
 from stages.engines.load.plan import Limits, Load, Target
-from stages.engines.running import ServingLimits, log_of, make_way
+from stages.engines.running import LOG, ServingLimits, log_kept
 from stages.engines.serving import Served, serve
 from stages.engines.weights import model_of
 from stages.kinds.trial.points import Point, in_order, points_of
@@ -28,7 +31,7 @@ from stages.kinds.trial.tally import Measured, Tally, failures_in_words
 
 DEPLOY: Final = "deploy"
 MEASURE: Final = "measure"
-LOG: Final = "log.txt"
+OUTSIDE: Final = "genai-bench"  # the folder of another client
 # The outcome of a trial by the code of its failure.
 FAILED: Final[Mapping[str, str]] = {
     "DEPLOY_FAILED": "deploy_failed",
@@ -36,26 +39,20 @@ FAILED: Final[Mapping[str, str]] = {
     "TRIAL_TIMEOUT": "timeout",
     "ENGINE_OUT_OF_MEMORY": "oom",
 }
-# What an engine fails of that is not said by its parameters: another pod, or another hour, may do better.
-ELSEWHERE: Final = frozenset(
-    {
-        "PROXY_CREDENTIALS",
-        "RATE_LIMITED",
-        "PORT_IN_USE",
-        "NETWORK",
-        "DRIVER",
-        "KERNEL_IMAGE",
-        "IMAGE",
-        "DOCKER",
-        "DISK",
-    }
-)
 
 
 def run(context: Context) -> str:
     """Run a trial. Raises `PipelineError` where the engine did not start, or answered nothing."""
     assert isinstance(context.spec, TrialSpec)
     return _Trial(context, context.spec).run()
+
+
+class Client(Protocol):
+    """Measures a load."""
+
+    def __call__(self, target: Target, load: Load, *, canceled: Callable[[], bool]) -> Measurement:
+        """Return its figures. Raises `Canceled` soon after `canceled`, and `PipelineError`."""
+        ...
 
 
 @dataclass(slots=True)
@@ -65,6 +62,7 @@ class _Trial:
     context: Context
     spec: TrialSpec
     tally: Tally = field(init=False)
+    client: Client = field(init=False)
     begun_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,7 +74,8 @@ class _Trial:
         folder = self.context.workspace / "engine"
         folder.mkdir()
         try:
-            with self._log_kept(folder), ExitStack() as stack:
+            with log_kept(folder, self.context.keep), ExitStack() as stack:
+                self.client = self._client(stack)
                 with self.context.stage(DEPLOY, index=1, total=2):
                     served = self._deployed(stack, folder)
                 self.context.wait_for_start()
@@ -87,16 +86,21 @@ class _Trial:
         self._summarize("noisy" if self.tally.is_noisy else "success")
         return self._line()
 
-    @contextmanager
-    def _log_kept(self, folder: Path) -> Iterator[None]:
-        """Hand over the engine's log when it has ended, however the block is left."""
-        try:
-            yield
-        finally:
-            log = log_of(folder)
-            if log.is_file():
-                make_way(folder / LOG)
-                self.context.keep(log.rename(folder / LOG), f"engine/{LOG}")
+    def _client(self, stack: ExitStack) -> Client:
+        """Return who measures; the log of a program of others is handed over at the end."""
+        context, spec = self.context, self.spec
+        if spec.client == OWN:
+            return partial(measure, clock=context.clock)
+        found = found_outside(
+            context.tools.variables,
+            tokenizer=spec.tokenizer,
+            is_offline=spec.offline,
+            folder=context.workspace / OUTSIDE,
+            clock=context.clock,
+            say=context.log,
+        )
+        stack.callback(lambda: context.keep(found.log, f"{OUTSIDE}/{LOG}") if found.runs else None)
+        return found.measure
 
     def _deployed(self, stack: ExitStack, folder: Path) -> Served:
         spec, variables = self.spec, self.context.tools.variables
@@ -153,11 +157,8 @@ class _Trial:
         machine = Machine(session=served.pid, clock=self.context.clock)
         start = machine.used()
         try:
-            measurement = measure(
-                self._target(served),
-                self._load(point, repeat, attempt),
-                clock=self.context.clock,
-                canceled=lambda: served.ended() is not None,
+            measurement = self.client(
+                self._target(served), self._load(point, repeat, attempt), canceled=partial(_has_ended, served)
             )
         except Canceled as error:
             raise EngineFailed(served.ended() or "the engine ended", served.log) from error
@@ -179,7 +180,7 @@ class _Trial:
         return Target(
             base_url=served.url,
             model=served.name,
-            takes_ignore_eos=engine_of(self.spec).takes_ignore_eos,
+            takes_ignore_eos=engine_named(self.spec.engine, self.spec.command).takes_ignore_eos,
         )
 
     def _load(self, point: Point, repeat: int, attempt: int) -> Load:
@@ -221,6 +222,12 @@ class _Trial:
         return f"{self.spec.model} by {self.spec.engine}: {', '.join(said) or 'measured'}{noisy}"
 
 
+def _has_ended(served: Served) -> bool:
+    """Return whether the engine has; meanwhile its new lines are passed on."""
+    served.look()
+    return served.ended() is not None
+
+
 def _cause(error: EngineFailed, stage: str) -> tuple[str, str, bool]:
     """Return the code of a failure, its words, and whether it may be otherwise on another pod."""
     advice = error.advice.code if error.advice else ""
@@ -228,8 +235,8 @@ def _cause(error: EngineFailed, stage: str) -> tuple[str, str, bool]:
         return "ENGINE_OUT_OF_MEMORY", error.message, False
     code = "DEPLOY_FAILED" if stage == DEPLOY else "BENCHMARK_FAILED"
     if error.is_late:
-        return "TRIAL_TIMEOUT", error.message, advice in ELSEWHERE
-    return code, error.message, advice in ELSEWHERE or error.is_killed
+        return "TRIAL_TIMEOUT", error.message, error.is_elsewhere
+    return code, error.message, error.is_elsewhere or error.is_killed
 
 
 def _unanswered(together: Measurement) -> tuple[str, str, bool]:

@@ -146,6 +146,12 @@ async def lying(asked: Asked, _: float) -> None:
     asked.end({"prompt_tokens": 10, "completion_tokens": 1_000_000})
 
 
+async def boasting(asked: Asked, _: float) -> None:
+    """Count a thousand times what it was sent."""
+    asked.token()
+    asked.end({"prompt_tokens": 1_000 * len(asked.prompt), "completion_tokens": 1})
+
+
 async def negative(asked: Asked, _: float) -> None:
     """Count less than nothing."""
     asked.token()
@@ -205,6 +211,33 @@ async def page(asked: Asked, _: float) -> None:
     asked.writer.write(b"0\r\n\r\n")
 
 
+async def odd(asked: Asked, _: float) -> None:
+    """Divide characters among pieces, as halves and as bytes, and leave half a character alone."""
+    for half in ("\ud83d", "\ude00", "\ud800", "!"):
+        asked.say(choices=[{"index": 0, "delta": {"content": half}}])
+    for part in (b"\xf0\x9f", b"\x98\x80"):
+        asked.piece(b'data: {"choices":[{"index":0,"delta":{"content":"' + part + b'"}}]}\n\n')
+    asked.finish()
+    asked.end(asked.usage)
+
+
+async def behind(asked: Asked, _: float) -> None:
+    """Say more behind the end."""
+    asked.token()
+    asked.finish()
+    asked.piece(b'data: [DONE]\n\ndata: {"choices":[{"index":0,"delta":{"content":" more"}}]}\n\n')
+    await asked.rest()
+
+
+async def timed(asked: Asked, prompt_ms: float) -> None:
+    """Say its own times, as llama.cpp does."""
+    asked.token()
+    asked.token()
+    end = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+    asked.say(choices=end, timings={"prompt_ms": prompt_ms, "predicted_per_second": 50.0, "cache_n": 3})
+    asked.end(asked.usage | {"completion_tokens": 2})
+
+
 async def silent(asked: Asked, _: float) -> None:
     """Never answer."""
     await asked.rest()
@@ -237,8 +270,8 @@ Script = Callable[[Asked, float], Awaitable[None]]
 SCRIPTS: Final[dict[str, Script]] = {
     each.__name__: each
     for each in (
-        *(plain, paced, late, slot, uncounted, lying, negative, cut, unfinished, unmarked, held, empty),
-        *(failing, garbage, page, silent, endless, giant, slow),
+        *(plain, paced, late, slot, uncounted, lying, boasting, negative, cut, unfinished, unmarked, held),
+        *(empty, failing, garbage, page, silent, endless, giant, slow, odd, behind, timed),
     )
 }
 

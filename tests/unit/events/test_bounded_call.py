@@ -21,6 +21,7 @@ PLACES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Kind], Callab
     "title": (lambda call: {"title": call}, lambda kind: kind.title),
     "check": (lambda call: {"check": call}, lambda kind: kind.check),
     "measures": (lambda call: {"measures": call}, lambda kind: kind.measures),
+    "weights": (lambda call: {"weights": call}, lambda kind: kind.weights or kind.title),
     "scheduled_as": (lambda call: {"scheduled_as": call}, lambda kind: kind.scheduled_as or kind.title),
     "normal": (lambda call: {"normal": call}, lambda kind: kind.normal or kind.title),
     "lines": (lambda call: {"lines": {"x": call}}, lambda kind: kind.lines["x"]),

@@ -96,8 +96,11 @@ def test_each_engine_is_a_label_and_no_operator_sets_one() -> None:
     assert {"engine-vllm": "yes", "engine-docker": "yes"}.items() <= own_labels(
         **POD, engines=["vllm", "docker"]
     ).items()
-    assert len(own_labels(**POD, engines=[f"e{number}" for number in range(100)])) <= SAID_MAX
-    assert read_labels(["engine-vllm=yes"], "--label")[1]
+    assert own_labels(**POD, endpoints=["ollama"])["endpoint-ollama"] == "yes"
+    most = [f"e{number}" for number in range(100)]
+    assert len(own_labels(**POD, engines=most, endpoints=most)) <= SAID_MAX
+    for name in ("engine-vllm", "endpoint-ollama"):
+        assert read_labels([f"{name}=yes"], "--label")[1]
 
 
 @pytest.mark.parametrize(

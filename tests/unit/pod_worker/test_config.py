@@ -15,6 +15,7 @@ from pod_worker.machine.gpu import Gpu
 from pod_worker.program import labels_of
 
 ENVIRON = {"MONGODB_URL": "mongodb://127.0.0.1/podfleet"}
+ASKED = "ollama=http://127.0.0.1:11434/api"
 
 
 def read(**values: str) -> Settings:
@@ -50,6 +51,7 @@ def test_every_problem_is_named_together_with_what_is_accepted(tmp_path: Path) -
         PODFLEET_DATASETS=os.pathsep.join([str(tmp_path), str(missing)]),
         PODFLEET_ISOLATION="none",
         PODFLEET_ENGINES="image, everything",
+        PODFLEET_ENDPOINTS="Ollama=http://127.0.0.1:11434/api, vllm=http://user:pw@127.0.0.1/v1",
         PODFLEET_LITERATURE_URL="index.example",
         PODFLEET_HUB_URL="hub.example",
         WORKER_MODE="both",
@@ -60,7 +62,11 @@ def test_every_problem_is_named_together_with_what_is_accepted(tmp_path: Path) -
     assert "accepted values: experiment, ideation, hybrid" in said
     assert str(missing) in said
     assert "PODFLEET_ENGINES names everything; accepted words: command, image" in said
-    assert said.count("\n") == 7
+    assert "PODFLEET_ENDPOINTS: 'Ollama' is no name of an endpoint" in said
+    assert (
+        "PODFLEET_ENDPOINTS: vllm needs an address such as http://127.0.0.1:8000/v1, without secrets" in said
+    )
+    assert said.count("\n") == 9
 
 
 def test_what_exists_is_accepted(tmp_path: Path) -> None:
@@ -118,8 +124,13 @@ def test_a_pod_says_what_it_measures_over_what_its_operator_says(monkeypatch: py
     monkeypatch.setattr("pod_worker.program.engines_here", lambda environ: ["vllm"])
     gpus = (Gpu("NVIDIA H100 80GB HBM3", 81_559.0),) * 4
     has = Capabilities(64, 512 * 1024.0, gpus, "550.54.15", 2_000 * 1024.0)
-    said = labels_of(has, read(PODFLEET_LABELS="rack=a4", PODFLEET_REGION="eu-de", PODFLEET_POD_ID="p"))
+    said = labels_of(
+        has,
+        read(
+            PODFLEET_LABELS="rack=a4", PODFLEET_REGION="eu-de", PODFLEET_POD_ID="p", PODFLEET_ENDPOINTS=ASKED
+        ),
+    )
     assert said == {
         "gpu": "h100", "gpus": "4", "cpu": "64", "memory": "512", "disk": "2000", "driver": "550.54.15",
-        "region": "eu-de", "rack": "a4", "engine-vllm": "yes",
+        "region": "eu-de", "rack": "a4", "engine-vllm": "yes", "endpoint-ollama": "yes",
     }  # fmt: skip

@@ -25,7 +25,7 @@ from events.kinds.results import RESULT_BYTES_MAX, ROW_BYTES_MIN
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context
 from stages.ports.results import SUMMARIES_MAX
-from stages.testing import make_context
+from stages.testing import RecordingLiveView, RecordingReporter, make_context
 
 
 @dataclass
@@ -188,3 +188,15 @@ def test_headline_numbers_that_never_stop_are_said_a_thousand_times(
         context.summarize({"value": number})
     assert sum(isinstance(fact, RunSummarized) for fact in listener.facts) == SUMMARIES_MAX
     assert sum(isinstance(fact, RunLog) for fact in listener.facts) == 1
+
+
+def test_what_is_shown_is_seen_in_order_and_is_no_fact(tmp_path: Path) -> None:
+    live, reporter = RecordingLiveView(), RecordingReporter()
+    context = make_context(ProbeSpec(), tmp_path, reporter=reporter, live=live)
+    context.show("one ")
+    context.show("other", lap=2, tokens=2.0)
+    context.show("two")
+    context.show(ttft_s=0.25)
+    assert (live.text(), live.text(2)) == ("one two", "other")
+    assert [dict(piece.values) for piece in live.pieces] == [{}, {"tokens": 2.0}, {}, {"ttft_s": 0.25}]
+    assert not reporter.facts

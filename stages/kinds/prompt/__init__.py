@@ -1,0 +1,1 @@
+"""Prompts: an engine answers, its text is shown as it comes, and each answer is timed."""
