@@ -20,6 +20,7 @@ from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kinds.parts import names_of
 from control_plane.runs.groups import advancer, pruner
 from control_plane.runs.models import start_sync
+from control_plane.runs.pods import resets
 from control_plane.runs.schedules import scheduler
 from control_plane.server import dependencies
 from control_plane.server.api import (
@@ -151,6 +152,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (catch_up.TICK_S, "catch_up", deps.catch_up.run_once),
         (rescuer.TICK_S, "rescuer", deps.rescuer.run_once),
         (quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once),
+        (resets.TICK_S, "pod_resets", deps.pod_resets.run_once),
         (scheduler.TICK_S, "scheduler", deps.scheduler.run_once),
         (start_sync.TICK_S, "models", deps.start_sync.run_once),
         (advancer.TICK_S, "advancer", deps.groups.advancer.run_once),

@@ -102,6 +102,7 @@ def test_a_reader_gets_what_was_shown_before_and_then_each_piece_once(
 ) -> None:
     run_id = fleet.submit("probe")
     claim = by_hand("runs", "probe/cpu/any").claim
+    until(lambda: fleet.run(run_id)["attempts"] and not fleet.run(run_id)["journal"])  # the claim is told
     written = fleet.run(run_id)
     with showing(fleet, claim) as pod:
         pod.put(Shown(lap=1, offset=0, text="one "))
