@@ -151,7 +151,8 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
             forwarded_allow_ips=settings.proxies,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = Server(config, deps.feed, deps.log_feed, deps.claimer.notifier)
+        waits = (deps.feed, deps.log_feed, deps.claimer.notifier, deps.live.feed, deps.live.texts)
+        server = Server(config, *waits)
         _leave_alone_what_stays()
         preparing = asyncio.create_task(_prepare_storage(deps.blobs, server))
         await server.serve(sockets=[listener])

@@ -22,6 +22,7 @@ from events.queue.labels import operators_labels
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.access import URL_DEFAULT, Access, access, running
 from events.runtime.errors import ConfigError
+from pod_worker.child.live_view import flush_rule
 from pod_worker.child.process import secrets_of
 from pod_worker.rental import NEEDED, Rental, rental_of
 
@@ -148,6 +149,10 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     hub = values.get("PODFLEET_HUB_URL")
     if hub and hub != "none" and not _is_address(hub):
         problems.append("PODFLEET_HUB_URL must begin with http:// or https://, or be none")
+    try:
+        flush_rule(values)
+    except ValueError as error:
+        problems.append(str(error))
     isolation = values.get("PODFLEET_ISOLATION")
     if isolation and isolation not in ISOLATIONS:
         problems.append(f"PODFLEET_ISOLATION is {isolation!r}; accepted values: {', '.join(ISOLATIONS)}")

@@ -35,21 +35,24 @@ from events.runtime.errors import Transient
 from events.runtime.loops import Threads, run_every, start_thread
 from events.runtime.measured_clock import MeasuredClock
 from pod_worker.attempt.attempt import Ports
+from pod_worker.attempt.live_stream import HttpLive
 from pod_worker.attempt.secret_values import HttpSecrets
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.config import Settings
 from pod_worker.delivery import delivery_report
-from pod_worker.engines import engines_here
 from pod_worker.files.checkpoint_restore import HttpCheckpoints
 from pod_worker.files.storage import HttpStorage
 from pod_worker.files.upload_registration import OutboxRegistry
 from pod_worker.files.uploads import Uploader
-from pod_worker.gpu import Capabilities, Gauges, open_driver
-from pod_worker.health.checks import Subjects, checks_of
+from pod_worker.health.checks import Subjects, checks_of, cuda_of
 from pod_worker.health.health import Health
 from pod_worker.health.storage_look import StorageLook
 from pod_worker.isolation.confinement import THE_WORKERS
+from pod_worker.machine.engines import engines_here
+from pod_worker.machine.gauges import Capabilities, Gauges
+from pod_worker.machine.gpu import open_driver
+from pod_worker.machine.inventory import InventoryLook, inventory_look
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.http import HttpQueue
 from pod_worker.queue.mongo import MongoQueue, connect
@@ -98,7 +101,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
     if not _is_sound(store, settings.mode, world, stores):
         return None
     queue = world.queue(store)
-    gauges = Gauges(open_driver(), settings.data)
+    inventory = inventory_look(fork_server.options, world.clock)
+    gauges = Gauges(open_driver(), settings.data, inventory.current)
     capabilities = gauges.capabilities()
     gpus = capabilities.gpus
     clock, ids = world.clock, world.ids
@@ -123,12 +127,17 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             pod=settings.pod,
             rate=Rate(len(gpus), settings.gpu_usd_per_hour),
             stores=stores,
+            live=HttpLive(control_plane),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world, stores)
         identity = _identity(settings, pod, world, stores)
         delivery = delivery_report(outbox, settings.data, uploads.failures, stores)
-        roster = Roster(store, gauges, spool, identity, stores, delivery, tested=health)
+        gauges.cuda = partial(cuda_of, health)
+        roster = Roster(
+            store, gauges, spool, identity, stores, delivery,
+            tested=health, every_s=world.report_every_s, hurry=health.changed,
+        )  # fmt: skip
         intent = Intent(settings.data / "claim.token")
         quiet = threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
@@ -139,7 +148,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         worker = Worker(pod, queue, ports, intent, roster, spawn, pauses, health)
 
         try:
-            has_left = _work(worker, sender, health, quiet, world)
+            has_left = _work(worker, sender, health, inventory, quiet, world)
         finally:
             quiet.set()
             health.changed.set()
@@ -193,9 +202,13 @@ def _identity(settings: Settings, pod: Pod, world: World, stores: MeasuredClock)
     }
 
 
-def _work(worker: Worker, sender: Sender, health: Health, quiet: threading.Event, world: World) -> bool:
+def _work(
+    worker: Worker, sender: Sender, health: Health, look: InventoryLook, quiet: threading.Event, world: World
+) -> bool:
     """Run the worker beside its loops; return whether it left for good."""
-    report = partial(run_every, world.report_every_s, worker.roster.run_once, stop=quiet, clock=world.clock)
+    roster, loop = worker.roster, partial(run_every, stop=quiet, clock=world.clock)
+    report = partial(loop, roster.pause_s, roster.run_once)
+    world.threads("inventory", lambda: look.run(quiet, world.clock, roster.hurry.set))
     world.threads("health", lambda: health.run(quiet))
     world.threads("sender", lambda: sender.run(quiet, worker.heed))
     world.threads("roster", partial(report, hurry=health.changed))

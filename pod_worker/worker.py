@@ -346,6 +346,8 @@ class Worker:
         log.info("run.claimed", extra={"run": claim.run_id, "attempt": claim.attempt, "kind": claim.kind})
         self.roster.standing.claim = claim
         self.roster.standing.state = "busy"
+        if claim.barrier:  # somebody looks at it, which the answer to a report tells
+            self.roster.hurry.set()
         heartbeat = Heartbeat(
             claim=claim,
             renewals=self.queue,

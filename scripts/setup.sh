@@ -108,7 +108,7 @@ need_browser() {
         "On Debian, as root: apt-get update && apt-get install -y --no-install-recommends chromium"
 }
 
-RUNTIME=pod,control,embedded,experiment,models,serving
+RUNTIME=pod,control,embedded,experiment,models,serving,image
 
 case ${1:-} in
 demo)

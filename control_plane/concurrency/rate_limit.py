@@ -29,10 +29,10 @@ class RateLimit:
     every_s: float
     _full_at: OrderedDict[str, float] = field(default_factory=OrderedDict)
 
-    def wait_s(self, name: str) -> float:
-        """Count one more and return 0; or return after how many seconds one is allowed, uncounted."""
+    def wait_s(self, name: str, count: int = 1) -> float:
+        """Count so many more and return 0; or return after how many seconds they are allowed, uncounted."""
         now_s = self.clock.monotonic_s()
-        full_at = max(now_s, self._full_at.get(name, now_s)) + self.every_s
+        full_at = max(now_s, self._full_at.get(name, now_s)) + count * self.every_s
         excess_s = full_at - now_s - self.burst * self.every_s
         if excess_s > 0:
             return excess_s

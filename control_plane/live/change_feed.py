@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from control_plane.store.changes import Change, Step, moment_s
+from control_plane.store.log import live_texts
 from events.kinds import NOUNS
 from events.kinds.declaring.queues import QUEUES
 from events.runtime.errors import Transient
@@ -36,9 +37,11 @@ LISTS: Final = frozenset({"runs", *SINGULARS})  # topics of whole lists
 
 
 def topics(change: Change) -> tuple[str, ...]:
-    """Return the topics of a change: `log/<run>`, or the list of its collection and the document itself."""
+    """Return the topics of a change: `log/<run>`, those that it names, or its collection and itself."""
     if change.collection == "events":
         return (f"{LOG}{change.id.partition('/')[0]}",)
+    if change.collection == live_texts.COLLECTION:
+        return live_texts.topics_of(change.document)
     if change.collection in QUEUES:
         return ("runs", f"run/{change.id}")
     return (change.collection, f"{SINGULARS[change.collection]}/{change.id}")
@@ -55,6 +58,7 @@ class News:
     token: str
     is_reset: bool = False
     texts: dict[object, asyncio.Task[bytes]] = field(default_factory=dict)
+    encoded: dict[object, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -73,6 +77,7 @@ class ChangeFeed:
     _came: asyncio.Event = field(default_factory=asyncio.Event)
     _left_s: float = -math.inf
     readers: int = 0
+    kept_max: int = KEPT_MAX
 
     @property
     def token(self) -> str | None:
@@ -103,8 +108,8 @@ class ChangeFeed:
         if step.change is not None:
             self._kept.append((step.end, topics(step.change), step.change))
             self._shared.clear()
-        surplus = len(self._kept) - KEPT_MAX
-        if surplus > KEPT_MAX // 10:  # in one go, since it moves the whole list
+        surplus = len(self._kept) - self.kept_max
+        if surplus > self.kept_max // 10:  # in one go, since it moves the whole list
             self._from = self._kept[surplus - 1][0]
             self._first += surplus
             del self._kept[:surplus]

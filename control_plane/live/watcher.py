@@ -17,7 +17,7 @@ BACK_S: Final = 120  # a reader that was cut off by a restart finds what it miss
 
 @dataclass(frozen=True, slots=True)
 class LogWatcher:
-    """Follows every event of every run, too, but only while somebody in this process reads a run's log.
+    """Follows what is much, but only while somebody in this process reads some of it: logs, live texts.
 
     A busy fleet stores thousands of events a second; each control plane would read all of them for nobody.
     """
@@ -25,12 +25,13 @@ class LogWatcher:
     changes: Changes
     feed: ChangeFeed
     linger_s: float = LINGER_S
+    back_s: int = BACK_S
 
     async def run_once(self) -> None:
         """Wait for a reader, and follow the log until the last one has been gone for a while."""
         await self.feed.wanted()
         try:
-            async with aclosing(self.changes.steps(self.feed.token, BACK_S)) as steps:
+            async with aclosing(self.changes.steps(self.feed.token, self.back_s)) as steps:
                 async for step in steps:
                     self.feed.publish(step)
                     if not self.feed.is_wanted(self.linger_s):

@@ -99,8 +99,10 @@ OWNERS: Final[Mapping[str, Writers]] = {
             "capabilities", "labels", "telemetry", "checks", "clockOffsetS", "delivery", "reportedAt",
             "startedAt", "keyId",
         ),
-        **_by("drain", "orders"),
+        **_by("drain, reset", "orders"),
+        **_by("look", "lookedUntil"),
     },
+    "live_texts": _by("live text", "at", "expiresAt", "topics", "pieces"),
     "pod_telemetry": _by("report", "podId", "from", "samples", "expiresAt"),
     "schedules": {
         **_by(

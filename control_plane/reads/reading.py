@@ -70,6 +70,7 @@ Json = dict[str, Any]
 Item = TypeVar("Item")
 
 SILENT_AFTER: Final = timedelta(seconds=6 * REPORT_EVERY_S)
+SAMPLED_PODS_MAX: Final = 64
 FORGOTTEN_AFTER: Final = timedelta(days=1)
 SEARCH_CHARS_MAX: Final = 200
 # The lists that belong to runs of every kind, and their order.
@@ -480,6 +481,16 @@ class Reading:
         required(await self.pod_reads.find(pod_id), "pod", pod_id)
         since = self.clock.now() - timedelta(hours=min(hours, HOURS_MAX))
         return [from_document(Sample, each) for each in await self.pod_reads.samples(pod_id, since)]
+
+    async def samples(self, pods: Sequence[str], since: datetime) -> dict[str, list[Sample]]:
+        """Return what these workers had in use since then, by their ids, the earliest sample first.
+
+        Of `SAMPLED_PODS_MAX` at most, and of `HOURS_MAX` at most; one that nobody knows has none.
+        """
+        earliest = max(since, self.clock.now() - timedelta(hours=HOURS_MAX))
+        few = list(dict.fromkeys(pods))[:SAMPLED_PODS_MAX]
+        found = await self.pod_reads.samples_of(few, earliest)
+        return {pod: [from_document(Sample, each) for each in samples] for pod, samples in found.items()}
 
     async def attempts_of_pod(
         self, pod_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None

@@ -53,9 +53,14 @@ async def placement(reading: Reading, class_key: str) -> Placement:
 
 async def live_pods(reading: Reading) -> list[LivePod]:
     """Return the pods with a recent report."""
+    return [pod for pod, _ in await live_documents(reading)]
+
+
+async def live_documents(reading: Reading) -> list[tuple[LivePod, Mapping[str, Any]]]:
+    """Return the pods with a recent report, each with its stored document."""
     found = await reading.pod_reads.live(reading.clock.now() - SILENT_AFTER)
     rules = await reading.pod_rules.in_force()
-    return [_pod(each, rules) for each in found]
+    return [(_pod(each, rules), each) for each in found]
 
 
 def _pod(document: Mapping[str, Any], rules: Rules) -> LivePod:

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from control_plane.access.audit_log import Audited
 from control_plane.concurrency.loops import run_every
 from control_plane.files import upload_sweeper
-from control_plane.live import watcher
+from control_plane.live import live_texts, watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kinds.parts import names_of
 from control_plane.runs.groups import advancer, pruner
@@ -27,19 +27,21 @@ from control_plane.server.api import (
     boards,
     bulk,
     fleet,
-    groups,
     ingest,
     kinds,
     models,
     results,
     runs,
     schedules,
-    stream,
 )
 from control_plane.server.api.access import audit_log, keys, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import answers_of
+from control_plane.server.api.groups import races
+from control_plane.server.api.groups import routes as groups
+from control_plane.server.api.streams import changes, live_text
 from control_plane.server.api.worker import claims, uploads
+from control_plane.server.api.worker import live_text as pods_live_text
 from control_plane.server.deps import Deps
 from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders
@@ -67,6 +69,7 @@ from control_plane.server.web.pages import secrets as secret_pages
 from control_plane.server.web.pages.boards import boards as board_pages
 from control_plane.server.web.pages.boards import history
 from control_plane.server.web.pages.groups import routes as group_pages
+from control_plane.server.web.pages.groups.races import routes as race_pages
 from control_plane.server.web.pages.steering import change, orders, retry
 from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import memory_return, quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
@@ -76,7 +79,8 @@ Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads),
-    *(claims, fleet, kinds, models, schedules, groups, keys, secrets, audit_log, stream),
+    *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log),
+    *(changes, live_text, pods_live_text),
 )
 
 
@@ -123,7 +127,7 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [page.router(site) for page in (history, board_pages, bulk_pages, compare, new_run, read_only)]
     routers += [page.router(site) for page in (orders, retry, live)]
     routers.append(run_pages.router(site))
-    routers += [page.router(site) for page in (change, group_pages, schedule_pages)]
+    routers += [page.router(site) for page in (change, group_pages, race_pages, schedule_pages)]
     routers += [page.router(site) for page in (model_pages, secret_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)
@@ -156,6 +160,8 @@ def _loops(deps: Deps) -> list[Loop]:
         (byte_budgets.TICK_S, "budgets", deps.budgets.run_once),
         (watcher.TICK_S, "watcher", deps.watcher.run_once),
         (watcher.TICK_S, "log_watcher", deps.log_watcher.run_once),
+        (watcher.TICK_S, "live_watcher", deps.live.watcher.run_once),
+        (live_texts.TICK_S, "live_texts", deps.live.texts.run_once),
         (dependencies.TICK_S, "dependencies", deps.dependencies.run_once),
         (dependencies.WATCH_S, "mongodb", deps.dependencies.watch),
     ]

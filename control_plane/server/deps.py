@@ -26,6 +26,7 @@ from control_plane.files.upload_budget import UploadBudget
 from control_plane.files.upload_sweeper import UploadSweeper
 from control_plane.live.broadcaster import Broadcaster
 from control_plane.live.change_feed import LOG, ChangeFeed
+from control_plane.live.live_texts import LiveTexts
 from control_plane.live.notifier import Notifier
 from control_plane.live.watcher import LogWatcher, Watcher
 from control_plane.log import admission
@@ -56,11 +57,14 @@ from control_plane.runs.estimate import Estimates
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.importances import Importances
 from control_plane.runs.groups.pruner import Pruner
+from control_plane.runs.groups.races.reads import RaceReads
+from control_plane.runs.groups.races.service import RaceService
 from control_plane.runs.groups.service import GroupService
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
-from control_plane.runs.pod_steering import PodSteering
+from control_plane.runs.pods.looks import PodLooks
+from control_plane.runs.pods.steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
 from control_plane.runs.submission import Submitter
@@ -71,12 +75,13 @@ from control_plane.store.access.audit_log import AuditLog
 from control_plane.store.access.keys import Keys
 from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
-from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
+from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.inspections import Inspections
+from control_plane.store.log.live_texts import LiveTextStore
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.models import ModelEntries
 from control_plane.store.numbers import NumberReads
@@ -107,6 +112,19 @@ from events.runtime.measured_clock import MeasuredClock
 # Wrong keys from one address: so many at once, then one in so many seconds.
 FAILURES_BURST: Final = 20
 FAILURE_EVERY_S: Final = 3.0
+# Live texts in memory for readers that come back: whole documents, and a minute's worth at their pace.
+LIVE_KEPT_MAX: Final = 1_000
+LIVE_BACK_S: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class LiveParts:
+    """What runs show while they run: from pods, in the store, and to readers."""
+
+    texts: LiveTexts
+    store: LiveTextStore
+    feed: ChangeFeed
+    watcher: LogWatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +183,10 @@ class Deps:
     log_watcher: LogWatcher
     claimer: Claimer
     pod_steering: PodSteering
+    pod_looks: PodLooks
     claims_throttle: RateLimit
     broadcaster: Broadcaster
+    live: LiveParts
 
     @property
     def run_table(self) -> RunTable:
@@ -192,6 +212,16 @@ class Deps:
     def catalogue(self) -> Catalogue:
         """The catalogue of models."""
         return _catalogue(self.settings, self.db)
+
+    @property
+    def races(self) -> RaceReads:
+        """Races."""
+        return RaceReads(self.reading, Groups(self.db), ResultReads(self.db))
+
+    @property
+    def race_service(self) -> RaceService:
+        """What makes and checks races."""
+        return RaceService(self.groups.service, self.reading, self.clock, self.ids)
 
     @property
     def estimates(self) -> Estimates:
@@ -281,9 +311,17 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_feed),
         claimer=Claimer(Claims(db), pod_rules, notifier, new_pods, clock, ids, Cache(clock)),
         pod_steering=PodSteering(Pods(db), pod_rules, reading),
+        pod_looks=PodLooks(Pods(db), clock),
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
+        live=_live(db, clock, ids),
     )
+
+
+def _live(db: Database, clock: Clock, ids: Ids) -> LiveParts:
+    store, feed = LiveTextStore(db), ChangeFeed(kept_max=LIVE_KEPT_MAX)
+    watcher = LogWatcher(Changes(db, LIVE_TEXTS, whole=True), feed, back_s=LIVE_BACK_S)
+    return LiveParts(LiveTexts(store, clock, ids), store, feed, watcher)
 
 
 def _catalogue(settings: Settings, db: Database) -> Catalogue:

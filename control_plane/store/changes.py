@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import hexdigits
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from pymongo.asynchronous.change_stream import AsyncDatabaseChangeStream
 from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.log import live_texts
 from events.kinds import NOUNS
 from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import Status
@@ -20,6 +21,7 @@ from events.queue.matching import WaitingClass
 # What belongs to a run is written before the run's own cursor moves: that tells of all of it.
 STATES: Final = (*QUEUES, *(noun.collection for noun in NOUNS), "pods", "schedules", "groups")
 STATES_AND_EVENTS: Final = (*STATES, "events")
+LIVE_TEXTS: Final = (live_texts.COLLECTION,)
 KINDS: Final = ("insert", "update", "replace", "delete")
 BATCH_MAX: Final = 1_000
 AWAIT_MS: Final = 1_000
@@ -37,7 +39,7 @@ class Change:
     """One document that changed; `token` is where in the log, the same at every replica, and sorts.
 
     `is_queued` of a run that began to wait for a pod, or waits in another class now; its class where the log
-    tells that.
+    tells that. `document` is the whole of it, where that was asked for.
     """
 
     token: str
@@ -45,6 +47,7 @@ class Change:
     id: str
     is_queued: bool = False
     class_key: str | None = None
+    document: Document | None = field(default=None, compare=False, repr=False)
 
     @property
     def waiting(self) -> list[WaitingClass]:
@@ -68,10 +71,14 @@ class HistoryLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Reads the log of changes; each document's new state is for the reader to look up."""
+    """Reads the log of changes; each document's new state is for the reader to look up.
+
+    Of collections whose documents never change it tells each `whole`, when it is made.
+    """
 
     db: Database
     followed: Sequence[str] = STATES_AND_EVENTS
+    whole: bool = False
 
     async def steps(self, since: str | None, back_s: int) -> AsyncGenerator[Step]:
         """Yield every change behind the token `since` at once, until closed; a step without one now and then.
@@ -110,9 +117,11 @@ class Changes:
             raise
 
     async def _open(self, **since: Any) -> AsyncDatabaseChangeStream[Document]:
-        wanted = {"ns.coll": {"$in": list(self.followed)}, "operationType": {"$in": list(KINDS)}}
+        kinds = ["insert"] if self.whole else list(KINDS)
+        wanted = {"ns.coll": {"$in": list(self.followed)}, "operationType": {"$in": kinds}}
+        told = {"fullDocument": 1} if self.whole else _QUEUED
         return await self.db.watch(
-            [{"$match": wanted}, {"$project": {"ns.coll": 1, "documentKey": 1, **_QUEUED}}],
+            [{"$match": wanted}, {"$project": {"ns.coll": 1, "documentKey": 1, **told}}],
             batch_size=BATCH_MAX,
             max_await_time_ms=AWAIT_MS,
             **since,
@@ -145,6 +154,5 @@ async def _step(stream: AsyncDatabaseChangeStream[Document], begin: str) -> Step
     status, class_key = document.get("status"), document.get("classKey")
     is_queued = status == Status.QUEUED.value or (status is None and class_key is not None)
     name = str(document["documentKey"]["_id"])
-    return Step(
-        begin, end, Change(end, document["ns"]["coll"], name, is_queued, class_key if is_queued else None)
-    )
+    collection, whole = document["ns"]["coll"], document.get("fullDocument")
+    return Step(begin, end, Change(end, collection, name, is_queued, class_key if is_queued else None, whole))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 from control_plane.store.queue.run_counts import COUNT_MAX
+from events.queue.roster import SPANS_PER_HOUR
 
 HOURS_MAX: Final = 24
+
+SPANS_MAX: Final = (HOURS_MAX + 1) * SPANS_PER_HOUR
 
 LIVE_MAX: Final = 2_000
 
@@ -61,9 +64,36 @@ class Pods:
         first = f"{pod_id}/{since:%Y-%m-%dT%H}"
         query = {"_id": {"$gte": first, "$lt": f"{pod_id}/9999"}, "podId": pod_id}
         async with answers():
-            cursor = self.db.pod_telemetry.find(query).sort("_id", 1).limit(HOURS_MAX + 1)
-            hours = await cursor.to_list()
-        return [sample for hour in hours for sample in hour["samples"] if sample["at"] >= since]
+            cursor = self.db.pod_telemetry.find(query).sort("_id", 1).limit(SPANS_MAX)
+            spans = await cursor.to_list()
+        return [sample for span in spans for sample in span["samples"] if sample["at"] >= since]
+
+    async def samples_of(self, pods: Sequence[str], since: datetime) -> dict[str, list[Document]]:
+        """Return the telemetry samples of these workers since then, by their ids, the earliest first."""
+        first = f"{since:%Y-%m-%dT%H}"  # earlier releases keep a document an hour
+        spans = [{"_id": {"$gte": f"{pod}/{first}", "$lt": f"{pod}/9999"}} for pod in pods]
+        found: dict[str, list[Document]] = {pod: [] for pod in pods}
+        if not spans:
+            return found
+        async with answers():
+            cursor = self.db.pod_telemetry.find({"$or": spans}).sort("_id", 1).limit(len(pods) * SPANS_MAX)
+            for span in await cursor.to_list():
+                if (known := found.get(span["podId"])) is not None:
+                    known += [sample for sample in span["samples"] if sample["at"] >= since]
+        return {pod: sorted(samples, key=lambda each: each["at"]) for pod, samples in found.items()}
+
+    async def look(self, pods: Sequence[str], *, for_s: float, unless_s: float) -> None:
+        """Mark live pods, by their names or ids, as looked at for so long from the store's now.
+
+        One that is marked for `unless_s` or longer stays as it is.
+        """
+        now, epoch = "$$NOW", datetime.fromtimestamp(0, UTC)
+        is_due = {"$lt": [{"$ifNull": ["$lookedUntil", epoch]}, {"$add": [now, int(unless_s * 1000)]}]}
+        wanted = {"$or": [part for pod in pods for part in _workers(pod)]}
+        lives = {"state": {"$ne": "stopped"}, "$expr": is_due}
+        until = {"$add": [now, int(for_s * 1000)]}
+        async with answers():
+            await self.db.pods.update_many({**wanted, **lives}, [{"$set": {"lookedUntil": until}}])
 
     async def attempts(self, pod_id: str, after: Sequence[Any] | None, limit: int) -> Slice:
         """Return a page of the attempts that a pod has made, those of the newest runs first."""
@@ -140,9 +170,12 @@ class Pods:
 
     async def any_named(self, name: str) -> Document | None:
         """Return the newest of a pod's workers, by the pod's name."""
-        after = {"$gte": f"{name}/", "$lt": f"{name}0"}  # the sign behind the slash
         async with answers():
-            wanted = {"$or": [{"_id": name}, {"_id": after}]}
-            cursor = self.db.pods.find(wanted, {"keyId": 1, "reportedAt": 1})
+            cursor = self.db.pods.find({"$or": _workers(name)}, {"keyId": 1, "reportedAt": 1})
             found = await cursor.sort("reportedAt", -1).limit(1).to_list()
         return found[0] if found else None
+
+
+def _workers(pod: str) -> list[Document]:
+    """Return the conditions of which every worker of a pod meets one, by its name or by the worker's id."""
+    return [{"_id": pod}, {"_id": {"$gte": f"{pod}/", "$lt": f"{pod}0"}}]  # the sign behind the slash

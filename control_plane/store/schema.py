@@ -155,6 +155,10 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
         _index("by_key", ("keyHash", _UP), ("createdAt", _DOWN)),
     ),
+    "live_texts": (
+        _index("by_topic", ("topics", _UP), ("_id", _UP)),
+        _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
+    ),
     "pod_telemetry": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
 }  # fmt: skip
 

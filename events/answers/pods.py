@@ -9,16 +9,47 @@ from events.answers.answer import Amount, Answer, Moment
 
 
 class Gpu(Answer, frozen=True, kw_only=True):
-    """A device of a pod; memory in MiB."""
+    """A device of a pod; memory in MiB, and its compute capability, such as "9.0"."""
 
     name: str
     memory_mib: Amount
+    compute_capability: str | UnsetType | None = UNSET
+
+
+class Disk(Answer, frozen=True, kw_only=True):
+    """The file system of a folder of a pod, in MiB; `kind` is ssd or disk, null where it is not known."""
+
+    path: str
+    total_mib: Amount
+    free_mib: Amount
+    kind: str | None = None
+
+
+class PodModel(Answer, frozen=True, kw_only=True):
+    """A model that lies on a pod; `engine` is set where one engine alone has it."""
+
+    name: str
+    bytes: int | None
+    engine: str | None = None
+
+
+class Cuda(Answer, frozen=True, kw_only=True):
+    """Whether the pipelines of a pod compute on its GPUs, as its check `gpu` found.
+
+    `code` is what keeps them from it, such as NO_DEVICE, NO_TORCH or CUDA_UNSUPPORTED_ARCH.
+    """
+
+    ok: bool
+    code: str | None
+    message: str
 
 
 class Capabilities(Answer, frozen=True, kw_only=True):
     """The equipment of a pod; `device` is the device that its pipelines compute on, memory and disk in MiB.
 
-    `isolation` is its isolation of a model's programs, `pipeline_user` the user of its pipelines.
+    `isolation` is its isolation of a model's programs, `pipeline_user` the user of its pipelines. `cpu` is
+    the model of its processor; `engines`, `models` and `cuda` are null until it has looked. `services` are
+    the names of those that its operator lets people reset.
     """
 
     cpus: int
@@ -29,6 +60,12 @@ class Capabilities(Answer, frozen=True, kw_only=True):
     device: str | UnsetType | None = UNSET
     isolation: str | UnsetType | None = UNSET
     pipeline_user: str | UnsetType | None = UNSET
+    cpu: str | UnsetType | None = UNSET
+    disks: list[Disk] | UnsetType = UNSET
+    engines: list[str] | UnsetType | None = UNSET
+    models: list[PodModel] | UnsetType | None = UNSET
+    cuda: Cuda | UnsetType | None = UNSET
+    services: list[str] | UnsetType = UNSET
 
 
 class Telemetry(Answer, frozen=True, kw_only=True):
@@ -98,7 +135,8 @@ class PodOrders(Answer, frozen=True, kw_only=True):
     """The orders of the fleet for a pod: with `drain` it takes no other run, and leaves.
 
     With a `cordon` or a `quarantine` it claims nothing, and stays. `suspects` are the names of checks that
-    other pods report as failing; `now`, in the answer to a report, is when the store took that.
+    other pods report as failing; `now`, in the answer to a report, is when the store took that, and
+    `report_every_s` how often the pod shall report, which is more often while somebody looks at it.
     """
 
     drain: bool
@@ -106,6 +144,7 @@ class PodOrders(Answer, frozen=True, kw_only=True):
     quarantine: Quarantine | None = None
     suspects: list[str] = msgspec.field(default_factory=list)
     now: Moment | UnsetType = UNSET
+    report_every_s: Amount | UnsetType = UNSET
 
 
 class PodStanding(Answer, frozen=True, kw_only=True):

@@ -86,14 +86,23 @@ class ControlPlane:
     client: httpx.Client
     clock: Clock
 
-    def send(self, method: str, path: str, *, timeout_s: float = CALL_S, **request: Any) -> Answer:
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout_s: float = CALL_S,
+        step_s: float | None = None,
+        **request: Any,
+    ) -> Answer:
         """Send what httpx takes as a request; the time limit holds for each read, and for the whole body.
 
-        Raises `Transient` where there is no whole answer.
+        `step_s` is the limit of each read and write where the request itself takes its time. Raises
+        `Transient` where there is no whole answer.
         """
         deadline_s = self.clock.monotonic_s() + timeout_s
         try:
-            with self.client.stream(method, path, timeout=timeout_s, **request) as response:
+            with self.client.stream(method, path, timeout=step_s or timeout_s, **request) as response:
                 body = self._body(response, deadline_s)
         except httpx.HTTPError as error:
             message = f"no answer from {address_of(self.client.base_url)}: {type(error).__name__}: {error}"

@@ -11,11 +11,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from events.answers.worker.live_text import Lap, Offset, Values
 from events.catalog import ENDS, TYPES
 from events.files.checkpoints import FILES_MAX
 from events.queue.notes import Note
 
 LINE_MAX_BYTES: Final = 200 * 1024
+SHOWN_CHARS_MAX: Final = 400  # as JSON with its numbers within 4 KiB, what a pipe takes whole or not at all
 
 Word = Annotated[str, msgspec.Meta(max_length=200)]
 KindNames = Annotated[list[Word], msgspec.Meta(max_length=1_000)]
@@ -60,6 +62,15 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="frame", tag="checkpoint
     number: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
     name: Word
     files: Annotated[list[Made], msgspec.Meta(min_length=1, max_length=FILES_MAX + 1)]
+
+
+class Shown(msgspec.Struct, frozen=True, tag_field="frame", tag="shown"):
+    """Child: text of a lap from this character on, and numbers, for whoever looks now; it may be dropped."""
+
+    lap: Lap
+    offset: Offset
+    text: Annotated[str, msgspec.Meta(max_length=SHOWN_CHARS_MAX)] = ""
+    values: Values = {}
 
 
 class Waiting(msgspec.Struct, frozen=True, tag_field="frame", tag="waiting"):
@@ -131,7 +142,15 @@ class Tried(msgspec.Struct, frozen=True):
     code: str | None = None
 
 
-FromChild = Ready | FactFrame | Made | Checkpoint | Waiting | Began
+class FoundModel(msgspec.Struct, frozen=True):
+    """A model that lies on the pod: its name as engines are given it, and its size where that is known."""
+
+    name: str
+    bytes: int | None = None
+    engine: str | None = None
+
+
+FromChild = Ready | FactFrame | Made | Checkpoint | Shown | Waiting | Began
 FromParent = Start | Kept | Note | Go | Renewed
 _child_decoder: Final = msgspec.json.Decoder(FromChild)
 _parent_decoder: Final = msgspec.json.Decoder(FromParent)

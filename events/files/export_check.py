@@ -41,7 +41,7 @@ DAMAGE: Final = (
     zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError, OSError, struct.error,
 )  # fmt: skip
 NO_LIBRARY: Final = "signatures need the package `cryptography`: pip install cryptography"
-_NAME: Final = re.compile(r"[a-z0-9_]{1,40}(/[a-z0-9_]{1,40})?\.(json|ndjson|sig)")
+_NAME: Final = re.compile(r"[a-z0-9_]{1,40}(/[a-z0-9_]{1,40})?\.(json|ndjson|csv|sig)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,10 @@ MANIFEST_BYTES_MAX: Final = 64 * 1024
 ARCHIVE_BYTES_MAX: Final = 2**32 - 2**20  # beyond it the form of the ZIP would be another one
 KEY_ID_CHARS: Final = 16
 
-FileName = Annotated[str, msgspec.Meta(pattern=rf"\A(run\.json|results/{SET_NAME}\.ndjson)\Z")]
+# Of a race instead: what was asked, the events of its runs, and what the lanes measured.
+RACE_FILES: Final = ("metadata.json", "events.ndjson", "summary.json", "laps.csv")
+_OF_RACE: Final = r"metadata\.json|events\.ndjson|summary\.json|laps\.csv"
+FileName = Annotated[str, msgspec.Meta(pattern=rf"\A(run\.json|{_OF_RACE}|results/{SET_NAME}\.ndjson)\Z")]
 Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 Hex32 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 Text = Annotated[str, msgspec.Meta(max_length=200)]

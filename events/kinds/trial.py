@@ -5,7 +5,7 @@ The headline numbers are those of all measurements of the run together; its rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -16,10 +16,12 @@ from events.kinds.results import Column, ResultSet
 from events.models.engines import ENGINES, engine_named
 from events.models.parameter import Given
 from events.runtime.errors import PipelineError
-from events.text.traffic import TextScenario, read_scenarios
+from events.text.traffic import Embedding, Scenario, TextScenario, read_scenarios
 
 DEFAULT_ENGINE: Final = "xllamacpp"
 CONCURRENCY_MAX: Final = 1_024
+OWN: Final = "own"
+GENAI_BENCH: Final = "genai-bench"
 LOADS_MAX: Final = 16
 MEASUREMENTS_MAX: Final = 256
 REPEATS_MAX: Final = 20
@@ -107,9 +109,31 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     offline: Annotated[
         bool, msgspec.Meta(description="Whether the engine may load only what is on the pod.")
     ] = False
+    client: Annotated[
+        Literal["own", "genai-bench"],
+        msgspec.Meta(description="Who measures: podfleet itself, or genai-bench of the pod."),
+    ] = "own"
+    tokenizer: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A([A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?)?\Z",
+            description="Of the client genai-bench: an id of the hub; without it a word is a token.",
+        ),
+    ] = ""
     start_limit_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds until the first event.")] = (
         300.0
     )
+
+
+def unfit_for_genai_bench(
+    scenarios: Sequence[Scenario], concurrency: Sequence[int], rates: Sequence[float]
+) -> str | None:
+    """Say what of a load genai-bench cannot ask for; None where it can."""
+    if rates:
+        return "genai-bench has no rates: it asks in closed loops alone, `concurrency` at once"
+    if max(concurrency, default=1) > 1 and any(isinstance(each, Embedding) for each in scenarios):
+        return "genai-bench asks for one embedding at a time: take a concurrency of 1"
+    return None
 
 
 def _problems(spec: TrialSpec) -> Iterator[str]:
@@ -127,6 +151,9 @@ def _problems(spec: TrialSpec) -> Iterator[str]:
     else:
         if strange := [each for each in scenarios if not isinstance(each, TextScenario)]:
             yield f"{strange[0]} asks for {strange[0].asks}, which no client here speaks: take D, N, U or E"
+        if spec.client == GENAI_BENCH:
+            found = unfit_for_genai_bench(scenarios, spec.concurrency, spec.rates)
+            yield from [found] if found else []
         if count > MEASUREMENTS_MAX:
             yield f"{count:,} measurements are more than {MEASUREMENTS_MAX}; take fewer scenarios or loads"
 

@@ -10,7 +10,10 @@ Document = dict[str, Any]
 
 REPORT_EVERY_S: Final = 10.0
 TELEMETRY_KEPT: Final = timedelta(days=14)  # as long as heartbeats
-SAMPLES_MAX: Final = 720  # of an hour: of a pod that reports more often than every 5 s, the last ones
+LOOKED_AT_EVERY_S: Final = 1.0  # while somebody looks at the pod; no order makes it report more often
+SPAN: Final = timedelta(minutes=10)  # of the samples in one document, which each of them rewrites
+SAMPLES_MAX: Final = 720  # of such a span: of a pod that reports more often than every second, the last ones
+SPANS_PER_HOUR: Final = 6
 
 
 def line(fields: Mapping[str, Any], started_at: datetime, *, key_id: str | None = None) -> Document:
@@ -23,11 +26,24 @@ def line(fields: Mapping[str, Any], started_at: datetime, *, key_id: str | None 
 
 
 def sample(pod_id: str, at: datetime, telemetry: Mapping[str, Any]) -> tuple[Document, Document]:
-    """Return filter and upsert that keep what is in use: a bounded document an hour, gone after its time."""
-    hour = at.replace(minute=0, second=0, microsecond=0)
+    """Return filter and upsert that keep what is in use: bounded documents, gone after their time."""
+    first = span_of(at)
     used = {name: value for name, value in telemetry.items() if value not in (None, [], ())}
     update = {
         "$push": {"samples": {"$each": [{"at": at, **used}], "$slice": -SAMPLES_MAX}},
-        "$setOnInsert": {"podId": pod_id, "from": hour, "expiresAt": hour + TELEMETRY_KEPT},
+        "$setOnInsert": {"podId": pod_id, "from": first, "expiresAt": first + TELEMETRY_KEPT},
     }
-    return {"_id": f"{pod_id}/{hour:%Y-%m-%dT%H}"}, update
+    return {"_id": f"{pod_id}/{first:%Y-%m-%dT%H:%M}"}, update
+
+
+def span_of(at: datetime) -> datetime:
+    """Return the beginning of the span of samples that a moment is in."""
+    minutes = int(SPAN.total_seconds()) // 60
+    return at.replace(minute=at.minute - at.minute % minutes, second=0, microsecond=0)
+
+
+def report_every_s(document: Mapping[str, Any]) -> float:
+    """Return how often a pod shall report, by its line as the report has left it."""
+    until = document.get("lookedUntil")
+    is_looked_at = isinstance(until, datetime) and until > document["reportedAt"]
+    return LOOKED_AT_EVERY_S if is_looked_at else REPORT_EVERY_S

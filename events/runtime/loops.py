@@ -25,7 +25,7 @@ def start_thread(name: str, work: Callable[[], object]) -> None:
 
 
 def run_every(
-    seconds: float,
+    seconds: float | Callable[[], float],
     step: Callable[[], object],
     *,
     stop: threading.Event,
@@ -34,7 +34,8 @@ def run_every(
 ) -> None:
     """Run `step` at once and then every `seconds` until `stop`; after a failure it waits for the next turn.
 
-    `hurry` brings the next turn forward; code that sets `stop` sets it too.
+    `seconds` may be asked before each wait. `hurry` brings the next turn forward; code that sets `stop` sets
+    it too.
     """
     while not stop.is_set():
         try:
@@ -44,7 +45,8 @@ def run_every(
             level = logging.WARNING if isinstance(error, Transient) else logging.ERROR
             why = {"step": _name(step), "code": error.code, "why": error.message}
             log.log(level, "loop.retried", extra=why)
-        if clock.wait(hurry or stop, seconds) and hurry is not None:
+        pause_s = seconds() if callable(seconds) else seconds
+        if clock.wait(hurry or stop, pause_s) and hurry is not None:
             hurry.clear()
 
 

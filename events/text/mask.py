@@ -35,6 +35,7 @@ class Mask:
         whole = [part for secret in secrets for part in (secret, *passwords_of(secret))]
         known = {form for secret in whole for form in (secret, quote(secret, safe=""))}
         usable = sorted((s for s in known if len(s) >= SECRET_MIN_CHARS), key=len, reverse=True)
+        self._forms = tuple(usable)
         self._known = re.compile("|".join(map(re.escape, usable))) if usable else None
 
     def __call__(self, logger: object, method: str, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,6 +50,21 @@ class Mask:
     def known(self, text: str) -> str:
         """Return `text` without the secrets that were named."""
         return text if self._known is None else self._known.sub(MASK, text)
+
+    def stars(self, text: str) -> str:
+        """Return `text` with a star for each character of the secrets that were named: as long as it was."""
+        return text if self._known is None else self._known.sub(lambda found: "*" * len(found[0]), text)
+
+    def begun(self, text: str) -> int:
+        """Return how many characters at the end of `text` may be the beginning of a secret that was named."""
+        most = 0
+        for form in self._forms:
+            at = text.find(form[0], max(0, len(text) - len(form) + 1))
+            while at >= 0 and len(text) - at > most:
+                if form.startswith(text[at:]):
+                    most = len(text) - at
+                at = text.find(form[0], at + 1)
+        return most
 
     def _field(self, name: str, value: Any) -> Any:
         if value is not None and SECRET_NAME.search(WORD_START.sub("_", name)):

@@ -28,7 +28,7 @@ from events.catalog import (
 )
 from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
-from events.delivery.pipe import Began, Checkpoint, FactFrame, Go, Kept, Made, Renewed, Start, Waiting
+from events.delivery.pipe import Began, Checkpoint, FactFrame, Go, Kept, Made, Renewed, Shown, Start, Waiting
 from events.files.checkpoints import MANIFEST
 from events.files.tree_removal import remove_tree
 from events.kinds import KINDS, stages_before, stages_of
@@ -47,6 +47,7 @@ from pod_worker.attempt.heartbeat import Heartbeat
 from pod_worker.attempt.inbox import Inbox
 from pod_worker.attempt.lease import judge
 from pod_worker.attempt.limits import Bounds, Lived, bounds_of, exceeded
+from pod_worker.attempt.live_stream import LivePort, LiveStream
 from pod_worker.attempt.secret_values import Secrets, Values
 from pod_worker.attempt.settlement import (
     Evidence,
@@ -174,6 +175,7 @@ class Ports:
     pod: str = ""
     rate: Rate = field(default_factory=Rate)
     stores: MeasuredClock | None = None
+    live: LivePort | None = None
 
 
 @dataclass(slots=True)
@@ -187,6 +189,7 @@ class Attempt:
     show: Callable[[bool], None]  # learns whether the child stands still
     inbox: Inbox = field(init=False)
     barrier: Barrier = field(init=False)
+    live: LiveStream = field(init=False)
     bounds: Bounds = field(init=False)
     halts: set[Halt] = field(default_factory=set)
     ordered: Order | None = None
@@ -213,6 +216,7 @@ class Attempt:
         self.inbox = Inbox(clock)
         stores = self.ports.stores or MeasuredClock(clock)
         self.barrier = Barrier(clock, stores, self.heartbeat, self.child.begin, self.claim.barrier)
+        self.live = LiveStream(self.ports.live, self.claim, clock, self.ports.threads)
         self.bounds = bounds_of(self.claim.spec)
 
     @property
@@ -234,6 +238,7 @@ class Attempt:
             log.warning("run.abandoned", extra={"run": self.claim.run_id, "attempt": self.claim.attempt})
         finally:
             self.inbox.close()
+            self.live.stop()
             self.heartbeat.stop()
             if self.renewal is not None:
                 self.renewal.stop()
@@ -252,10 +257,19 @@ class Attempt:
         self._restore(workspace / RESTORED)
         self._fetch_secrets()
         self._pause()  # a run that waited for a pod while it was paused does not even begin
-        self.child.start(self._order(workspace), self.inbox.put)
+        self.child.start(self._order(workspace), self._hear)
         self.secrets = {}
         self.turned_s = self.ports.clock.monotonic_s()
-        self._finish(self._supervise())
+        ended = self._supervise()
+        self.live.stop()
+        self._finish(ended)
+
+    def _hear(self, frame: Heard) -> None:
+        """Take the child's word, in its reader's thread: live text at once, the rest in turn."""
+        if isinstance(frame, Shown):
+            self.live.put(frame)
+        else:
+            self.inbox.put(frame)
 
     def _restore(self, folder: Path) -> None:
         """Fetch what the attempt is told, and the checkpoints of earlier ones.

@@ -9,10 +9,14 @@ from __future__ import annotations
 import argparse
 import ctypes
 import faulthandler
+import fcntl
 import os
 import resource
+import select
 import signal
+import struct
 import sys
+import termios
 import threading
 import traceback
 from collections import deque
@@ -35,6 +39,7 @@ from events.delivery.pipe import (
     Made,
     Ready,
     Renewed,
+    Shown,
     Start,
     decode_parent,
     encode,
@@ -47,6 +52,7 @@ from events.runtime.errors import Canceled, Rejected
 from pod_worker.child.barrier import ChildBarrier
 from pod_worker.child.checkpoints import ChildCheckpoints
 from pod_worker.child.confine import enter
+from pod_worker.child.live_view import ChildLiveView, flush_rule
 from pod_worker.child.notes import ChildNotes
 from pod_worker.child.tools import tools
 from pod_worker.isolation.confinement import Confinement
@@ -65,6 +71,8 @@ PR_SET_NAME: Final = 15
 PROCESS_NAME: Final = "podfleet-run"
 STRIKES_MAX: Final = 20
 STRIKE_EVERY_S: Final = 0.25
+SHOWN_UNREAD_MAX: Final = 16 * 1024  # bytes in the pipe, of 64 KiB, beyond which live text is dropped
+OFFER_WAIT_S: Final = 0.01  # for another thread's word, which waits itself where the pipe is full
 
 Loader = Callable[[Sequence[str]], Mapping[str, Pipeline]]
 
@@ -174,6 +182,7 @@ def serve(
     parent: BinaryIO,
 ) -> None:
     """Run the order; exactly one final event is sent, at whatever moment a signal comes."""
+    rule = flush_rule(os.environ)
     # Not in the block that /proc shows of this process, which is as it was at its start.
     os.environ.update(order.secrets)
     workspace = Path(order.workspace)
@@ -193,9 +202,10 @@ def serve(
     threading.Thread(
         target=hear_parent, args=(parent, checkpoints, notes, barrier), name="parent", daemon=True
     ).start()
+    live = ChildLiveView(reporter.offer, SystemClock(), rule, interruption)
     try:
         interruption.listen()
-        _run(order, pipelines, reporter, checkpoints, notes, barrier)
+        _run(order, pipelines, reporter, checkpoints, notes, barrier, live)
     except Canceled as error:  # it struck between the pipeline and the report of its end
         if not reporter.ended:
             reporter.say(RunCanceled(reason=str(error)))
@@ -227,6 +237,7 @@ def _run(
     checkpoints: ChildCheckpoints,
     notes: ChildNotes,
     barrier: ChildBarrier,
+    live: ChildLiveView,
 ) -> None:
     pipeline = pipelines.get(order.kind)
     if pipeline is None:
@@ -253,8 +264,16 @@ def _run(
         told=order.told,
         kind=KINDS[order.kind],
         barrier=barrier,
+        live=live,
     )
-    run_pipeline(pipeline, context)
+
+    def shown(context: Context) -> str:
+        try:
+            return pipeline(context)
+        finally:
+            live.flush()  # before the end is told
+
+    run_pipeline(shown, context)
 
 
 class Interruption:
@@ -348,6 +367,25 @@ class PipeReporter:
         with self._interruption:
             self._write(encode(frame))
 
+    def offer(self, shown: Shown) -> bool:
+        """Write a frame at once, or drop it where the parent is behind, and say whether it was written.
+
+        What is left of the pipe is for facts: none of them is to wait behind what may be dropped.
+        """
+        line = encode(shown)
+        with self._interruption:
+            if not self._lock.acquire(timeout=OFFER_WAIT_S):
+                return False
+            try:
+                if len(line) > select.PIPE_BUF or self._fd < 0 or not _has_room(self._fd):
+                    return False
+                os.write(self._fd, line)
+            except OSError:  # nobody reads any more; whoever has a fact to tell meets that
+                return False
+            finally:
+                self._lock.release()
+        return True
+
     def _write(self, line: bytes) -> None:
         with self._lock:
             if self._fd < 0:
@@ -362,6 +400,14 @@ class PipeReporter:
         self._lock = threading.Lock()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _has_room(pipe: int) -> bool:
+    """Say whether a pipe takes one page more without waiting, and is far from full."""
+    unread = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0\0\0\0"))[0]
+    writable = select.poll()
+    writable.register(pipe, select.POLLOUT)
+    return unread < SHOWN_UNREAD_MAX and bool(writable.poll(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from events.catalog import ENDS, Level, RunLog, data_of, type_of
-from events.delivery.pipe import LINE_MAX_BYTES, BrokenFrame, FactFrame, FromChild, decode_child
+from events.delivery.pipe import LINE_MAX_BYTES, BrokenFrame, FactFrame, FromChild, Shown, decode_child
 from events.text.mask import Mask
 from events.text.secret_names import MASKED_CHARS_MIN
 
 READ_BYTES: Final = 64 * 1024
 REST_MAX_BYTES: Final = 1024 * 1024  # the largest pipe that Linux lets a user make
 LOG_LINE_MAX: Final = 8_000  # characters; a longer line is told in pieces
+HELD_CHARS_MAX: Final = 2_000  # of a live text, until it is known whether they are a secret's
 RENEWED_MAX: Final = 16  # values that are masked behind their end, since an error may quote one late
 LAST_LINES_MAX: Final = 40
 WHY_CHARS_MAX: Final = 300
@@ -53,6 +54,7 @@ class PipeReader:
         }
         self._stderr = stderr
         self._frames = FrameCutter()
+        self._begun = Shown(lap=1, offset=0)  # the end of a live text that may be the beginning of a secret
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES_MAX)
         self._selector = selectors.DefaultSelector()
         for fd in (events, stdout, stderr, death):
@@ -162,7 +164,30 @@ class PipeReader:
         self._tell_lines(tell, level, lines)
 
     def _without_secrets(self, frame: FromChild) -> FromChild:
-        return FactFrame(frame.type, self._masked(frame.data)) if isinstance(frame, FactFrame) else frame
+        match frame:
+            case FactFrame(type=name, data=data):
+                return FactFrame(name, self._masked(data))
+            case Shown():
+                return self._shown(frame)
+            case _:
+                return frame
+
+    def _shown(self, frame: Shown) -> Shown:
+        """Return a piece of a live text with stars for what is secret, which may be cut by its pieces.
+
+        What may be the beginning of a secret goes out with the next piece, or never. The length stays: a
+        place in the text is a number of characters.
+        """
+        lap, offset, text, begun = frame.lap, frame.offset, frame.text, self._begun
+        if (lap, offset) == (begun.lap, begun.offset + len(begun.text)):
+            offset, text = begun.offset, begun.text + text
+        text = self._mask.stars(text)
+        held = self._mask.begun(text)
+        if held > HELD_CHARS_MAX:  # so much of a secret is one
+            text, held = text[:-held] + "*" * held, 0
+        end = len(text) - held
+        self._begun = Shown(lap=lap, offset=offset + end, text=text[end:])
+        return Shown(lap=lap, offset=offset, text=text[:end], values=frame.values)
 
     def _masked(self, value: Any) -> Any:
         match value:

@@ -34,6 +34,7 @@ from events.delivery.pipe import (
     Made,
     Ready,
     Renewed,
+    Shown,
     Start,
     Waiting,
     encode,
@@ -57,6 +58,7 @@ PASSED: Final = frozenset(
         "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "PODFLEET_PRICES",
         "PODFLEET_DATASETS", "PODFLEET_ISOLATION", "PODFLEET_LITERATURE_URL", "PODFLEET_PRIVATE_HOSTS",
         "PODFLEET_GPU_USD_PER_HOUR", "PODFLEET_JUDGE_SECRET", "PODFLEET_HUB_URL", "PODFLEET_ENGINES",
+        "PODFLEET_STREAM_FLUSH_CHARS", "PODFLEET_STREAM_FLUSH_SECONDS",
         "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "MODEL_PATH", "OLLAMA_MODELS", "DOCKER_HOST",
         "PODFLEET_ENDPOINTS",
     }
@@ -75,7 +77,7 @@ LEAVE_S: Final = 2.0
 # The guard outlives a SIGKILL of the parent: its standard input ends, and it kills the child's group.
 GUARD: Final = 'read -r _; kill -s KILL -- "-$1"'
 
-Heard = FactFrame | Made | Checkpoint | Waiting | Began
+Heard = FactFrame | Made | Checkpoint | Shown | Waiting | Began
 Listener = Callable[[Heard], None]
 
 

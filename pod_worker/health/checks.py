@@ -13,12 +13,15 @@ from events.kinds.kind import PodPart
 from events.models.providers import named_provider
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.health.check import Check, Finding
+from pod_worker.health.health import Health
 from pod_worker.health.machine import DiskLook, judge_clock, look_at_memory, look_for_tools
 from pod_worker.health.model_look import ModelLook
 from pod_worker.health.storage_look import StorageLook
 from pod_worker.health.trial import TRIAL_S, Trial
+from pod_worker.machine.gauges import Cuda
 
 CLOCK_AGAIN_S: Final = 10.0
+NO_DEVICE: Final = "NO_DEVICE"
 MACHINE_AGAIN_S: Final = 15.0
 TRIAL_LIMIT_S: Final = TRIAL_S + 10.0
 
@@ -79,7 +82,13 @@ def _checks(subjects: Subjects) -> Iterator[Check]:
 
 
 def _no_gpu() -> Finding:
-    return Finding(True, message="there is none")
+    return Finding(True, NO_DEVICE, "there is none")
+
+
+def cuda_of(health: Health) -> Cuda | None:
+    """Return what the check `gpu` has found of CUDA, None before it was made."""
+    found = next((each for each in health.report() if each.name == "gpu"), None)
+    return None if found is None else Cuda(found.ok and found.code is None, found.code, found.message)
 
 
 def _users(part: PodPart) -> frozenset[str]:

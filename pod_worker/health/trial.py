@@ -59,7 +59,7 @@ class Trial:
         except msgspec.MsgspecError:
             return self._failure(f"its trial ended with status {done.returncode} and said nothing")
         if tried.ok:
-            return Finding(True, message=tried.message)
+            return Finding(True, tried.code, tried.message)
         return Finding(False, tried.code or CODES[self.what], tried.message)
 
     def _words(self, space: int | None) -> list[str]:

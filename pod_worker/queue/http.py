@@ -21,6 +21,7 @@ from events.kinds.declaring.queues import Mode
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.notes import Note
+from events.queue.roster import REPORT_EVERY_S
 from events.queue.settlement import End
 from events.runtime.errors import Barred, ConfigError
 from events.text.key_text import SECRET_CHARS
@@ -30,19 +31,22 @@ CALL_S: Final = 20.0
 WAIT_S: Final = 3.0  # for a run; less than a worker may take to leave
 NOBODYS: Final = "0" * SECRET_CHARS  # a token with which nobody claims
 
-# What a control plane of an earlier release refuses in a report, and in its parts.
+# What a control plane of the last release refuses in a report's parts, and what earlier ones refuse.
+NEW_CAPABILITIES: Final = frozenset({"cpu", "disks", "engines", "models", "cuda", "services"})
+NEW_OF_GPU: Final = frozenset({"computeCapability"})
 LATER: Final = frozenset({"checks", "delivery", "clockOffsetS", "labels"})
 LATER_CAPABILITIES: Final = frozenset({"driver", "diskMib"})
 LATER_TELEMETRY: Final = frozenset({"gpuFaults"})
 T = TypeVar("T")
 
 
-class _PodOrders(msgspec.Struct, frozen=True):
+class _PodOrders(msgspec.Struct, frozen=True, rename="camel"):
     drain: bool
     suspects: tuple[str, ...] = ()
     cordon: dict[str, Any] | None = None
     quarantine: dict[str, Any] | None = None
     now: datetime | None = None
+    report_every_s: float = REPORT_EVERY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +112,14 @@ class HttpQueue:
         body = {"id": report.id, **report_fields(report), "startedAt": report.started_at.isoformat()}
         body["checks"] = [{**each, "at": each["at"].isoformat()} for each in body["checks"]]
         answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
-        if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
-            telemetry = _without(body["telemetry"], LATER_TELEMETRY)
-            capabilities = _without(body["capabilities"], LATER_CAPABILITIES)
-            body = {**_without(body, LATER), "telemetry": telemetry, "capabilities": capabilities}
-            answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
-        orders = answer.read(_PodOrders)
-        return orders_of(orders.drain, orders.cordon, orders.quarantine, orders.suspects, orders.now)
+        for earlier in (_of_last_release, _of_earlier_releases):
+            if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
+                body = earlier(body)
+                answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
+        told = answer.read(_PodOrders)
+        return orders_of(
+            told.drain, told.cordon, told.quarantine, told.suspects, told.now, told.report_every_s
+        )
 
     def _of_run(self, claim: Claim, action: str, body: Mapping[str, Any], what: type[T]) -> T:
         headers = {"Podfleet-Run-Token": claim.run_token}
@@ -154,6 +159,19 @@ def _moment(told: str | msgspec.UnsetType) -> datetime | None:
 
 def _notes(notes: Sequence[PodNote]) -> tuple[Note, ...]:
     return tuple(Note(each.number, each.text, each.by) for each in notes)
+
+
+def _of_last_release(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report without what the control plane of the last release does not know."""
+    capabilities = _without(body["capabilities"], NEW_CAPABILITIES)
+    gpus = [_without(gpu, NEW_OF_GPU) for gpu in capabilities["gpus"]]
+    return {**body, "capabilities": {**capabilities, "gpus": gpus}}
+
+
+def _of_earlier_releases(body: Mapping[str, Any]) -> dict[str, Any]:
+    telemetry = _without(body["telemetry"], LATER_TELEMETRY)
+    capabilities = _without(body["capabilities"], LATER_CAPABILITIES)
+    return {**_without(body, LATER), "telemetry": telemetry, "capabilities": capabilities}
 
 
 def _without(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -12,13 +13,16 @@ from urllib.parse import quote
 from events.catalog import RunHeartbeat
 from events.delivery.sender import Telemetry as Spool
 from events.queue.claims import Claim
+from events.queue.roster import LOOKED_AT_EVERY_S, REPORT_EVERY_S
 from events.runtime.measured_clock import ALARM_S, THE_STORES, MeasuredClock, ahead_words
+from events.text.attempt_id import AttemptId
 from pod_worker.delivery import DeliveryReport
-from pod_worker.gpu import Capabilities, Gauges, Telemetry
 from pod_worker.health.check import Reported
+from pod_worker.machine.gauges import Capabilities, Gauges, Telemetry
 
 log = logging.getLogger(__name__)
 
+BEAT_SHARE: Final = 0.9  # of the usual time between two reports
 IN_URI: Final = "/-._~:@!$&'()*+,;="  # what stands in a URI's path as it is
 
 State = Literal["starting", "idle", "busy", "suspended", "draining", "stopped"]
@@ -54,7 +58,7 @@ class PodOrders:
     """The orders for a pod: to leave, and why it shall claim nothing, None where it may.
 
     `suspects` are the names of checks that other pods report as failing, `now` is the store's moment, which
-    old control planes do not tell.
+    old control planes do not tell. It reports every `report_every_s`, while somebody looks at it more often.
     """
 
     drain: bool
@@ -62,6 +66,7 @@ class PodOrders:
     quarantine: str | None = None
     suspects: tuple[str, ...] = ()
     now: datetime | None = None
+    report_every_s: float = REPORT_EVERY_S
 
     @property
     def held_back(self) -> str | None:
@@ -101,7 +106,8 @@ class Standing:
 class Roster:
     """Reports one pod, and keeps its last orders; None before the first: until then it claims nothing.
 
-    Each answer measures `clock`, which is the store's.
+    Each answer measures `clock`, which is the store's. It reports every `every_s` unless told to do so more
+    often; what sets `hurry` has it report now.
     """
 
     reports: Reports
@@ -113,12 +119,20 @@ class Roster:
     standing: Standing = field(default_factory=Standing)
     tested: Tested | None = None
     orders: PodOrders | None = None
+    every_s: float = REPORT_EVERY_S
+    hurry: threading.Event = field(default_factory=threading.Event)
     is_clock_off: bool = False
+    _beat: tuple[AttemptId, float] | None = None
 
     @property
     def drained(self) -> bool:
         """Say whether the fleet wants the worker to leave."""
         return self.orders is not None and self.orders.drain
+
+    def pause_s(self) -> float:
+        """Return how long it waits until the next report: an order makes that shorter, within bounds."""
+        ordered_s = self.every_s if self.orders is None else self.orders.report_every_s
+        return min(self.every_s, max(LOOKED_AT_EVERY_S, ordered_s))
 
     def may_claim(self) -> bool:
         """Say whether the pod may claim by its orders. Raises `Transient` while nobody tells them."""
@@ -128,7 +142,7 @@ class Roster:
         """Report now; a running attempt also gets a heartbeat event."""
         now = self.standing
         telemetry = self.gauges.sample()
-        if now.claim is not None:
+        if now.claim is not None and self._is_beat_due(now.claim):
             beat = RunHeartbeat(
                 cpu_util=telemetry.cpu_util,
                 memory_mib=telemetry.memory_mib,
@@ -138,6 +152,7 @@ class Roster:
             )
             claim, source = now.claim, source_of(self.identity["id"], now.claim)
             self.spool.put(claim.attempt_id, source, beat, token=claim.token)
+            self._beat = (claim.attempt_id, self.clock.monotonic_s())
         report = PodReport(
             **self.identity,
             kinds=now.kinds,
@@ -170,6 +185,12 @@ class Roster:
         """By how much the machine's clock is ahead of the store's, now; None if that was not measured."""
         return self.clock.machine_ahead_s
 
+    def _is_beat_due(self, claim: Claim) -> bool:
+        """Say whether the attempt's log gets a heartbeat: more reports make no more events."""
+        if self._beat is None or self._beat[0] != claim.attempt_id:
+            return True
+        return self.clock.monotonic_s() - self._beat[1] >= BEAT_SHARE * self.every_s
+
     def _tell(self) -> None:
         """Log a clock that is off, once."""
         ahead_s = self.clock_offset_s or 0.0
@@ -185,10 +206,11 @@ def orders_of(
     quarantine: Mapping[str, Any] | None,
     suspects: Sequence[str] = (),
     now: datetime | None = None,
+    report_every_s: float = REPORT_EVERY_S,
 ) -> PodOrders:
     """Return the orders that the fleet has for a pod."""
     cordoned, quarantined = (None if each is None else str(each["reason"]) for each in (cordon, quarantine))
-    return PodOrders(drain, cordoned, quarantined, tuple(suspects), now)
+    return PodOrders(drain, cordoned, quarantined, tuple(suspects), now, report_every_s)
 
 
 def source_of(pod_id: str, claim: Claim) -> str:
@@ -198,6 +220,7 @@ def source_of(pod_id: str, claim: Claim) -> str:
 
 def report_fields(report: PodReport) -> dict[str, Any]:
     """Return the stored fields of a pod's entry."""
+    capabilities = asdict(report.capabilities)
     fields: dict[str, Any] = {
         "pod": report.pod,
         "mode": report.mode,
@@ -213,7 +236,8 @@ def report_fields(report: PodReport) -> dict[str, Any]:
             "device": report.device,
             "isolation": report.isolation,
             "pipeline_user": report.pipeline_user,
-            **asdict(report.capabilities),
+            **capabilities.pop("inventory"),
+            **capabilities,
         },
         "telemetry": asdict(report.telemetry),
     }

@@ -382,10 +382,16 @@ def pod(pod_id: str) -> Call[Pod]:
     return Call("GET", "/api/pods/{pod_id}", Pod, {"pod_id": pod_id})
 
 
-def pod_telemetry(pod_id: str, *, hours: int = 1) -> Call[Listing[Sample]]:
+def pod_telemetry(pod_id: str, *, hours: int = 1, live: bool = False) -> Call[Listing[Sample]]:
     """Return what a pod had in use in the last hours, the earliest first."""
     place = {"pod_id": pod_id}
-    return Call("GET", "/api/pods/{pod_id}/telemetry", Listing[Sample], place, {"hours": hours})
+    return Call(
+        "GET",
+        "/api/pods/{pod_id}/telemetry",
+        Listing[Sample],
+        place,
+        {"hours": hours} | ({"live": True} if live else {}),
+    )
 
 
 def pod_attempts(pod_id: str, *, limit: int = PAGE, after: str | None = None) -> Call[Listing[PodAttempt]]:

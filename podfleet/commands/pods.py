@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from events.answers.pods import Cordon, Gpu, Pod, PodCheck, PodStanding, Quarantine
+from events.answers.pods import Cordon, Cuda, Gpu, Pod, PodCheck, PodModel, PodStanding, Quarantine
 from podfleet.client.synchronous import Client
 from podfleet.commands.access.keys import seconds_of
 from podfleet.connection import EXIT_FAILED, client, fail
@@ -116,11 +116,15 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
                 ("device", has.device or None),
                 ("isolation", has.isolation or None),
                 ("pipelines have", has.pipeline_user or None),
-                ("cpus", str(has.cpus)),
+                ("cpus", f"{has.cpus} × {has.cpu}" if has.cpu else str(has.cpus)),
                 ("memory", f"{(has.memory_mib or 0) / MIB_PER_GIB:.1f} GiB"),
                 ("gpus", ", ".join(map(_memory, has.gpus)) or None),
                 ("driver", has.driver or None),
+                ("cuda", _cuda(has.cuda or None)),
                 ("disk", _gib(has.disk_mib)),
+                ("engines", ", ".join(has.engines or ()) or None),
+                ("models", ", ".join(map(_model, has.models or ())) or None),
+                ("services", ", ".join(has.services or ()) or None),
                 ("labels", _labels(each) or None),
                 ("cpu in use", percent(field("cpu_util")(telemetry))),
                 ("gpu in use", percent(field("gpu_util")(telemetry))),
@@ -268,6 +272,16 @@ def _names(pods: Sequence[Pod]) -> str:
 def _labels(pod: Pod) -> str:
     """Return what runs may ask for of a pod."""
     return " ".join(f"{name}={value}" for name, value in sorted(pod.labels.items()))
+
+
+def _cuda(found: Cuda | None) -> str | None:
+    return None if found is None else f"{'works' if found.ok else found.code}: {found.message}"
+
+
+def _model(found: PodModel) -> str:
+    from events.formatting import size
+
+    return found.name if found.bytes is None else f"{found.name} ({size(found.bytes)})"
 
 
 def _gib(mib: object) -> str | None:

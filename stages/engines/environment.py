@@ -12,13 +12,22 @@ from events.text.mask import MASK, SECRET_NAME, Mask, passwords_of
 
 PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")  # some programs read one case, some the other
 DIRECT: Final = "NO_PROXY"
-HERE: Final = ("localhost", "127.0.0.1")
+HERE: Final = ("localhost", "127.0.0.1", ".local")
 TOKENS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")  # the same one, by the names that libraries read
 OFFLINE: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 PASSED: Final = (
     *("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "MODEL_PATH", "OLLAMA_MODELS"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PATH", "LD_LIBRARY_PATH", "LANG", "TZ"),
     *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "DOCKER_HOST"),
+)
+# What a program has that loads no model: the way to the hub, and the folder of what is here already.
+OF_TOOLS: Final = (
+    *PROXIES,
+    DIRECT,
+    *TOKENS,
+    *OFFLINE,
+    *("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+    *("PATH", "LANG", "TZ"),
 )
 # What is of this pod's own programs, and would mislead those of an image.
 NOT_IN_CONTAINERS: Final = frozenset(
@@ -40,6 +49,12 @@ def engine_environment(variables: Mapping[str, str], *, is_offline: bool = False
     if is_offline:
         found |= dict.fromkeys(OFFLINE, "1")
     return {name: value for name, value in found.items() if value}
+
+
+def tool_environment(variables: Mapping[str, str], *, is_offline: bool = False) -> dict[str, str]:
+    """Return the variables of a program beside an engine, out of those of its run."""
+    found = engine_environment(variables, is_offline=is_offline)
+    return {name: value for name, value in found.items() if name.upper() in OF_TOOLS}
 
 
 def mask_of(environment: Mapping[str, str]) -> Mask:

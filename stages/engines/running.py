@@ -25,6 +25,7 @@ from events.runtime.clock import Clock
 from events.text.mask import Mask
 from stages.engines.container import Docker
 from stages.engines.failure import EngineFailed
+from stages.engines.following import Following
 from stages.engines.processes import is_free, living
 
 LOG: Final = "log.txt"
@@ -77,15 +78,20 @@ class Running:
     mask: Mask
     is_offline: bool = False
     docker: Docker | None = None
+    say: Callable[[str], None] = field(repr=False)
     is_gone: bool = False
+    _following: Following = field(init=False)
     _never: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._following = Following(name=self.engine, say=self.say, mask=self.mask, clock=self.clock)
 
     @property
     def log(self) -> Path:
         """The name of its log."""
         return Path(self.output.name)
 
-    def wait_until(self, is_ready: Callable[[], bool], say: Callable[[str], None]) -> None:
+    def wait_until(self, is_ready: Callable[[], bool]) -> None:
         """Return once it is ready; meanwhile say how its log goes on.
 
         Raises `EngineFailed` where it ends, or takes too long.
@@ -95,6 +101,7 @@ class Running:
         while not is_ready():
             if (words := self.ended()) is not None:
                 raise EngineFailed(words, self.log, is_offline=self.is_offline)
+            self.look()
             waited_s = self.clock.monotonic_s() - begun_s
             if waited_s > self.limits.ready_s:
                 late = f"{self.engine} was not ready within {self.limits.ready_s:.0f} s"
@@ -102,8 +109,13 @@ class Running:
                 raise EngineFailed(said, self.log, is_late=True, is_offline=self.is_offline)
             if ahead and waited_s >= ahead[0]:
                 late = f"{self.engine} is not ready after {ahead.pop(0):.0f} s"
-                say(f"{late}; its log ends with\n{self.last_lines()}")
+                self.say(f"{late}; its log ends with\n{self.last_lines()}")
             self.clock.wait(self._never, PAUSE_S)
+
+    def look(self, *, is_last: bool = False) -> None:
+        """Pass on what it has written since the last time; at most once a second, and at the end."""
+        if not self.output.closed:
+            self._following.look(self.output, is_last=is_last)
 
     def ended(self) -> str | None:
         """Return how it ended by itself, with the end of its log; None while it runs."""

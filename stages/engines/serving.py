@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,6 +51,7 @@ class Served:
     command: tuple[str, ...]
     stop: Callable[[], None] = field(repr=False)
     ended: Callable[[], str | None] = field(repr=False)
+    look: Callable[[], None] = field(repr=False)
 
 
 def quiet(line: str) -> None:
@@ -80,7 +81,7 @@ def serve(
 
     `model` is a file, or what the engine calls it. `environment` is what the engine gets beside its own: it
     has no key of this process. With `image` it runs in a container, which has the label of `pod`.
-    `say` gets lines for people: what the engine was given, and how its log goes on while it is not ready.
+    `say` gets lines for people: what the engine was given, and how its log goes on.
     Raises `PipelineError`: CONFIG for what is wrong, NOT_AVAILABLE without the engine, else ENGINE_FAILED.
     """
     bounds = limits or ServingLimits()
@@ -109,25 +110,40 @@ def serve(
         mask=mask_of(given),
         is_offline=is_offline(given),
         docker=docker,
+        say=say,
     )
     try:
-        running.wait_until(lambda: is_ready(engine, place, alias, running.process.pid), say)
+        running.wait_until(lambda: is_ready(engine, place, alias, running.process.pid))
         _look_at(docker, running, say)
-        yield Served(
-            url=f"http://{LOOPBACK}:{place}{engine.api}",
-            metrics_url=f"http://{LOOPBACK}:{place}{engine.metrics}" if engine.metrics else "",
-            name=fields[engine.called],
-            alias=alias,
-            port=place,
-            pid=running.process.pid,
-            log=running.log,
-            parameters=settled,
-            command=tuple(words),
-            stop=running.stop,
-            ended=running.ended,
-        )
+        yield _served(running, engine, fields, settled, words)
     finally:
+        running.look(is_last=True)
         running.stop()
+
+
+def _served(
+    running: Running,
+    engine: Engine,
+    fields: Mapping[str, str],
+    settled: Mapping[str, Value],
+    words: Sequence[str],
+) -> Served:
+    """Return what asks the engine that runs."""
+    place = running.port
+    return Served(
+        url=f"http://{LOOPBACK}:{place}{engine.api}",
+        metrics_url=f"http://{LOOPBACK}:{place}{engine.metrics}" if engine.metrics else "",
+        name=fields[engine.called],
+        alias=fields["alias"],
+        port=place,
+        pid=running.process.pid,
+        log=running.log,
+        parameters=settled,
+        command=tuple(words),
+        stop=running.stop,
+        ended=running.ended,
+        look=running.look,
+    )
 
 
 def _fields(model: str, port: int, alias: str, name: str, image: str) -> dict[str, str]:

@@ -12,8 +12,9 @@ from control_plane.runs.submission import Submission
 from events import catalog as c
 from events.kinds.ideation import KIND, IdeationGenerated, IdeationStarted
 from events.queue.settlement import End
-from pod_worker.gpu import Capabilities, Gpu, Telemetry
 from pod_worker.isolation.confinement import WORDS
+from pod_worker.machine.gauges import Capabilities, Telemetry
+from pod_worker.machine.gpu import Gpu
 from pod_worker.queue.roster import PodReport, State, report_fields
 from testing.seed import texts
 from testing.seed.life import Life, encoded, ulid

@@ -92,7 +92,8 @@ def test_a_container_has_what_is_given_and_nothing_remains_of_it(
         pid = row["State"]["Pid"]
     assert (docker.containers, living(pid), living(found.pid), is_free(found.port)) == ({}, [], [], True)
     assert "double: {'slots': 4" in found.log.read_text()
-    [own, read_back] = lines
+    own, read_back, *_ = lines
+    assert "double: double: {'slots': 4" in lines[-1]
     assert own.endswith("has HTTPS_PROXY=http://***@10.0.0.1:3128, HF_TOKEN=***")
     assert "HTTPS_PROXY=http://***@10.0.0.1:3128" in read_back
     assert "HF_TOKEN=***" in read_back

@@ -205,6 +205,12 @@ def test_tokens_that_a_server_does_not_count_are_counted_from_chunks(
     assert (found.tokens_in, found.scale.is_measured) == (3 * 40, False)
 
 
+def test_a_server_that_counts_more_than_it_was_sent_is_not_believed(scripted: Scripted) -> None:
+    found = scripted.measure("boasting")
+    assert found.tokens_from == "counted from chunks: usage is more than was sent"
+    assert (found.tokens_in, found.tokens_out, found.scale.is_measured) == (3 * 40, 3, False)
+
+
 def test_an_answer_ends_with_its_mark_even_where_the_connection_is_held(scripted: Scripted) -> None:
     found = scripted.measure("held")
     assert (found.failures, found.tokens_from, found.tokens_out) == ({}, "usage", 3)

@@ -22,12 +22,16 @@ from events.kinds.declaring.queues import Mode
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.matching import Seeker, WaitingClass
+from events.queue.roster import REPORT_EVERY_S
 from events.queue.settlement import End
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Barred, LeaseLost, Transient
 from events.text.key_text import digest, letters
 from pod_worker.delivery import DeliveryReport
-from pod_worker.gpu import Capabilities, Gpu, Telemetry
+from pod_worker.machine.gauges import Capabilities, Cuda, Telemetry
+from pod_worker.machine.gpu import Gpu
+from pod_worker.machine.hardware import Disk
+from pod_worker.machine.inventory import Inventory, Model
 from pod_worker.queue.http import HttpQueue
 from pod_worker.queue.mongo import MongoQueue, connect
 from pod_worker.queue.roster import PodReport, source_of
@@ -264,16 +268,24 @@ def test_an_end_is_decided_once(house: House, how: End, status: str) -> None:
         house.queue.renew(claim)
 
 
+EQUIPPED = Capabilities(
+    4, 1024.0, (Gpu("H100", 81_559.0, "9.0"),), cpu="EPYC", disks=(Disk("/data", 10.5, 1.0, "ssd"),),
+    inventory=Inventory(("ollama",), (Model("qwen3:8b", 5 * 10**9, "ollama"),)),
+    cuda=Cuda(False, "CUDA_UNSUPPORTED_ARCH", "no code for sm_90"), services=("ollama",),
+)  # fmt: skip
+
+
 def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     report = PodReport(
         id=POD, pod="pod-1", mode="hybrid", region="eu", kinds=("probe",), state="idle", run_id=None,
-        attempt=None, device="cuda", capabilities=Capabilities(4, 1024.0, (Gpu("H100", 81_559.0),)),
+        attempt=None, device="cuda", capabilities=EQUIPPED,
         telemetry=Telemetry(0.5, 512.0, 0.25, 1.0, 60.0), version="0", started_at=SystemClock().now(),
         isolation="filter", pipeline_user="the worker's user: it is not root",
         delivery=DeliveryReport(waiting=2, oldest_s=1.5, disk_free_bytes=10**9, upload_failures={"X": 1}),
     )  # fmt: skip
     orders = house.queue.report(report)
     assert not orders.drain
+    assert orders.report_every_s == REPORT_EVERY_S
     assert orders.now == house.db.pods.find_one({"_id": POD})["reportedAt"]
     shown = house.fleet.client.get(f"/api/pods/{POD}").json()
     assert shown.get("clockOffsetS") is None, "it was not measured yet"
@@ -296,9 +308,16 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     assert shown["delivery"]["uploadFailures"] == [{"code": "X", "count": 1}]
     assert "<td>2, the oldest for" in page
     assert "<td>1 × X</td>" in page
-    assert has["gpus"] == [{"name": "H100", "memoryMib": 81_559.0}]
+    assert has["gpus"] == [{"name": "H100", "memoryMib": 81_559.0, "computeCapability": "9.0"}]
+    assert has["disks"] == [{"path": "/data", "totalMib": 10.5, "freeMib": 1, "kind": "ssd"}]
+    assert has["models"] == [{"name": "qwen3:8b", "bytes": 5 * 10**9, "engine": "ollama"}]
+    assert (has["cpu"], has["engines"], has["services"]) == ("EPYC", ["ollama"], ["ollama"])
+    assert has["cuda"] == {"ok": False, "code": "CUDA_UNSUPPORTED_ARCH", "message": "no code for sm_90"}
+    for words in ("4 × EPYC", "CUDA_UNSUPPORTED_ARCH: no code for sm_90", "<code>qwen3:8b</code>, 4.7 G"):
+        assert words in page
+    assert house.queue.report(report).report_every_s == 1.0, "its page was opened"
     samples = [each for hour in house.db.pod_telemetry.find() for each in hour["samples"]]
-    assert [each["gpuTemperatureC"] for each in samples] == [60.0] * 4  # an hour may have ended between
+    assert [each["gpuTemperatureC"] for each in samples] == [60.0] * 5  # a span may have ended between
 
 
 def test_the_run_token_speaks_for_its_attempt_and_no_other(house: House) -> None:

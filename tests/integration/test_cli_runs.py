@@ -164,8 +164,10 @@ def test_kinds_are_told_by_the_control_plane_where_they_are_not_installed(
     assert header[:3] == ["KIND", "PODS", "OPEN"]
     assert {row[0]: row[1:3] for row in rows} == {
         "benchmark": ["0", "true"],
+        "compute": ["0", "true"],
         "experiment": ["0", "true"],
         "ideation": ["0", "false"],
+        "image": ["0", "true"],
         "probe": ["0", "true"],
         "prompt": ["0", "true"],
         "trial": ["0", "true"],

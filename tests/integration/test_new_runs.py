@@ -73,7 +73,7 @@ async def test_every_kind_is_told_with_what_it_takes_and_who_serves_it(
     assert one.json() == told[ALL.name]
     unknown = await asking.get("/api/kinds/nonsense")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_kind")
-    assert "known kinds: all_fields, benchmark, experiment" in unknown.json()["detail"]
+    assert "known kinds: all_fields, benchmark, compute, experiment" in unknown.json()["detail"]
 
 
 async def test_the_document_tells_what_a_kind_answers(asking: httpx.AsyncClient) -> None:

@@ -28,6 +28,7 @@ SMALL = {"api_keys"}
 # What asks no database, has no end, or gives everything away on purpose.
 UNASKED = {
     "/healthz", "/readyz", "/signin", "/signin/once", "/openapi.json", "/live", "/api/stream", "/api/wakeups",
+    "/api/groups/{group_id}/live", "/api/runs/{run_id}/live",
     "/api/audit/export", "/artifacts/{artifact_id:path}", "/api/schedules/preview",
 }  # fmt: skip
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound

@@ -10,7 +10,7 @@ import pytest
 from pymongo import UpdateOne
 
 from events.queue.roster import SAMPLES_MAX, sample
-from pod_worker.gpu import Capabilities, Telemetry
+from pod_worker.machine.gauges import Capabilities, Telemetry
 from pod_worker.queue.mongo import MongoQueue, connect
 from pod_worker.queue.roster import PodReport
 

@@ -41,6 +41,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /api/groups",
         "GET /api/groups/{group_id}",
         "GET /api/groups/{group_id}/importance",
+        "GET /api/groups/{group_id}/live",
         "GET /api/groups/{group_id}/members",
         "GET /api/hypotheses",
         "GET /api/hypotheses/{hypothesis_id}",
@@ -64,6 +65,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /api/runs/{run_id}/artifacts",
         "GET /api/runs/{run_id}/events",
         "GET /api/runs/{run_id}/explain",
+        "GET /api/runs/{run_id}/live",
         "GET /api/runs/{run_id}/nodes",
         "GET /api/schedules",
         "GET /api/schedules/preview",
@@ -200,6 +202,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /runs/{run_id}/review",
     ),
     "ingest": (
+        "POST /api/runs/{run_id}/live",
         "POST /api/ingest/event",
         "POST /api/ingest/events",
         "POST /api/runs/{run_id}/artifacts/checkpoints",

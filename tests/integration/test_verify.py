@@ -129,7 +129,7 @@ def at_work(fleet: Fleet, database: Db, until: Any) -> dict[str, str]:
     return runs
 
 
-MOVING: Final = {"pods", "pod_telemetry", "byte_counts", "lease_watches"}
+MOVING: Final = {"pods", "pod_telemetry", "byte_counts", "lease_watches", "live_texts"}
 
 
 def snapshot(db: Db) -> dict[str, str]:

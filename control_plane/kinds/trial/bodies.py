@@ -129,7 +129,8 @@ class LimitsBody(Body):
 class BenchmarkBody(Body):
     """The traffic of each trial: every scenario with every number of requests at once, and every rate.
 
-    Scenarios are a list, or one text such as `D(100,20), N(200,50)/(40,10)`.
+    Scenarios are a list, or one text such as `D(100,20), N(200,50)/(40,10)`. `client` is who measures them:
+    podfleet itself, or the program genai-bench of the pod, which has no rates.
     """
 
     traffic_scenarios: Scenarios = Field(default_factory=lambda: ["D(100,20)"])
@@ -145,6 +146,7 @@ class BenchmarkBody(Body):
     ready_s: Seconds = 600.0
     measure_s: Seconds = 300.0
     offline: bool = False
+    client: Literal["own", "genai-bench"] = "own"
 
 
 class TaskBody(Body):

@@ -93,6 +93,7 @@ class TaskForm(FormWithParts):
     ready_s: str = "600"
     measure_s: str = "300"
     offline: str = ""
+    client: str = "own"
 
     @classmethod
     def of(cls, task: TaskBody, revision: int) -> TaskForm:
@@ -116,6 +117,7 @@ class TaskForm(FormWithParts):
             "metric": wanted.objective.metric,
             "direction": wanted.objective.direction,
             "measured": benchmark.repeats,
+            "client": benchmark.client,
         }
         if wanted.second_objective is not None:
             second = wanted.second_objective
@@ -205,6 +207,7 @@ class TaskForm(FormWithParts):
             "rates": _listed(self.rates),
             "limits": self._numbers(_LIMITS),
             "offline": self.offline == ON,
+            "client": self.client,
             **repeats,
             **self._numbers(names),
         }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from control_plane.kinds.trial.bodies import RangeBody, TaskBody
 from control_plane.model.groups.space import Choice
 from control_plane.model.groups.study import Study
-from events.kinds.trial import KIND
+from events.kinds.trial import GENAI_BENCH, KIND, OWN, unfit_for_genai_bench
 from events.models.containers import PROGRAM
 from events.models.engine import Engine
 from events.models.engines import ENGINES
@@ -24,6 +26,7 @@ SAMPLERS: Final = {"grid": "grid", "random": "random", "bayesian": "tpe"}
 DIRECTIONS: Final = {"minimize": "min", "maximize": "max"}
 DEPLOYED_BY_DOCKER: Final = "docker"
 SHOWN_CHARS: Final = 100
+HUB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 
 Json = dict[str, Any]
 
@@ -59,12 +62,24 @@ def _problems(task: TaskBody) -> Iterator[str]:
         yield f"benchmark.traffic_scenarios: {error}"
     if not task.benchmark.num_concurrency and not task.benchmark.rates:
         yield "benchmark: `num_concurrency` and `rates` are both empty; name a load"
+    if task.benchmark.client == GENAI_BENCH:
+        yield from _unfit_for_its_client(task)
     if task.deployment_mode == DEPLOYED_BY_DOCKER and not task.runtime_image_tag.strip():
         yield "runtime_image_tag: a deployment by docker needs the image"
     if engine is not None:
         yield from _unfit(task, engine)
     if isinstance(task.optimization.baseline, dict) and set(task.optimization.baseline) != set(varied(task)):
         yield f"optimization.baseline: it has a value for each of {', '.join(varied(task))}"
+
+
+def _unfit_for_its_client(task: TaskBody) -> Iterator[str]:
+    wanted = task.benchmark
+    with suppress(ValueError):  # scenarios that are none are told by themselves
+        scenarios = read_scenarios(wanted.traffic_scenarios)
+        if problem := unfit_for_genai_bench(scenarios, wanted.num_concurrency, wanted.rates):
+            yield f"benchmark.client: {problem}"
+    if "/" in task.model.tokenizer and not HUB_ID.fullmatch(task.model.tokenizer):
+        yield "model.tokenizer: genai-bench takes an id of the hub, such as Qwen/Qwen3-0.6B"
 
 
 def _unfit(task: TaskBody, engine: Engine) -> Iterator[str]:
@@ -118,6 +133,11 @@ def run_of(task: TaskBody) -> Json:
     }
     times = {"ttft_limit_s": limits.ttft_s, "tpot_limit_s": limits.tpot_s, "e2e_limit_s": limits.e2e_s}
     spec |= {name: each for name, each in times.items() if each is not None}
+    if benchmark.client != OWN:
+        spec["client"] = benchmark.client
+        # weights that have no id on the hub have no tokenizer there
+        if HUB_ID.fullmatch(task.model.tokenizer):
+            spec["tokenizer"] = task.model.tokenizer
     if task.command.strip():
         spec["command"] = task.command.strip()
     if task.deployment_mode == DEPLOYED_BY_DOCKER:

@@ -56,7 +56,7 @@ async def opened(results: Results, signer: Signer, run_id: str, made_at: datetim
 
 async def archived(archive: RunArchive, results: Results, signer: Signer) -> AsyncIterator[bytes]:
     """Yield the archive piece by piece."""
-    writing = _Writing()
+    writing = Writing()
     content = msgspec.json.format(msgspec.json.encode(archive.run, order="sorted"), indent=2) + b"\n"
     yield b"".join([*writing.begun(RUN_FILE), *writing.added(content), *writing.ended(None)])
     for each in archive.sets:
@@ -82,12 +82,12 @@ async def archived(archive: RunArchive, results: Results, signer: Signer) -> Asy
     yield writing.zip.closed()
 
 
-def _piece(writing: _Writing, lines: Ndjson, page: Any) -> bytes:
+def _piece(writing: Writing, lines: Ndjson, page: Any) -> bytes:
     return b"".join(writing.added(lines.written(page)))
 
 
 @dataclass(slots=True)
-class _Writing:
+class Writing:
     """The archive so far, and the files that its manifest names."""
 
     zip: ZipWriter = field(default_factory=ZipWriter)

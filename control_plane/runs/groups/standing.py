@@ -37,13 +37,13 @@ async def with_race(reading: Reading, groups: Groups, group: Group) -> Group:
 async def _standing(reading: Reading, groups: Groups, stored: Mapping[str, Any]) -> RaceStanding:
     race, start_at = race_of(stored["plan"]), started_at(stored)
     entrants = await Races(groups.db).entrants(stored["_id"], stored["first"])
-    problems = await _problems(reading, stored, race)
+    problems = await problems_of(reading, stored, race)
     by_slot, first, now = {each.slot: each for each in entrants}, stored["first"], reading.clock.now()
     return RaceStanding(
         start_at=_shown(start_at),
         skew_s=_rounded(skew_s(entrants)),
         lanes=[
-            _lane(
+            lane_told(
                 slot,
                 lane.pod,
                 each := by_slot.get(slot),
@@ -55,7 +55,7 @@ async def _standing(reading: Reading, groups: Groups, stored: Mapping[str, Any])
     )
 
 
-async def _problems(reading: Reading, stored: Mapping[str, Any], race: Race) -> dict[str, str]:
+async def problems_of(reading: Reading, stored: Mapping[str, Any], race: Race) -> dict[str, str]:
     """Return of each pod of the race that cannot take its lane why it cannot."""
     run: dict[str, Any] = stored["run"]
     pods = await live_pods(reading)
@@ -68,7 +68,10 @@ async def _problems(reading: Reading, stored: Mapping[str, Any], race: Race) -> 
     return found
 
 
-def _lane(slot: int, pod: str, entrant: Entrant | None, problem: str | None, state: LaneState) -> RaceLane:
+def lane_told(
+    slot: int, pod: str, entrant: Entrant | None, problem: str | None, state: LaneState
+) -> RaceLane:
+    """Return a lane as answers tell it."""
     if entrant is None:
         return RaceLane(
             slot=slot, pod=pod, run_id=None, status=None, state=state, ready_at=None, started_at=None,

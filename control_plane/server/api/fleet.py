@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from control_plane.access.auth import Principal, require
 from control_plane.access.scrapers import Scrapers
-from control_plane.runs.pod_steering import PodSteering
+from control_plane.runs.pods.steering import PodSteering
 from control_plane.server.api.contract.bodies import NewCordon
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
@@ -28,6 +28,8 @@ from events.runtime.errors import Transient
 MaySteer = Annotated[Principal, Depends(require("admin"))]
 # Longer takes no scraper; the numbers of this process are told anyhow.
 FLEET_S: Final = 8.0
+# Whether the pod shall report every second for the next half minute.
+Live = Annotated[bool, Query()]
 Hours = Annotated[int, Query(ge=1, le=HOURS_MAX)]
 
 
@@ -47,7 +49,9 @@ def router(deps: Deps) -> APIRouter:
         return await deps.reading.pods(wanted.limit, wanted.after, region=wanted.region)
 
     @routes.get("/api/pods/{pod_id:path}/telemetry")
-    async def telemetry(pod_id: str, _: MayRead, hours: Hours = 1) -> Listing[Sample]:
+    async def telemetry(pod_id: str, _: MayRead, hours: Hours = 1, live: Live = False) -> Listing[Sample]:
+        if live:
+            await deps.pod_looks.look([pod_id])
         return Listing(items=await deps.reading.telemetry(pod_id, hours), next=None)
 
     @routes.get("/api/pods/{pod_id:path}/attempts")

@@ -14,7 +14,7 @@ from fastapi.sse import EventSourceResponse
 
 from control_plane.live.broadcaster import Message
 from control_plane.server.api.runs import MayRead
-from control_plane.server.api.stream import Since, encoded, streamed
+from control_plane.server.api.streams.changes import Since, encoded, streamed
 from control_plane.server.web.page_renderer import Site
 from events.answers.logs import LoggedEvent
 from events.answers.runs import RunRow

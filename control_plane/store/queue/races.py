@@ -10,10 +10,27 @@ from control_plane.model.groups.members import newest
 from control_plane.model.groups.race import Entrant
 from control_plane.model.projection import LANES, lane_id
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.pages import Order, Slice, Wanted, read_page
 from control_plane.store.queue.groups import MEMBERS
 from events.lifecycle import Status
+from events.queue.rules import pod_name
 
+RUNS_MAX: Final = 10_000  # of the races of a page: lanes are 16 at most, and each may be retried
+WORKERS_MAX: Final = 500
 FIELDS: Final = ("slot", "status", "attempt", "createdAt", "startAt", "logOpen")
+# What of a lane's run its page tells besides.
+TOLD: Final = (*FIELDS, "finishedAt", "summary", "error.code", "error.message", "claimedBy", "classKey")
+OF_LIST: Final = ("groupId", "slot", "status", "summary", "classKey")
+HIDDEN: Final = ("journal", "rounds", "pending")
+_NEWEST: Final[Order] = (("createdAt", -1), ("_id", -1))
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRun:
+    """A lane with its run as it is stored."""
+
+    entrant: Entrant
+    run: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +42,51 @@ class Races:
     @answers()
     async def entrants(self, group_id: str, first: int) -> list[Entrant]:
         """Return the lanes from this slot on that have runs, in their order."""
-        wanted = {"groupId": group_id, "slot": {"$gte": first}}
-        runs = newest(await self.db[MEMBERS].find(wanted, dict.fromkeys(FIELDS, 1)).to_list())
+        return [each.entrant for each in await self._lanes({"$gte": first}, group_id, FIELDS)]
+
+    @answers()
+    async def lanes(self, group_id: str, first: int, until: int | None) -> list[LaneRun]:
+        """Return the lanes of a round with their runs; those before slot `until` where that is given."""
+        slots = {"$gte": first} if until is None else {"$gte": first, "$lt": until}
+        return await self._lanes(slots, group_id, TOLD)
+
+    async def page(self, conditions: Mapping[str, Any], after: Sequence[Any] | None, limit: int) -> Slice:
+        """Return a page of the races that meet some conditions, the newest first."""
+        residual = {"plan.kind": "race", **conditions}
+        wanted = Wanted(
+            collection="groups", residual=residual, order=_NEWEST, after=after, limit=limit, hidden=HIDDEN
+        )
+        return await read_page(self.db, wanted)
+
+    @answers()
+    async def summaries(self, firsts: Mapping[str, int]) -> dict[str, list[Document]]:
+        """Return of each group the newest runs of its slots from the given one on, with their summaries."""
+        rounds = [{"groupId": name, "slot": {"$gte": first}} for name, first in firsts.items()]
+        if not rounds:
+            return {}
+        found = self.db[MEMBERS].find({"$or": rounds}, dict.fromkeys(OF_LIST, 1))
+        runs: dict[str, list[Document]] = {name: [] for name in firsts}
+        async for each in found.limit(RUNS_MAX):
+            runs[each["groupId"]].append(each)
+        return {name: list(map(dict, newest(each).values())) for name, each in runs.items()}
+
+    @answers()
+    async def workers(self, names: Sequence[str]) -> dict[str, Document]:
+        """Return of each pod of these names its newest worker: its id, equipment and labels."""
+        if not names:
+            return {}
+        of_names = [{"_id": {"$gte": f"{name}/", "$lt": f"{name}0"}} for name in names]  # 0 follows the slash
+        fields = dict.fromkeys(("capabilities", "labels", "state", "reportedAt"), 1)
+        found = self.db.pods.find({"$or": [{"_id": {"$in": list(names)}}, *of_names]}, fields)
+        newest_first = await found.sort("reportedAt", -1).limit(WORKERS_MAX).to_list()
+        return {pod_name(each["_id"]): each for each in reversed(newest_first)}
+
+    async def _lanes(self, slots: Mapping[str, int], group_id: str, fields: Sequence[str]) -> list[LaneRun]:
+        wanted = {"groupId": group_id, "slot": slots}
+        runs = newest(await self.db[MEMBERS].find(wanted, dict.fromkeys(fields, 1)).limit(RUNS_MAX).to_list())
         said = await self._said([lane_id(run["_id"], run["attempt"]) for run in runs.values()])
         return [
-            _entrant(run, said.get(lane_id(run["_id"], run["attempt"]), {}))
+            LaneRun(_entrant(run, said.get(lane_id(run["_id"], run["attempt"]), {})), run)
             for _, run in sorted(runs.items())
         ]
 

@@ -47,6 +47,7 @@ class Got:
     """What is known of an answer so far; it is on its way once its body is written."""
 
     sent_s: float
+    sent_bytes: int = 0
     failure: str = ""
     said: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -61,6 +62,7 @@ async def exchange(
 ) -> Got:
     """Send a body to an address, and let `read` have an answer with the status 200; no failure is raised."""
     url, body = request
+    got.sent_bytes = len(body)
     try:
         async with (
             asyncio.timeout(limit_s),
@@ -139,8 +141,10 @@ class Client:
     def _answered(self, asking: Asking, reading: Reading, got: Got, moments: tuple[float, float]) -> Answered:
         usage = reading.usage if asking.tokens_out else got.usage
         counted = usage.completion_tokens if asking.tokens_out else 0
+        # no token is shorter than a letter; what a template adds has room in what is sent beside the prompt
+        is_beyond = (usage.prompt_tokens or 0) > got.sent_bytes
         # more than it was allowed cannot be, nor none with text
-        is_counted = usage.prompt_tokens is not None and counted is not None
+        is_counted = usage.prompt_tokens is not None and counted is not None and not is_beyond
         if is_counted and asking.tokens_out:
             is_counted = 0 < (counted or 0) <= asking.tokens_out + 1
         return Answered(
@@ -154,6 +158,7 @@ class Client:
             tokens_in=usage.prompt_tokens or asking.tokens_in if is_counted else asking.tokens_in,
             tokens_out=counted or 0 if is_counted else reading.chunks,
             is_counted=is_counted,
+            is_beyond=is_beyond,
             failure=got.failure,
             said=got.said.replace(self.target.key, "***") if self.target.key else got.said,
             id=reading.id,

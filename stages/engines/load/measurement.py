@@ -14,7 +14,10 @@ from stages.engines.load.prompts import Scale
 LATENCIES: Final = ("ttft", "tpot", "itl", "e2e", "late")
 SAID_CHARS_MAX: Final = 500
 
-TokensFrom = Literal["usage", "counted from chunks"]
+# A server that says more tokens than there were characters is not believed.
+TokensFrom = Literal[
+    "usage", "counted from chunks", "counted from chunks: usage is more than was sent", "genai-bench"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,7 @@ class Answered:
     tokens_in: int
     tokens_out: int = 0
     is_counted: bool = False
+    is_beyond: bool = False  # the server counted more than it was sent
     failure: str = ""
     said: str = ""
     id: str = ""
@@ -69,13 +73,16 @@ class Measurement:
     """The figures of one load. Latencies and tokens are those of requests that were answered.
 
     `said` has the first words of the server to each failure, and `processor_s` what the client itself used.
+    `by` is who made it, where it was not the own client: how late that was, and what it used, is not known.
     """
 
     limits: Limits = field(default_factory=Limits)
     scale: Scale = field(default_factory=Scale)
+    by: Literal["", "genai-bench"] = ""
     requests: int = 0
     good: int = 0
     uncounted: int = 0
+    beyond: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     wanted_in: int = 0
@@ -90,10 +97,10 @@ class Measurement:
     def merged(cls, parts: Iterable[Self]) -> Self:
         """Return the measurement of several, made one after the other with the same limits."""
         first, *others = parts
-        whole = cls(limits=first.limits, scale=first.scale)
+        whole = cls(limits=first.limits, scale=first.scale, by=first.by)
         for part in (first, *others):
             for name in (
-                *("requests", "good", "uncounted", "tokens_in", "tokens_out", "wanted_in"),
+                *("requests", "good", "uncounted", "beyond", "tokens_in", "tokens_out", "wanted_in"),
                 *("seconds", "processor_s", "warmup_errors"),
             ):
                 setattr(whole, name, getattr(whole, name) + getattr(part, name))
@@ -110,19 +117,25 @@ class Measurement:
 
     @property
     def tokens_from(self) -> TokensFrom:
-        """Who counted the tokens: the server, of each answer, or we, by pieces."""
+        """Who counted the tokens: the server, of each answer, or we, by pieces; else who made the figures."""
+        if self.by:
+            return self.by
+        if self.beyond:
+            return "counted from chunks: usage is more than was sent"
         return "counted from chunks" if self.uncounted else "usage"
 
     def add(self, answered: Answered) -> None:
         """Take one request in."""
         self.requests += 1
-        self.latencies["late"].add(answered.sent_s - answered.due_s)
+        if not self.by:
+            self.latencies["late"].add(answered.sent_s - answered.due_s)
         if answered.failure:
             self.failures[answered.failure] += 1
             self.said.setdefault(answered.failure, answered.said[:SAID_CHARS_MAX])
             return
         self.good += answered.is_within(self.limits)
         self.uncounted += not answered.is_counted
+        self.beyond += answered.is_beyond
         self.tokens_in += answered.tokens_in
         self.tokens_out += answered.tokens_out
         self.wanted_in += answered.wanted_in
@@ -151,9 +164,10 @@ class Measurement:
             "tokens_out_per_s": self.tokens_out / seconds,
             "tokens_per_s": (self.tokens_in + self.tokens_out) / seconds,
             "tokens_in_off": self.tokens_in / self.wanted_in - 1 if self.wanted_in else 0.0,
-            "client_cores": self.processor_s / seconds,
             "warmup_errors": self.warmup_errors,
         }
+        if not self.by:
+            figures["client_cores"] = self.processor_s / seconds
         for name, histogram in self.latencies.items():
             figures |= histogram.values(name)
         return figures

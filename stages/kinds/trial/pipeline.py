@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from events.kinds.results import TEXT_BYTES_MAX, Value
-from events.kinds.trial import SCENARIOS, TrialSpec
+from events.kinds.trial import OWN, SCENARIOS, TrialSpec
 from events.models.engines import engine_named
 from events.runtime.clock import SystemIds
 from events.runtime.errors import Canceled, PipelineError
@@ -19,8 +20,9 @@ from stages.engines.environment import engine_environment
 from stages.engines.failure import EngineFailed
 from stages.engines.load.measurement import Measurement
 from stages.engines.load.measuring import measure
+from stages.engines.load.outside import found_outside
 from stages.engines.load.plan import Limits, Load, Target
-from stages.engines.running import ServingLimits, log_kept
+from stages.engines.running import LOG, ServingLimits, log_kept
 from stages.engines.serving import Served, serve
 from stages.engines.weights import model_of
 from stages.kinds.trial.points import Point, in_order, points_of
@@ -29,6 +31,7 @@ from stages.kinds.trial.tally import Measured, Tally, failures_in_words
 
 DEPLOY: Final = "deploy"
 MEASURE: Final = "measure"
+OUTSIDE: Final = "genai-bench"  # the folder of another client
 # The outcome of a trial by the code of its failure.
 FAILED: Final[Mapping[str, str]] = {
     "DEPLOY_FAILED": "deploy_failed",
@@ -44,6 +47,14 @@ def run(context: Context) -> str:
     return _Trial(context, context.spec).run()
 
 
+class Client(Protocol):
+    """Measures a load."""
+
+    def __call__(self, target: Target, load: Load, *, canceled: Callable[[], bool]) -> Measurement:
+        """Return its figures. Raises `Canceled` soon after `canceled`, and `PipelineError`."""
+        ...
+
+
 @dataclass(slots=True)
 class _Trial:
     """One attempt at a trial: it measures everything, whatever an earlier attempt has measured."""
@@ -51,6 +62,7 @@ class _Trial:
     context: Context
     spec: TrialSpec
     tally: Tally = field(init=False)
+    client: Client = field(init=False)
     begun_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +75,7 @@ class _Trial:
         folder.mkdir()
         try:
             with log_kept(folder, self.context.keep), ExitStack() as stack:
+                self.client = self._client(stack)
                 with self.context.stage(DEPLOY, index=1, total=2):
                     served = self._deployed(stack, folder)
                 self.context.wait_for_start()
@@ -72,6 +85,22 @@ class _Trial:
             raise self._failed(*_cause(error, self.context.where.stage)) from error
         self._summarize("noisy" if self.tally.is_noisy else "success")
         return self._line()
+
+    def _client(self, stack: ExitStack) -> Client:
+        """Return who measures; the log of a program of others is handed over at the end."""
+        context, spec = self.context, self.spec
+        if spec.client == OWN:
+            return partial(measure, clock=context.clock)
+        found = found_outside(
+            context.tools.variables,
+            tokenizer=spec.tokenizer,
+            is_offline=spec.offline,
+            folder=context.workspace / OUTSIDE,
+            clock=context.clock,
+            say=context.log,
+        )
+        stack.callback(lambda: context.keep(found.log, f"{OUTSIDE}/{LOG}") if found.runs else None)
+        return found.measure
 
     def _deployed(self, stack: ExitStack, folder: Path) -> Served:
         spec, variables = self.spec, self.context.tools.variables
@@ -128,11 +157,8 @@ class _Trial:
         machine = Machine(session=served.pid, clock=self.context.clock)
         start = machine.used()
         try:
-            measurement = measure(
-                self._target(served),
-                self._load(point, repeat, attempt),
-                clock=self.context.clock,
-                canceled=lambda: served.ended() is not None,
+            measurement = self.client(
+                self._target(served), self._load(point, repeat, attempt), canceled=partial(_has_ended, served)
             )
         except Canceled as error:
             raise EngineFailed(served.ended() or "the engine ended", served.log) from error
@@ -194,6 +220,12 @@ class _Trial:
         said += [f"first token after {first * 1000:,.0f} ms"] if isinstance(first, float) else []
         noisy = "; noisy: see what disturbed it in the rows" if self.tally.is_noisy else ""
         return f"{self.spec.model} by {self.spec.engine}: {', '.join(said) or 'measured'}{noisy}"
+
+
+def _has_ended(served: Served) -> bool:
+    """Return whether the engine has; meanwhile its new lines are passed on."""
+    served.look()
+    return served.ended() is not None
 
 
 def _cause(error: EngineFailed, stage: str) -> tuple[str, str, bool]:

@@ -21,28 +21,17 @@ import httpx
 import psutil
 
 from events.runtime.clock import SystemIds
+from events.text.traffic import read_scenarios
+from stages.engines.load import genai_bench
+from stages.engines.load.plan import Load, Target
 from testing.bench.comparison import Absent, Figures, Setting, Way, percentile
 from testing.bench.machine import CLOCK
 from testing.bench.peers.environments import NOT_WANTED
 from testing.bench.servers import scripted_engine
 
-PEERS: Final = ("genai-bench", "guidellm")
+PEERS: Final = (genai_bench.PROGRAM, "guidellm")
 LOOK_S: Final = 0.25
 LIMIT_S: Final = 300.0
-REPORTS: Final = "*num_concurrency*.json"
-# Its own texts are asked; what a word counts here matters to nobody.
-TOKENIZER: Final = {
-    "tokenizer.json": {
-        "version": "1.0",
-        **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder")),
-        "added_tokens": [],
-        "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "</s>": 1, "the": 2}, "unk_token": "<unk>"},
-        "pre_tokenizer": {"type": "Whitespace"},
-    },
-    "tokenizer_config.json": {
-        "tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "<unk>", "eos_token": "</s>",
-    },
-}  # fmt: skip
 
 
 def way(peer: str, setting: Setting, model: str, streams: int, traffic: str, requests: int) -> Way | Absent:
@@ -52,7 +41,7 @@ def way(peer: str, setting: Setting, model: str, streams: int, traffic: str, req
     program = shutil.which(peer)
     if program is None:
         return Absent(f"{peer} is not installed: pip install {peer} into an environment on the PATH")
-    if peer != "genai-bench":
+    if peer != genai_bench.PROGRAM:
         return Absent(f"{peer} is there, and nothing here starts it yet")
     return partial(_genai_bench, program, setting.scratch, model, streams, traffic, requests)
 
@@ -62,19 +51,14 @@ def _genai_bench(
 ) -> Figures:
     folder = scratch / SystemIds().ulid()
     folder.mkdir()
-    for name, content in TOKENIZER.items():
-        (folder / name).write_text(json.dumps(content))
+    tokenizer = genai_bench.write_tokenizer(folder / "words")
     with scripted_engine() as url:
-        command = [
-            program, "benchmark", "--api-backend=vllm", f"--api-base={url}", "--api-key=none",
-            f"--api-model-name={model}", f"--model-tokenizer={folder}", "--task=text-to-text",
-            f"--num-concurrency={streams}", f"--traffic-scenario={traffic}", "--max-time-per-run=1",
-            f"--max-requests-per-run={requests}", f"--experiment-base-dir={folder}",
-            "--experiment-folder-name=told",
-        ]  # fmt: skip
+        load = Load(scenario=read_scenarios(traffic)[0], concurrency=streams, requests=requests, limit_s=60.0)
+        target = Target(base_url=f"{url}/v1", model=model, takes_ignore_eos=True)
+        command = genai_bench.command(program, target, load, tokenizer=tokenizer, folder=folder)
         looks = _run(command, folder)
         log = httpx.get(f"{url}/log", trust_env=False, timeout=LIMIT_S).json()
-    (report,) = (folder / "told").glob(REPORTS)
+    (report,) = (folder / genai_bench.RESULTS).glob(genai_bench.REPORTS[0])
     told = json.loads(report.read_text())["individual_request_metrics"]
     return {
         "processor": _processor(looks, log),

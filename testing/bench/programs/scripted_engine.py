@@ -146,6 +146,12 @@ async def lying(asked: Asked, _: float) -> None:
     asked.end({"prompt_tokens": 10, "completion_tokens": 1_000_000})
 
 
+async def boasting(asked: Asked, _: float) -> None:
+    """Count a thousand times what it was sent."""
+    asked.token()
+    asked.end({"prompt_tokens": 1_000 * len(asked.prompt), "completion_tokens": 1})
+
+
 async def negative(asked: Asked, _: float) -> None:
     """Count less than nothing."""
     asked.token()
@@ -264,8 +270,8 @@ Script = Callable[[Asked, float], Awaitable[None]]
 SCRIPTS: Final[dict[str, Script]] = {
     each.__name__: each
     for each in (
-        *(plain, paced, late, slot, uncounted, lying, negative, cut, unfinished, unmarked, held, empty),
-        *(failing, garbage, page, silent, endless, giant, slow, odd, behind, timed),
+        *(plain, paced, late, slot, uncounted, lying, boasting, negative, cut, unfinished, unmarked, held),
+        *(empty, failing, garbage, page, silent, endless, giant, slow, odd, behind, timed),
     )
 }
 

@@ -20,7 +20,7 @@ from events.queue.roster import REPORT_EVERY_S
 from events.queue.settlement import End
 from events.runtime.errors import Transient
 from events.text.key_text import letters
-from pod_worker.gpu import Capabilities, Telemetry
+from pod_worker.machine.gauges import Capabilities, Telemetry
 from pod_worker.queue.http import HttpQueue
 from pod_worker.queue.roster import PodReport
 from podfleet.embedded.stack import Stack

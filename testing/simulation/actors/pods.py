@@ -27,8 +27,8 @@ from events.text.key_text import digest
 from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.lease import judge
 from pod_worker.attempt.secret_values import Secrets
-from pod_worker.gpu import Capabilities, Gauges
-from pod_worker.gpu import Telemetry as Readings
+from pod_worker.machine.gauges import Capabilities, Gauges
+from pod_worker.machine.gauges import Telemetry as Readings
 from pod_worker.program import FLUSH_S, LEAVE_S, RETRY_S
 from pod_worker.queue.mongo import MongoQueue
 from pod_worker.queue.roster import Roster

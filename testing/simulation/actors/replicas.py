@@ -23,7 +23,7 @@ from control_plane.reads.reading import Reading
 from control_plane.runs.decisions import Decider
 from control_plane.runs.groups.advancer import Advancer
 from control_plane.runs.groups.service import GroupService
-from control_plane.runs.pod_steering import PodSteering
+from control_plane.runs.pods.steering import PodSteering
 from control_plane.runs.submission import Submitter
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents

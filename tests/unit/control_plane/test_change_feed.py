@@ -13,8 +13,8 @@ from control_plane.live import change_feed
 from control_plane.live.broadcaster import BATCH_MAX, KNOWN_MAX, Broadcaster, Message
 from control_plane.live.change_feed import READERS_MAX, ChangeFeed, News, topics
 from control_plane.live.watcher import LogWatcher
-from control_plane.server.api import stream
-from control_plane.server.api.stream import encoded
+from control_plane.server.api.streams import changes as stream
+from control_plane.server.api.streams.changes import encoded
 from control_plane.store.changes import Change, Changes, Step
 from control_plane.store.reads import RunReads
 from events.runtime.errors import Transient
@@ -82,12 +82,9 @@ def test_a_reader_that_comes_back_hears_what_it_missed_once() -> None:
     played(story)
 
 
-def test_a_place_before_the_ring_or_before_a_break_is_told_to_look_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(change_feed, "KEPT_MAX", 10)
-
+def test_a_place_before_the_ring_or_before_a_break_is_told_to_look_anew() -> None:
     async def story(feed: ChangeFeed) -> None:
+        feed.kept_max = 10
         slow = feed.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
         feed.publish(step(1))
         assert not (await next_news(slow)).is_reset

@@ -106,6 +106,38 @@ def test_each_part_of_a_task_is_a_part_of_its_trials_or_of_their_plan() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "tokenizer"),
+    [
+        ({"id": "smollm2"}, ""),
+        ({"id": "Qwen/Qwen3-0.6B"}, "Qwen/Qwen3-0.6B"),
+        ({"id": "smollm2", "tokenizer": "a/b"}, "a/b"),
+    ],
+)
+def test_another_client_has_the_tokenizer_of_the_hub(model: dict[str, str], tokenizer: str) -> None:
+    body = task_of(model=model, benchmark={"client": "genai-bench"})
+    require_valid(body)
+    spec = read_spec("trial", run_of(body)["spec"])
+    assert (spec.client, spec.tokenizer) == ("genai-bench", tokenizer)  # type: ignore[attr-defined]
+    assert TaskForm.of(body, 1).body().benchmark.client == "genai-bench"
+    assert not {"client", "tokenizer"} & {*run_of(task_of(model=model))["spec"]}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "model", "words"),
+    [
+        ({"rates": [1]}, {"id": "m"}, "benchmark.client: genai-bench has no rates"),
+        ({"traffic_scenarios": "E(9)"}, {"id": "m"}, "benchmark.client: genai-bench asks for one embedding"),
+        ({}, {"id": "a/b/c"}, "model.tokenizer: genai-bench takes an id of the hub"),
+    ],
+)
+def test_what_another_client_cannot_do_is_refused(
+    benchmark: dict[str, Any], model: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Rejected, match=words):
+        require_valid(task_of(model=model, benchmark={**benchmark, "client": "genai-bench"}))
+
+
+@pytest.mark.parametrize(
     ("strategy", "parameters", "baseline", "most", "experiments"),
     [
         ("grid", {"n_parallel": [1, 2]}, False, 10, 2),

@@ -10,9 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from events.delivery.pipe import Start
+from events.delivery.pipe import Shown, Start
 from events.files.checkpoints import MANIFEST, Manifest, encode_manifest
 from events.files.paths import SafeName
+from events.runtime.clock import SystemClock
+from pod_worker.child.live_view import ChildLiveView
 from pod_worker.child.main import _run, serve
 from pod_worker.child.notes import ChildNotes
 from stages.context import Context
@@ -31,7 +33,16 @@ def test_a_pipeline_learns_its_run_and_its_pod(tmp_path: Path) -> None:
     _run(
         order,
         {"probe": pipeline},
-        *cast(Any, (RecordingReporter(), MemoryCheckpoints(), ChildNotes(), NoBarrier())),
+        *cast(
+            Any,
+            (
+                RecordingReporter(),
+                MemoryCheckpoints(),
+                ChildNotes(),
+                NoBarrier(),
+                ChildLiveView(_dropped, SystemClock()),
+            ),
+        ),
     )
     (context,) = seen
     assert (context.run_id, context.attempt, context.pod) == ("r", 3, "alpha")
@@ -58,13 +69,27 @@ def test_a_pipeline_learns_pods_a_wanted_replication_and_what_it_is_told_by_its_
         "r", 3, "probe", {}, str(tmp_path), restored, pods_before=pods, replication_asked=True, told={"x": 1}
     )
     reporter: Any = RecordingReporter()
-    parts: Any = (SimpleNamespace(say=reporter.say, send=reporter.say, ended=False), Deaf(), io.BytesIO())
+    parts: Any = (
+        SimpleNamespace(say=reporter.say, send=reporter.say, offer=reporter.say, ended=False),
+        Deaf(),
+        io.BytesIO(),
+    )
     serve(order, {"probe": pipeline}, *parts)
     assert seen == [(("alpha", ""), True, {"x": 1})]
 
 
+def _dropped(_: Shown) -> None:
+    """Show it to nobody."""
+
+
 class Deaf:
     """Hears no signal."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def listen(self) -> None:
         pass
@@ -80,6 +105,10 @@ def test_secrets_reach_the_environment_of_the_run(tmp_path: Path, monkeypatch: p
 
     order = Start("r", 1, "probe", {}, str(tmp_path), str(tmp_path), secrets={"OPENAI_API_KEY": "the run's"})
     reporter: Any = RecordingReporter()
-    parts: Any = (SimpleNamespace(say=reporter.say, send=reporter.say, ended=False), Deaf(), io.BytesIO())
+    parts: Any = (
+        SimpleNamespace(say=reporter.say, send=reporter.say, offer=reporter.say, ended=False),
+        Deaf(),
+        io.BytesIO(),
+    )
     serve(order, {"probe": pipeline}, *parts)
     assert seen == ["the run's"]

@@ -10,7 +10,8 @@ import pytest
 from events.runtime.errors import ConfigError
 from pod_worker.child.process import allowed
 from pod_worker.config import DATA_DEFAULT, DATA_OF_ROOT, Settings, Wishes, read_settings
-from pod_worker.gpu import Capabilities, Gpu
+from pod_worker.machine.gauges import Capabilities
+from pod_worker.machine.gpu import Gpu
 from pod_worker.program import labels_of
 
 ENVIRON = {"MONGODB_URL": "mongodb://127.0.0.1/podfleet"}

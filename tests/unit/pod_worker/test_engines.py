@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from events.models.engines import ENGINES
-from pod_worker.engines import engines_here
+from pod_worker.machine.engines import engines_here
 
 MODULE = replace(ENGINES["xllamacpp"], name="module", needs="json")
 PROGRAM = replace(ENGINES["ollama"], name="program", needs="serves-a-model")

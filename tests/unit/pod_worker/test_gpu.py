@@ -12,7 +12,8 @@ import psutil
 import pynvml
 import pytest
 
-from pod_worker.gpu import MIB, Gauges, Gpu, GpuUse, NoDriver, NvmlDriver, open_driver
+from pod_worker.machine.gauges import Gauges
+from pod_worker.machine.gpu import MIB, Gpu, GpuUse, NoDriver, NvmlDriver, open_driver
 
 
 @dataclass
@@ -85,6 +86,9 @@ class Library:
     def nvmlDeviceGetName(self, device: int) -> str:
         return "NVIDIA H100 80GB HBM3"
 
+    def nvmlDeviceGetCudaComputeCapability(self, device: int) -> Any:
+        return self._answer("capability", (9, 0))
+
     def nvmlDeviceGetMemoryInfo(self, device: int) -> Any:
         return self._answer("memory", SimpleNamespace(total=81559 * MIB, used=(device + 1) * 512 * MIB))
 
@@ -104,7 +108,9 @@ def test_several_devices_give_mean_utilisation_total_memory_and_highest_temperat
 
 def test_devices_are_listed_with_name_and_memory() -> None:
     gpus = Gauges(open_driver(Library())).capabilities().gpus
-    assert gpus == (Gpu("NVIDIA H100 80GB HBM3", 81559), Gpu("NVIDIA H100 80GB HBM3", 81559))
+    assert gpus == (Gpu("NVIDIA H100 80GB HBM3", 81559, "9.0"),) * 2
+    library = Library(failing={"capability": pynvml.NVML_ERROR_NOT_SUPPORTED})
+    assert Gauges(open_driver(library)).capabilities().gpus[0].compute_capability is None
 
 
 def test_the_driver_tells_its_release_or_none_and_the_disk_is_that_of_the_data(tmp_path: Path) -> None:

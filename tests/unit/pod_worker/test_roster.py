@@ -10,9 +10,11 @@ from typing import cast
 import pytest
 
 from events.delivery.sender import Telemetry as Spool
+from events.queue.claims import Claim
+from events.queue.roster import REPORT_EVERY_S
 from events.runtime.measured_clock import MeasuredClock
 from events.testing import ManualClock, SeededIds
-from pod_worker.gpu import Capabilities, Gauges, Telemetry
+from pod_worker.machine.gauges import Capabilities, Gauges, Telemetry
 from pod_worker.queue.roster import PodOrders, PodReport, Roster, report_fields
 
 STORE = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -25,12 +27,13 @@ class Fleet:
     machine: ManualClock
     ahead_s: float = 0.0
     tells_time: bool = True
+    every_s: float = REPORT_EVERY_S
     reports: list[PodReport] = field(default_factory=list)
 
     def report(self, report: PodReport) -> PodOrders:
         self.reports.append(report)
         now = self.machine.now() - timedelta(seconds=self.ahead_s)
-        return PodOrders(drain=False, now=now if self.tells_time else None)
+        return PodOrders(drain=False, now=now if self.tells_time else None, report_every_s=self.every_s)
 
 
 class NoGauges:
@@ -75,3 +78,30 @@ def test_a_control_plane_that_tells_no_time_is_told_no_offset() -> None:
     assert roster.clock_offset_s is None
     assert report_fields(fleet.reports[-1])["clockOffsetS"] is None
     assert roster.clock.now() == fleet.machine.now()
+
+
+@pytest.mark.parametrize(
+    ("ordered_s", "pause_s"), [(1.0, 1.0), (0.001, 1.0), (-5.0, 1.0), (4.0, 4.0), (1e9, REPORT_EVERY_S)]
+)
+def test_an_order_makes_it_report_more_often_and_no_more_often_than_every_second(
+    ordered_s: float, pause_s: float
+) -> None:
+    fleet = Fleet(ManualClock(STORE), every_s=ordered_s)
+    roster = roster_of(fleet)
+    assert roster.pause_s() == REPORT_EVERY_S
+    roster.run_once()
+    assert roster.pause_s() == pause_s
+
+
+def test_reports_that_come_every_second_put_no_more_heartbeats_into_the_log_of_a_run() -> None:
+    fleet = Fleet(ManualClock(STORE), every_s=1.0)
+    roster = roster_of(fleet)
+    roster.standing.claim = Claim("hypotheses", "r1", 1, "t", "probe", {}, None)
+    for _ in range(25):
+        roster.run_once()
+        fleet.machine.advance(1.0)
+    assert len(fleet.reports) == 25
+    assert len(roster.spool.take()) == 3
+    roster.standing.claim = Claim("hypotheses", "r2", 1, "t", "probe", {}, None)
+    roster.run_once()
+    assert len(roster.spool.take()) == 1, "another attempt has its own"

@@ -21,7 +21,8 @@ from events.runtime.measured_clock import MeasuredClock
 from events.testing import ManualClock, SeededIds, make_attempt, make_logs, make_outbox
 from pod_worker.attempt.attempt import Ports
 from pod_worker.child.exit_status import Exited, NeverStarted
-from pod_worker.gpu import Gauges, NoDriver
+from pod_worker.machine.gauges import Gauges
+from pod_worker.machine.gpu import NoDriver
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.roster import PodOrders, Roster
 from pod_worker.worker import CHECKED_WITHIN_S, POLL_S, Fitness, Pod, Untested, Worker

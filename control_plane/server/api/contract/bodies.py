@@ -21,7 +21,7 @@ from control_plane.files.multipart import PARTS_MAX
 from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.runs.decisions import NOTE_CHARS_MAX, Review
 from control_plane.runs.options import LABEL_CHARS_MAX, LABELS_MAX, QUEUE_LIMIT_S, OptionChanges
-from control_plane.runs.pod_steering import REASON_CHARS_MAX
+from control_plane.runs.pods.steering import REASON_CHARS_MAX
 from control_plane.runs.schedules.schedule import Missed, Overlap
 from control_plane.runs.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
 from events.codec import SEQUENCE_MAX
@@ -32,6 +32,7 @@ from events.queue import labels as pod_labels
 from events.queue.requirements import POD_ID
 from events.text.key_text import SECRET_CHARS
 from events.text.secret_names import NAME_PATTERN, OF_RUN_MAX
+from events.text.service_name import SERVICE_NAME
 
 KEYS_MAX: Final = 100  # of an object; each one that is wrong costs the event loop 0.1 ms
 CORDON_MAX_S: Final = 365 * 24 * 3600
@@ -298,6 +299,7 @@ class ArtifactBodies(Body):
 PodId = Annotated[str, StringConstraints(pattern=f"^{POD_ID}$"), Storable]
 ClaimToken = Annotated[str, StringConstraints(pattern=f"^[0-9A-Za-z]{{{SECRET_CHARS}}}$")]
 Names = Annotated[list[ShortText], Field(max_length=100), Storable]
+ServiceName = Annotated[str, StringConstraints(pattern=f"^{SERVICE_NAME}$")]
 Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Words = Annotated[str, StringConstraints(max_length=MESSAGE_MAX)]  # what a pod said of an end
 SaidLabels = Annotated[
@@ -361,6 +363,32 @@ class GpuLine(Stored):
 
     name: Annotated[ShortText, Storable]
     memory_mib: Amount
+    compute_capability: Annotated[ShortText, Storable] | None = None
+
+
+class DiskLine(Stored):
+    """The file system of a folder of a pod."""
+
+    path: Annotated[ShortText, Storable]
+    total_mib: Amount
+    free_mib: Amount
+    kind: Annotated[ShortText, Storable] | None = None
+
+
+class ModelLine(Stored):
+    """A model that lies on a pod."""
+
+    name: Annotated[ShortText, Storable]
+    bytes: Annotated[int, Field(ge=0, lt=2**53), WHOLE] | None = None
+    engine: Annotated[ShortText, Storable] | None = None
+
+
+class CudaLine(Stored):
+    """Whether the pipelines of a pod compute on its GPUs, and what keeps them from it."""
+
+    ok: bool
+    code: Annotated[ShortText, Storable] | None = None
+    message: Annotated[str, StringConstraints(max_length=300), Storable] = ""
 
 
 class CapabilitiesLine(Stored):
@@ -377,6 +405,12 @@ class CapabilitiesLine(Stored):
     gpus: Annotated[list[GpuLine], Field(max_length=64)] = []
     driver: Annotated[ShortText, Storable] | None = None
     disk_mib: Amount | None = None
+    cpu: Annotated[ShortText, Storable] | None = None
+    disks: Annotated[list[DiskLine], Field(max_length=16)] = []
+    engines: Names | None = None
+    models: Annotated[list[ModelLine], Field(max_length=100)] | None = None
+    cuda: CudaLine | None = None
+    services: Annotated[list[ServiceName], Field(max_length=16)] = []
 
 
 class TelemetryLine(Stored):

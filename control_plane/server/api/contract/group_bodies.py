@@ -155,13 +155,15 @@ class RacePlan(Body):
     """A run for each of `lanes`, on its pod, all started at one moment.
 
     It is decided when every lane is ready, at the latest `ready_s` after they were submitted; what is not
-    ready then starts late. Lanes that run `limit_s` after the moment are canceled.
+    ready then starts late. Lanes that run `limit_s` after the moment are canceled. `measure` is `min:NAME` or
+    `max:NAME` of the headline number that decides it; by default the first of the kind that has a direction.
     """
 
     kind: Literal["race"]
     lanes: Annotated[list[LaneBody], Field(min_length=LANES_MIN, max_length=LANES_MAX)]
     ready_s: Annotated[float, Field(ge=1, le=24 * 3600, allow_inf_nan=False)] = 60.0
     limit_s: Annotated[float, Field(ge=1, le=30 * 24 * 3600, allow_inf_nan=False)] = 24 * 3600.0
+    measure: GoalText | None = None
 
 
 PlanBody = Annotated[MatrixPlan | StudyPlan | RacePlan, Field(discriminator="kind")]

@@ -10,22 +10,28 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
+from markupsafe import Markup
 
-from control_plane.runs.pod_steering import REASON_CHARS_MAX
+from control_plane.runs.pods.steering import REASON_CHARS_MAX
 from control_plane.server.api.fleet import MaySteer, PodFilters
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.chart_figure import chart_figure
 from control_plane.server.web.drawing.charts import Chart, Line, Point, thinned
+from control_plane.server.web.drawing.sparkline import KEPT, sparkline
 from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.pages.form_actions import carried_out, see
 from control_plane.store.pods import HOURS_MAX
 from events.answers.pods import Pod, Sample
 from events.answers.runs import RunRow
+from events.formatting import percent, size
 from events.queue.roster import REPORT_EVERY_S
 
 HISTORY_SHOWN: Final = 20
 POINTS_MAX: Final = 240
 MISSED_REPORTS: Final = 3.5  # so many in a row are a gap
+GLANCE_S: Final = 120.0
+GAP_S: Final = MISSED_REPORTS * REPORT_EVERY_S
+MIB_BYTES: Final = 1024 * 1024
 HOUR_S: Final = 3600.0
 MIB_PER_GIB: Final = 1024.0
 STRETCHES: Final = (1, 6, HOURS_MAX)  # hours
@@ -52,6 +58,8 @@ class PodPages:
         live = self.site.live(f"pod/{pod_id}")
         deps = self.site.deps
         pod = await deps.reading.pod(pod_id)
+        if pod.state not in ("stopped", "gone"):
+            await deps.pod_looks.look([pod_id])
         samples = await deps.reading.telemetry(pod_id, hours)
         now_s = deps.reading.clock.now().timestamp()
         charts = usage(pod, samples, now_s - hours * HOUR_S, now_s)
@@ -60,6 +68,7 @@ class PodPages:
             live=live,
             pod=pod,
             run=await self._run(pod),
+            now=glances(pod, samples),
             charts=[chart_figure(chart) for chart in charts],
             hours=hours,
             stretches=STRETCHES,
@@ -72,6 +81,38 @@ class PodPages:
             return None
         found = await self.site.deps.reading.runs_of_ids([pod.run_id])
         return found[0] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """One measure of a pod in its last samples."""
+
+    title: str
+    picture: Markup
+    latest: str
+
+
+def glances(pod: Pod, samples: Sequence[Sample]) -> list[Glance]:
+    """Return sparklines of what a pod had in use in its last samples, for the measures that it has."""
+    gpu_mib = sum(gpu.memory_mib for gpu in pod.capabilities.gpus)
+    measures = (
+        ("CPU", "cpu_util", 1.0),
+        ("Memory", "memory_mib", pod.capabilities.memory_mib),
+        ("GPU", "gpu_util", 1.0),
+        ("GPU memory", "gpu_memory_mib", gpu_mib),
+    )
+    found = []
+    for title, field, high in measures:
+        points = [
+            (datetime.fromisoformat(each.at).timestamp(), float(value))
+            for each in samples[-KEPT:]
+            if isinstance(value := getattr(each, field), int | float)
+        ]
+        if points:
+            latest = percent(points[-1][1]) if high == 1.0 else size(int(points[-1][1] * MIB_BYTES))
+            picture = sparkline(points, high=high, gap_s=GAP_S, span_s=GLANCE_S)
+            found.append(Glance(title, picture, latest))
+    return found
 
 
 def usage(pod: Pod, samples: Sequence[Sample], first: float, last: float) -> list[Chart]:

@@ -230,7 +230,7 @@ def test_a_pod_checks_what_its_settings_and_devices_are(tmp_path: Path) -> None:
     needed = {each.subject: each.kinds for each in keyed}
     assert needed["disk"] is needed["storage"] is None
     assert needed["model"] == {"experiment", "ideation"}
-    assert needed["gpu"] == {"experiment", "prompt", "trial"}
+    assert needed["gpu"] == {"experiment", "image", "prompt", "trial"}
 
 
 def trial(script: str, what: Any = "gpu") -> Finding:

@@ -19,13 +19,13 @@ def test_proxies_and_tokens_have_every_name_that_programs_read() -> None:
 def test_what_is_empty_is_not_set() -> None:
     empty = dict.fromkeys(("HTTP_PROXY", "HF_TOKEN", "HF_HOME", "MODEL_PATH", "HF_HUB_OFFLINE"), "  ")
     assert engine_environment(empty) == {
-        "NO_PROXY": "localhost,127.0.0.1", "no_proxy": "localhost,127.0.0.1"
+        "NO_PROXY": "localhost,127.0.0.1,.local", "no_proxy": "localhost,127.0.0.1,.local"
     }  # fmt: skip
 
 
 def test_this_pod_is_asked_without_a_proxy_whatever_is_set() -> None:
     found = engine_environment({"NO_PROXY": ".internal, 127.0.0.1,,"})
-    assert found["NO_PROXY"] == found["no_proxy"] == ".internal,127.0.0.1,localhost"
+    assert found["NO_PROXY"] == found["no_proxy"] == ".internal,127.0.0.1,localhost,.local"
 
 
 def test_nothing_else_is_inherited() -> None:

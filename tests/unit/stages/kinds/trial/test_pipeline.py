@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from events.catalog import ResultRecorded, RunSummarized
+from events.catalog import ResultRecorded, RunLog, RunSummarized
 from events.kinds import read_spec
 from events.kinds.results import Value
 from events.models.engine import Engine
@@ -17,6 +17,7 @@ from events.runtime.errors import PipelineError
 from stages.kinds.trial.pipeline import run
 from stages.kinds.trial.pressure import Pressure
 from stages.testing import RecordingReporter, make_context, make_tools
+from testing.engine_double import load_generator
 from testing.engine_double.row import DOUBLE, misbehaving
 
 BRIEF = {
@@ -28,12 +29,14 @@ BRIEF = {
 class Trial:
     """One attempt at a trial of the double, and what it said."""
 
-    def __init__(self, folder: Path, **more: Any) -> None:
+    def __init__(self, folder: Path, *, path: str = "", **more: Any) -> None:
         (folder / "models").mkdir()
         (folder / "models" / "weights.gguf").write_bytes(bytes(2_000))
         (folder / "run").mkdir()
         self.reporter = RecordingReporter()
-        tools = make_tools(pod_usd_per_hour=2.0, variables={"MODEL_PATH": str(folder / "models")})
+        tools = make_tools(
+            pod_usd_per_hour=2.0, variables={"MODEL_PATH": str(folder / "models"), "PATH": path}
+        )
         spec = read_spec("trial", {**BRIEF, **more})
         self.context = make_context(spec, folder / "run", reporter=self.reporter, tools=tools)
 
@@ -61,6 +64,10 @@ class Trial:
         (kept,) = self.reporter.files
         assert kept.name == "engine/log.txt"
         return kept.path.read_text()
+
+    @property
+    def said(self) -> str:
+        return "\n".join(each.message for each in self.reporter.of(RunLog))
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +97,7 @@ def test_a_trial_serves_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert summary["cost_usd"] == pytest.approx(2.0 * summary["seconds"] / 3600)
     assert "--slots=2 --batch=256" in str(summary["command"])
     assert "double: {'slots': 2" in trial.log
+    assert "double: double: {'slots': 2" in trial.said
 
 
 def test_a_configuration_without_room_is_told_as_that(tmp_path: Path) -> None:
@@ -147,9 +155,39 @@ def test_requests_that_all_fail_are_no_measurement(tmp_path: Path) -> None:
     assert "no request was answered: 4 x" in failed.message
 
 
+def test_genai_bench_of_the_pod_measures_where_it_is_asked_to(tmp_path: Path) -> None:
+    told = "tell(NAME, [ANSWERED | {'ttft': 0.002, 'e2e_latency': 0.005}] * 3 + [REFUSED], 0.006)"
+    load_generator.write(tmp_path / "bin", told)
+    trial = Trial(tmp_path, path=f"{tmp_path}/bin:/usr/bin", client="genai-bench", repeats=2, seed=3)
+
+    trial.run()
+
+    assert [each.values["tokens_from"] for each in trial.rows] == ["genai-bench"] * 2
+    assert {each.values["says"] for each in trial.rows} == {"1 x 429: slow down, hf_of-a-test-abcdef"}
+    assert "late_p99_s" not in trial.rows[0].values
+    summary = trial.summary
+    assert (summary["requests"], summary["errors"], summary["tokens_out"]) == (8, 2, 24)
+    assert (summary["tokens_out_per_s"], summary["itl_p50_s"]) == (pytest.approx(2_000), None)
+    assert [each.name for each in trial.reporter.files] == ["genai-bench/log.txt", "engine/log.txt"]
+    assert trial.reporter.files[0].path.read_text().count("D(20,4), 2 at once") == 2
+    assert "genai-bench: token None" in trial.said
+
+
+def test_a_pod_without_genai_bench_starts_no_engine(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, client="genai-bench")
+
+    failed = trial.fails()
+
+    assert (failed.code, failed.retryable) == ("NOT_AVAILABLE", True)
+    assert trial.reporter.files == []
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
+        ({"client": "genai-bench", "rates": [1]}, "genai-bench has no rates"),
+        ({"client": "genai-bench", "scenarios": "E(9)"}, "one embedding at a time"),
+        ({"client": "genai-bench", "tokenizer": "/etc/a"}, "tokenizer"),
         ({"parameters": {"slots": 65}}, "slots"),
         ({"parameters": {"cache": "q8", "flash": False}}, "cache is quantised, which needs flash"),
         ({"parameters": {"lots": 1}}, "there is no parameter 'lots'"),

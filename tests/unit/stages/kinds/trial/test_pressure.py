@@ -104,3 +104,11 @@ def test_what_a_session_uses_is_seen_as_its_own_and_in_the_whole(busy: int) -> N
     pressure = machine.until_now(start)
     assert pressure.others_cores is not None
     assert pressure.others_cores <= pressure.cores
+
+
+def test_what_a_program_used_that_was_waited_for_is_ones_own() -> None:
+    machine = Machine(session=os.getpid(), clock=SystemClock())
+    before = machine.used()
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-S", "-c", burn], check=True, start_new_session=True)
+    assert machine.used().own_s - before.own_s >= 0.25

@@ -1,22 +1,17 @@
-"""Measures the machine: GPUs, memory, processors, and how much of each is in use.
+"""Reads the NVIDIA driver through NVML: the devices, how busy they are, and the faults of their hardware.
 
-It reads the NVIDIA driver through NVML and never opens a CUDA context, which would take memory of the
-device that the pipeline needs.
+It never opens a CUDA context, which would take memory of the device that the pipeline needs.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import psutil
 import pynvml
 
 MIB: Final = 1024 * 1024
-FAULTS_MAX: Final = 16
 EVENTS_MAX: Final = 100  # so many are taken in one look
 XID_EVENT: Final = pynvml.nvmlEventTypeXidCriticalError
 # The errors of the hardware among the Xids; those of a program (13, 31, 43, 45) say nothing of the card:
@@ -28,10 +23,11 @@ LOST: Final = frozenset({pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One device, as its driver names it."""
+    """One device, as its driver names it; `compute_capability` is such as "9.0"."""
 
     name: str
     memory_mib: float
+    compute_capability: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +38,6 @@ class GpuUse:
     memory_mib: float | None
     temperature_c: float | None
     faults: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What this pod may use; `disk_mib` is the size of the file system that holds its data."""
-
-    cpus: int
-    memory_mib: float
-    gpus: tuple[Gpu, ...] = ()
-    driver: str | None = None
-    disk_mib: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Telemetry:
-    """What is in use now: fractions of one, MiB, degrees Celsius.
-
-    Several devices give the mean of their utilisation, the sum of their memory and the
-    highest temperature. `gpu_faults` are the faults of the hardware since the worker's start.
-    """
-
-    cpu_util: float | None
-    memory_mib: float
-    gpu_util: float | None = None
-    gpu_memory_mib: float | None = None
-    gpu_temperature_c: float | None = None
-    gpu_faults: tuple[str, ...] = ()
 
 
 class GpuDriver(Protocol):
@@ -106,10 +75,14 @@ class NvmlDriver:
 
     def gpus(self) -> Sequence[Gpu]:
         return tuple(
-            Gpu(name=self._nvml.nvmlDeviceGetName(device), memory_mib=memory.total / MIB)
+            Gpu(self._nvml.nvmlDeviceGetName(device), memory.total / MIB, self._compute_capability(device))
             for device in self._devices()
             if (memory := self._ask(self._nvml.nvmlDeviceGetMemoryInfo, device)) is not None
         )
+
+    def _compute_capability(self, device: Any) -> str | None:
+        found = self._ask(self._nvml.nvmlDeviceGetCudaComputeCapability, device)
+        return None if found is None else ".".join(map(str, found))
 
     def version(self) -> str | None:
         """Return the release of the driver."""
@@ -196,64 +169,3 @@ def open_driver(library: Any = pynvml) -> GpuDriver:
     except pynvml.NVMLError:  # no library, no driver, no permission: a CPU pod
         return NoDriver()
     return NvmlDriver(library)
-
-
-@dataclass(slots=True)
-class Gauges:
-    """Samples the machine; the utilisation of the CPU is what happened since the last sample."""
-
-    driver: GpuDriver
-    data: Path | None = None
-    _cpu_before: tuple[float, float] | None = field(default=None, init=False)
-
-    def capabilities(self) -> Capabilities:
-        """Return what there is to use."""
-        return Capabilities(
-            cpus=len(os.sched_getaffinity(0)),
-            memory_mib=psutil.virtual_memory().total / MIB,
-            gpus=tuple(self.driver.gpus()),
-            driver=self.driver.version(),
-            disk_mib=None if self.data is None else psutil.disk_usage(str(self.data)).total / MIB,
-        )
-
-    def sample(self) -> Telemetry:
-        """Return what is in use; `cpu_util` is None in the first sample."""
-        memory = psutil.virtual_memory()
-        use = self.driver.use()
-        return Telemetry(
-            cpu_util=self._cpu_util(),
-            memory_mib=(memory.total - memory.available) / MIB,
-            gpu_util=_mean([one.util for one in use if one.util is not None]),
-            gpu_memory_mib=_sum([one.memory_mib for one in use if one.memory_mib is not None]),
-            gpu_faults=_faults(use),
-            gpu_temperature_c=max((t for one in use if (t := one.temperature_c) is not None), default=None),
-        )
-
-    def _cpu_util(self) -> float | None:
-        times = psutil.cpu_times()
-        idle: float = times.idle + getattr(times, "iowait", 0.0)
-        # guest time is already a part of user time
-        total: float = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-        before, self._cpu_before = self._cpu_before, (idle, total)
-        if before is None or total <= before[1]:
-            return None
-        return min(1.0, max(0.0, 1 - (idle - before[0]) / (total - before[1])))
-
-
-def _faults(use: Sequence[GpuUse]) -> tuple[str, ...]:
-    """Return the faults of every device, each with its number where there are several."""
-    several = len(use) > 1
-    named = (
-        f"{fault} (GPU {number})" if several else fault
-        for number, one in enumerate(use, 1)
-        for fault in one.faults
-    )
-    return tuple(named)[:FAULTS_MAX]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _sum(values: Sequence[float]) -> float | None:
-    return sum(values) if values else None

@@ -1,0 +1,1 @@
+"""Server-sent events: changes of the fleet, and what runs show while they run."""

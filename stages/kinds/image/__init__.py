@@ -1,0 +1,1 @@
+"""Images: pictures from a text, by diffusers or by a ComfyUI server, lap after lap."""

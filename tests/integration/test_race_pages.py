@@ -1,0 +1,187 @@
+"""Races over HTTP and on their pages: how lanes are chosen and checked, what they measured, and who won."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration.test_groups import Replica, asking, replicas
+
+BODY: dict[str, Any] = {"kind": "probe", "spec": {"seconds": 0}}
+PODS = ("a", "b", "c")
+
+
+@pytest.fixture
+def database_url(emptied_url: str) -> str:
+    """A database that these tests share."""
+    return emptied_url
+
+
+class Paddock:
+    """A fleet that is played, and its races."""
+
+    def __init__(self, replica: Replica, client: httpx.AsyncClient) -> None:
+        self.replica, self.db, self.client = replica, replica.db, client
+
+    async def report(self, pod: str, **told: Any) -> None:
+        """Let a pod report."""
+        said = {"pod": pod, "state": "idle", "kinds": ["probe"], "region": None, "checks": [], **told}
+        update = {"$set": said, "$currentDate": {"reportedAt": True, "startedAt": True}}
+        await self.db.pods.update_one({"_id": f"{pod}/1"}, update, upsert=True)
+
+    async def race(self, name: str, *pods: str, **body: Any) -> dict[str, Any]:
+        for pod in pods:
+            await self.report(pod)
+        wanted = {**BODY, "name": name, "lanes": [{"pod": pod} for pod in pods], **body}
+        made = await self.client.post("/api/races", json=wanted)
+        assert made.status_code == 201, made.text
+        await self.replica.advance()
+        return dict(made.json())
+
+    async def start(self, name: str) -> list[str]:
+        """Let all lanes be ready, and start."""
+        runs = await self.replica.runs(name)
+        for run in runs[-len(runs) :]:
+            changed = {"$set": {"status": "RUNNING", "attempt": 1, "claimedBy": "a/1"}}
+            await self.db.runs.update_one({"_id": run["_id"]}, changed)
+            said = {"runId": run["_id"], "attempt": 1, "hearsS": 0.5, "offsetS": 0.0, "boundS": 0.001}
+            pipeline = [{"$set": {**said, "readyAt": "$$NOW", "startedAt": "$$NOW", "lateS": 0.001}}]
+            await self.db.lanes.update_one({"_id": f"{run['_id']}/a1/lane"}, pipeline, upsert=True)
+        await self.replica.advance()
+        return [run["_id"] for run in runs]
+
+    async def finish(self, run_id: str, laps: Sequence[float], status: str = "COMPLETED", **run: Any) -> None:
+        """Let a lane end that measured this in its laps."""
+        rows = [
+            {"_id": f"{run_id}/{lap}", "runId": run_id, "attempt": 1, "set": "laps", "key": str(lap),
+             "values": {"lap": lap, "value": value}}
+            for lap, value in enumerate(laps, 1)
+        ]  # fmt: skip
+        if rows:
+            await self.db.results.insert_many(rows)
+        mean = {"value": sum(laps) / len(laps)} if laps else None
+        changed = [{"$set": {"status": status, "finishedAt": "$$NOW", "summary": mean, **run}}]
+        await self.db.runs.update_one({"_id": run_id}, changed)
+
+    async def one(self, name: str) -> dict[str, Any]:
+        found = await self.client.get(f"/api/races/{name}")
+        assert found.status_code == 200, found.text
+        return dict(found.json())
+
+
+async def test_a_race_tells_laps_figures_places_and_by_how_much_it_was_won(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        track = Paddock(only, client)
+        made = await track.race("r", *PODS)
+        assert [lane["state"] for lane in made["lanes"]] == ["waiting"] * 3
+        assert made["verdict"]["says"] == "Not decided yet: the race goes on"
+        runs = await track.start("r")
+        await track.finish(runs[0], [1.0, 1.1, 0.9])
+        await track.finish(runs[1], [2.0, 2.1, 1.9])
+        await track.finish(runs[2], [0.1, 0.1, 0.1], "FAILED", error={"code": "OOM", "message": "no <b>"})
+        await only.advance()
+        race = await track.one("r")
+        assert race["status"] == "COMPLETED"
+        assert [lane["place"] for lane in race["lanes"]] == [1, 2, None]
+        first = race["lanes"][0]
+        assert [lap["values"]["value"] for lap in first["laps"]] == [1.0, 1.1, 0.9]
+        assert first["figures"]["value"]["n"] == 3
+        assert first["figures"]["value"]["mean"] == pytest.approx(1.0)
+        assert first["figures"]["value"]["sd"] == pytest.approx(0.1)
+        verdict = race["verdict"]
+        assert (verdict["winner"], verdict["second"], verdict["decided"]) == ("a", "b", True)
+        assert verdict["low"] < 1.0 < verdict["high"]
+        assert race["lanes"][2]["failure"] == "OOM: no <b>"
+        listed = (await client.get("/api/races", params={"pods": "c,nobody"})).json()["items"]
+        assert [(each["id"], each["leader"]) for each in listed] == [("r", {"pod": "a", "value": 1.0})]
+        assert (await client.get("/api/races", params={"pods": "nobody"})).json()["items"] == []
+        again = await client.post("/api/races/r/again")
+        assert again.json()["round"] == 2
+        assert [each["round"] for each in again.json()["rounds"]] == [1, 2]
+        earlier = (await client.get("/api/races/r", params={"round": 1})).json()
+        assert [lane["place"] for lane in earlier["lanes"]] == [1, 2, None]
+        assert (await client.get("/api/races/r", params={"round": 7})).status_code == 404
+
+
+async def test_a_race_is_exported_as_a_signed_archive_and_as_a_table(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        track = Paddock(only, client)
+        await track.race("r", "a", "b")
+        runs = await track.start("r")
+        await track.finish(runs[0], [1.0, 1.1])
+        await track.finish(runs[1], [])
+        table = await client.get("/api/races/r/export", params={"format": "csv"})
+        assert table.text.splitlines()[0].split(",")[:3] == ["round", "slot", "pod"]
+        assert len(table.text.splitlines()) == 4
+        whole = await client.get("/api/races/r/export")
+        assert whole.status_code == 200, whole.text
+        with zipfile.ZipFile(io.BytesIO(whole.content)) as archive:
+            told = {name: archive.read(name) for name in archive.namelist()}
+        assert {"metadata.json", "events.ndjson", "summary.json", "laps.csv", "manifest.json"} < {*told}
+        assert json.loads(told["metadata.json"])["machines"][1]["pod"] == "b"
+        assert json.loads(told["summary.json"])["a"]["metrics"]["value"] == pytest.approx(1.05)
+
+
+async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        track = Paddock(only, client)
+        await track.report("a", labels={"gpu": "h100"})
+        await track.report("b", labels={"gpu": "a10"})
+        await track.report("c", labels={"gpu": "h100"}, state="busy")
+        body = {**BODY, "lanes": [{"one_of": "gpu"}]}
+        made = (await client.post("/api/races", json=body)).json()
+        assert [lane["pod"] for lane in made["lanes"]] == ["b", "a"]
+        checks = (
+            await client.post("/api/race-checks", json={**BODY, "lanes": [{"labels": {"gpu": "h100"}}]})
+        ).json()
+        assert [(lane["pod"], lane["grade"]) for lane in checks["lanes"]] == [("a", "GOOD"), ("c", "RISK")]
+        assert checks["grade"] == "RISK"
+        refused = [
+            ([{"labels": {"gpu": "none"}}], "no live pod with"),
+            ([{"pod": "a"}, {"pod": "a"}], "a pod runs one"),
+            ([{"pod": "a"}], "2 to 16 lanes"),
+            ([{"pod": "a"}, {"pod": "nobody"}], "there is no pod 'nobody'"),
+            ([{"pod": "a", "one_of": "gpu"}, {"pod": "b"}], "give one of them"),
+        ]  # fmt: skip
+        for lanes, words in refused:
+            found = await client.post("/api/races", json={**BODY, "lanes": lanes})
+            assert found.status_code == 422
+            assert words in found.text
+
+
+async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        track = Paddock(only, client)
+        await track.race("r", *PODS)
+        runs = await track.start("r")
+        shown = await client.get("/races/r")
+        assert shown.status_code == 200, shown.text
+        assert shown.text.count('class="lane"') == 3
+        assert "data-active" in shown.text
+        await track.finish(runs[0], [1.0, 1.1, 0.9])
+        await track.finish(runs[1], [2.0, 2.1, 1.9])
+        await track.finish(runs[2], [], "FAILED", error={"code": "OOM", "message": "no <b>"})
+        await only.advance()
+        shown = (await client.get("/races/r")).text
+        assert "a won by" in shown
+        assert "no &lt;b&gt;" in shown
+        assert "data-active" not in shown
+        assert "/races/r" in (await client.get("/races")).text
+        form = await client.get("/races/new", params={"like": "r"})
+        assert form.text.count(" checked>") == 3
+        typed = {"kind": "probe", "seconds": "0", "lane.a": "on", "lane.b": "on", "own.b": "events=3"}
+        checked = await client.post("/races/new", data={**typed, "do": "check"})
+        assert (checked.status_code, "Nothing was started" in checked.text) == (200, True)
+        look = (await client.get("/races/new/look", params=typed)).json()
+        assert [each["grade"] for each in look["lanes"].values()] == ["GOOD", "GOOD"]
+        started = await client.post("/races/new", data={**typed, "name": "typed", "do": "start"})
+        assert started.headers["location"] == "/races/typed"
+        assert (await track.one("typed"))["lanes"][1]["parameters"] == {"events": 3}
+        bad = await client.post("/races/new", data={**typed, "own.b": "what", "do": "start"})
+        assert (bad.status_code, "is not name=value" in bad.text) == (422, True)
