@@ -1,4 +1,4 @@
-"""Lanes of a race that show tokens at a steady pace, in one process; and a reader that notes when they come."""
+"""Lanes of a race that show tokens at a steady pace, in one process, and a reader that notes them."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def show(url: str, claims: Sequence[Claim], pipe: Connection) -> None:
 def _show(client: httpx.Client, claim: Claim, phase: float, shown: list[float], end: threading.Event) -> None:
     stream = LiveStream(HttpLive(ControlPlane(client, CLOCK)), claim, CLOCK, _start)
     view = ChildLiveView(stream.put, CLOCK)
-    begun_s = CLOCK.monotonic_s() + phase / WORDS_A_SECOND
-    while not CLOCK.wait(end, begun_s + len(shown) / WORDS_A_SECOND - CLOCK.monotonic_s()):
+    begun_s = CLOCK.monotonic_s() + phase / TOKENS_A_SECOND
+    while not CLOCK.wait(end, begun_s + len(shown) / TOKENS_A_SECOND - CLOCK.monotonic_s()):
         shown.append(CLOCK.monotonic_s())
         view.show(WORD, 1, {"tokens": len(shown)})
     view.flush()
