@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from control_plane.model.groups.pruning import stop_of
+from control_plane.model.views.live_pods import IDLE, Hold, LivePod
 from events.lifecycle import FINAL, HELD, Fault, Status
-from events.queue.abilities import Abilities, lacks
+from events.queue.abilities import lacks
 from events.queue.claims import past_faults
 from events.queue.faults import blame_of, boot_of
 from events.queue.labels import has, words_of
@@ -29,36 +30,8 @@ WHOSE: Final[Mapping[str | None, str]] = {
     "pod": ", a fault of its pod, which is charged to nothing",
     "outside": ", a fault outside, which is charged to nothing",
 }
-IDLE: Final = frozenset({"idle", "starting"})
 
 Document = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """What keeps a pod from claiming: its state in a word, and why in a sentence."""
-
-    state: Literal["cordoned", "quarantined"]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class LivePod:
-    """A pod with a recent report."""
-
-    id: str
-    state: str
-    abilities: Abilities
-    is_draining: bool = False
-    broken: tuple[Broken, ...] = ()
-    hold: Hold | None = None
-
-    @property
-    def shown_state(self) -> str:
-        """The state that tells whether it takes a run."""
-        if self.hold is not None:
-            return self.hold.state
-        return "draining" if self.is_draining else self.state
 
 
 @dataclass(frozen=True, slots=True)

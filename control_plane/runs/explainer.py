@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from control_plane.model.explanation import LivePod, QueuePosition, explain, hold_of, why_class_waits
+from control_plane.model.explanation import QueuePosition, explain, hold_of, why_class_waits
 from control_plane.model.presentation import plain
+from control_plane.model.views.live_pods import LivePod
 from control_plane.model.views.pods import abilities_of, is_leaving
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.runs.placement import Placement, placed

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from control_plane.model.explanation import IDLE, LivePod, why_class_waits
+from control_plane.model.explanation import why_class_waits
+from control_plane.model.views.live_pods import IDLE, LivePod
 from events.queue.abilities import lacks
 from events.queue.pod_checks import obstacle
 

@@ -22,7 +22,7 @@ from pod_worker.child.process import ChildOptions
 from pod_worker.config import Wishes, read_settings
 from pod_worker.program import World, serve
 from stages.context import Context
-from testing.bench.load.lanes import TOKEN, TOKENS_A_SECOND
+from testing.bench.load.lanes import TOKENS_A_SECOND, WORD
 
 CHILD: Final = "child"
 
@@ -47,7 +47,7 @@ def child(file: str, argv: list[str]) -> int:
         while len(shown) < context.spec.seconds * TOKENS_A_SECOND:
             clock.wait(never, begun_s + len(shown) / TOKENS_A_SECOND - clock.monotonic_s())
             shown.append(clock.monotonic_s())
-            context.show(TOKEN, tokens=len(shown))
+            context.show(WORD, tokens=len(shown))
         with Path(file).open("a") as noted:
             noted.write(json.dumps({context.run_id: shown}) + "\n")
         return f"{len(shown)} tokens"

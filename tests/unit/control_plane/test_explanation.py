@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
-from control_plane.model.explanation import (
-    LivePod,
-    QueuePosition,
-    Reason,
-    explain,
-    hold_of,
-    why_class_waits,
-)
+from control_plane.model.explanation import QueuePosition, Reason, explain, hold_of, why_class_waits
+from control_plane.model.views.live_pods import LivePod
 from events.lifecycle import FINAL, Status
 from events.queue.abilities import Abilities
 from events.queue.pod_checks import Broken

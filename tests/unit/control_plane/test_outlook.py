@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from control_plane.model.explanation import Hold, LivePod, QueuePosition, explain
+from control_plane.model.explanation import QueuePosition, explain
+from control_plane.model.views.live_pods import Hold, LivePod
 from control_plane.model.views.runs import usage
 from control_plane.runs.estimate import Estimate, estimated
 from control_plane.runs.placement import placed

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from control_plane.model.explanation import IDLE, LivePod
+from control_plane.model.views.live_pods import IDLE, LivePod
 from events.kinds.results import is_measured
 from events.queue.rules import pod_name
 
