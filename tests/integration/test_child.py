@@ -860,6 +860,29 @@ class TestCancel:
         assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
         assert "swallowed" not in spawner.log.messages()
 
+    @forked
+    def test_a_count_that_is_canceled_takes_its_processes_with_it(self, spawner: Spawner) -> None:
+        child = spawner.spawn(
+            """
+            from dataclasses import replace
+            from events.kinds import KINDS, read_spec
+            from stages.kinds.compute import pipeline
+            pipeline.cores = lambda: 2
+
+            def run(context):
+                spec = read_spec("compute", {"n": 10**10, "progress_interval_s": 0.1})
+                return pipeline.run(replace(context, spec=spec, kind=KINDS["compute"]))
+            """
+        )
+        spawner.start(child)
+        spawner.log.wait_for("Compute: Count primes <= 10000000000")
+        members = [each.pid for each in psutil.Process(child.pid).children()]
+        assert len(members) == 2
+        child.terminate()
+        finished(child)
+        assert spawner.log.ends() == ["ai.run.canceled"]
+        assert eventually(lambda: all(map(is_gone, members)))
+
     @either_way
     def test_a_second_request_does_not_break_into_the_clean_up(self, spawner: Spawner) -> None:
         pipeline = """

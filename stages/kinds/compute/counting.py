@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from events.kinds.results import Value
 from events.runtime.errors import PipelineError
@@ -12,6 +13,8 @@ from stages.kinds.compute.laps import Job, Lap, Telling, per_s, timed
 from stages.kinds.compute.machine import memory_left_bytes, need_memory
 from stages.kinds.compute.primes import Plan, expected
 
+PROCESS_BYTES: Final = 48 << 20  # of a process of a crew, with numpy
+
 
 @contextmanager
 def counted(job: Job) -> Iterator[Lap]:
@@ -19,7 +22,8 @@ def counted(job: Job) -> Iterator[Lap]:
     spec = job.spec
     plan = Plan(spec.work, spec.n, job.threads)
     array_bytes = plan.odds if spec.work == "simple_sieve" else 0
-    need_memory(array_bytes, memory_left_bytes(), lower="n, or take segmented_sieve")
+    lower = "n, or take segmented_sieve" if array_bytes else "threads"
+    need_memory(array_bytes + PROCESS_BYTES * (job.threads - 1), memory_left_bytes(), lower=lower)
     right = expected(spec.n)
     with crew_of(spec.n, job.threads, array_bytes, job.variables) as crew:
 

@@ -45,7 +45,7 @@ def run(context: Context) -> str:
         say=context.log,
     )
     if requested > most:
-        context.log(f"{requested} threads are asked for, and the pod gives {most} cores: {most} are used")
+        context.log(f"{requested} threads are asked for, and {most} used: the pod gives no more cores")
     laps: list[Mapping[str, Value]] = []
     with ExitStack() as stack:
         with context.stage(PREPARE, index=1, total=2):

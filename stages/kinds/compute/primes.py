@@ -77,7 +77,7 @@ def summed(n: int) -> int:
             continue
         before, square = int(small[p - 1]), p * p
         last = min(root, n // square)
-        far = last if p > root else min(last, root // p)
+        far = min(last, root // p)
         changed = large[p : far * p + 1 : p] - before
         near = n // (np.arange(far + 1, last + 1, dtype=np.int64) * p)
         rest = small[near] - before

@@ -45,6 +45,11 @@ def _figure(column: Column, value: Value) -> str:
     return f"{column.name}: {format(value, column.format)}{unit}"
 
 
+def _numbers(values: Mapping[str, Value]) -> dict[str, float]:
+    found = {each.name: values.get(each.name) for each in MEASURED}
+    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+
+
 @dataclass(slots=True)
 class Voice:
     """Speaks for the laps of one run."""
@@ -88,7 +93,7 @@ class Voice:
         for line in figures(values):
             self.context.log(line)
             self._show(line)
-        self._show("", progress=1.0)
+        self._show("", progress=1.0, **_numbers(values))
         self.stage.progress(self.lap / self.laps, f"lap {self.lap} of {self.laps}")
         path = self.context.workspace / f"text-{self.lap}.txt"
         path.write_text("".join(self._text), encoding="utf-8")

@@ -131,7 +131,7 @@ def test_progress_comes_each_interval_and_seldom_into_the_log(tmp_path: Path) ->
     fractions = [each.progress for each in ran.reporter.of(StageProgress)]
     assert fractions == sorted(fractions)
     assert told[-1].values["primes"] == pytest.approx(664_579, rel=0.2)
-    assert ran.live.pieces[-1].values == {"progress": 1.0}
+    assert ran.live.pieces[-1].values.items() >= {"progress": 1.0, "primes_found": 664_579}.items()
 
 
 class Ticking:
@@ -167,7 +167,7 @@ def test_more_threads_than_cores_are_told_and_not_used(
     ran = Ran(tmp_path, {"n": 1_000, "threads": 8, "repeats": 1})
     ran.line()
     assert (ran.rows[0]["threads_requested"], ran.rows[0]["threads_used"]) == (8, 1)
-    assert "8 threads are asked for, and the pod gives 1 cores: 1 are used" in ran.log
+    assert "8 threads are asked for, and 1 used: the pod gives no more cores" in ran.log
 
 
 def test_cores_and_memory_are_those_of_the_group_where_it_has_less(tmp_path: Path) -> None:
