@@ -28,6 +28,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "groups": ("podfleet.commands.groups.groups", "List, show and steer groups of runs."),
     "sweep": ("podfleet.commands.groups.sweep", "Run a kind with many values of its parameters, as a group."),
     "race": ("podfleet.commands.groups.race", "Run a kind on chosen pods, started together, as a group."),
+    "races": ("podfleet.commands.groups.races", "List, show, check, export and repeat races."),
     "schedules": ("podfleet.commands.schedules", "Run at the times of a cron expression."),
     "pods": ("podfleet.commands.pods", "List, show, cordon and drain the pods of the fleet."),
     "queue": ("podfleet.commands.queue", "Show the queue: waiting runs per class, and their wait."),

@@ -23,6 +23,7 @@ from events.answers.kinds.models import CatalogueModel, SyncedModels
 from events.answers.kinds.results import ComparedRows, ItemPairs, ResultPage, ResultRow, SigningKeys
 from events.answers.kinds.tasks import Task, TaskEstimate, TaskExport, TaskRow, TriedConfiguration
 from events.answers.logs import LogPage
+from events.answers.plans.races import Race, RaceChecks, RaceRow, RaceSamples
 from events.answers.plans.studies import StudyImportance
 from events.answers.pods import Pod, PodStanding, Sample
 from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunPage
@@ -410,6 +411,12 @@ def undrain(pod_id: str) -> Call[Pod]:
     return Call("POST", "/api/pods/{pod_id}/undrain", Pod, {"pod_id": pod_id})
 
 
+def reset_service(pod_id: str, service: str, *, force: bool = False) -> Call[Pod]:
+    """Order a pod to reset a service that its operator allows; `force` also while it has a run."""
+    body = {"service": service, "force": force}
+    return Call("POST", "/api/pods/{pod_id}/resets", Pod, {"pod_id": pod_id}, body=body)
+
+
 def cordon(
     pod_id: str, reason: str, *, until: datetime | None = None, for_s: float | None = None
 ) -> Call[PodStanding]:
@@ -768,3 +775,78 @@ def stream(run_id: str) -> Call[None]:
 def sign_in_link() -> Call[SignInLink]:
     """Make a link that signs one browser in."""
     return Call("POST", "/api/signin-links", SignInLink)
+
+
+def races(
+    *,
+    pods: Sequence[str] = (),
+    kind: str | None = None,
+    status: str | None = None,
+    limit: int = PAGE,
+    after: str | None = None,
+) -> Call[Listing[RaceRow]]:
+    """Return a page of races, newest first; of those on any of the `pods` where some are given."""
+    query = {"pods": ",".join(pods) or None, "kind": kind, "status": status, "limit": limit, "after": after}
+    return Call("GET", "/api/races", Listing[RaceRow], query=query)
+
+
+def race(race_id: str, *, round: int | None = None) -> Call[Race]:
+    """Return a round of a race, by default its present one."""
+    return Call("GET", "/api/races/{race_id}", Race, {"race_id": race_id}, query={"round": round})
+
+
+def add_race(
+    kind: str,
+    spec: Json | None = None,
+    *,
+    lanes: Sequence[Json],
+    name: str | None = None,
+    ready_s: float | None = None,
+    limit_s: float | None = None,
+    measure: str | None = None,
+    idempotency_key: str | None = None,
+    **options: Unpack[Options],
+) -> Call[Race]:
+    """Start a race: a run of `kind` in each of the `lanes`, as the API takes these."""
+    headers = _given(**{"Idempotency-Key": idempotency_key})
+    of_race = _given(name=name, ready_s=ready_s, limit_s=limit_s, measure=measure)
+    body = {**_run_body(kind, spec, options), "lanes": list(lanes), **of_race}
+    return Call("POST", "/api/races", Race, body=body, headers=headers)
+
+
+def check_race(
+    kind: str,
+    spec: Json | None = None,
+    *,
+    lanes: Sequence[Json],
+    ready_s: float | None = None,
+    limit_s: float | None = None,
+    measure: str | None = None,
+    **options: Unpack[Options],
+) -> Call[RaceChecks]:
+    """Return which pods would race, and whether each can take its lane; nothing is stored."""
+    of_race = _given(ready_s=ready_s, limit_s=limit_s, measure=measure)
+    body = {**_run_body(kind, spec, options), "lanes": list(lanes), **of_race}
+    return Call("POST", "/api/race-checks", RaceChecks, body=body)
+
+
+def race_samples(race_id: str) -> Call[RaceSamples]:
+    """Return what the machines of a race had in use lately."""
+    return Call("GET", "/api/races/{race_id}/samples", RaceSamples, {"race_id": race_id})
+
+
+def race_again(race_id: str, *, revision: int | None = None) -> Call[Race]:
+    """Begin a new round of a race that has ended, if it is still at `revision` where one is given."""
+    headers = _if_match(revision)
+    return Call("POST", "/api/races/{race_id}/again", Race, {"race_id": race_id}, headers=headers)
+
+
+def cancel_race(race_id: str) -> Call[Race]:
+    """Cancel the lanes of a race that have not ended."""
+    return Call("POST", "/api/races/{race_id}/cancel", Race, {"race_id": race_id})
+
+
+def export_race(race_id: str, *, format: str = "zip", round: int | None = None) -> Call[Any]:
+    """Return a race as a file: a signed ZIP, or its laps as CSV."""
+    query = {"format": format, "round": round}
+    return Call("GET", "/api/races/{race_id}/export", Any, {"race_id": race_id}, query=query)

@@ -6,11 +6,16 @@ import io
 import json
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from control_plane.server.deps import wire
+from events.files.export_check import checked
+from events.runtime.clock import SystemClock, SystemIds
 from tests.integration.test_groups import Replica, asking, replicas
 
 BODY: dict[str, Any] = {"kind": "probe", "spec": {"seconds": 0}}
@@ -109,23 +114,33 @@ async def test_a_race_tells_laps_figures_places_and_by_how_much_it_was_won(datab
         assert (await client.get("/api/races/r", params={"round": 7})).status_code == 404
 
 
-async def test_a_race_is_exported_as_a_signed_archive_and_as_a_table(database_url: str) -> None:
-    async with replicas(database_url, 1) as (only,), asking(only) as client:
-        track = Paddock(only, client)
-        await track.race("r", "a", "b")
-        runs = await track.start("r")
-        await track.finish(runs[0], [1.0, 1.1])
-        await track.finish(runs[1], [])
-        table = await client.get("/api/races/r/export", params={"format": "csv"})
-        assert table.text.splitlines()[0].split(",")[:3] == ["round", "slot", "pod"]
-        assert len(table.text.splitlines()) == 4
-        whole = await client.get("/api/races/r/export")
-        assert whole.status_code == 200, whole.text
-        with zipfile.ZipFile(io.BytesIO(whole.content)) as archive:
-            told = {name: archive.read(name) for name in archive.namelist()}
-        assert {"metadata.json", "events.ndjson", "summary.json", "laps.csv", "manifest.json"} < {*told}
-        assert json.loads(told["metadata.json"])["machines"][1]["pod"] == "b"
-        assert json.loads(told["summary.json"])["a"]["metrics"]["value"] == pytest.approx(1.05)
+async def test_a_race_is_exported_as_a_signed_archive_and_as_a_table(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with replicas(database_url, 1) as (only,):
+        keyed = replace(only.deps.settings, secrets_keys=(b"the key for secrets of the tests",))
+        only.deps = wire(keyed, only.db, SystemClock(), SystemIds())
+        async with asking(only) as client:
+            await _exported(Paddock(only, client), client, tmp_path / "race.zip")
+
+
+async def _exported(track: Paddock, client: httpx.AsyncClient, path: Path) -> None:
+    await track.race("r", "a", "b")
+    runs = await track.start("r")
+    await track.finish(runs[0], [1.0, 1.1])
+    await track.finish(runs[1], [])
+    table = await client.get("/api/races/r/export", params={"format": "csv"})
+    assert table.text.splitlines()[0].split(",")[:3] == ["round", "slot", "pod"]
+    assert len(table.text.splitlines()) == 4
+    whole = await client.get("/api/races/r/export")
+    assert whole.status_code == 200, whole.text
+    with zipfile.ZipFile(io.BytesIO(whole.content)) as archive:
+        told = {name: archive.read(name) for name in archive.namelist()}
+    assert {"metadata.json", "events.ndjson", "summary.json", "laps.csv", "manifest.json"} < {*told}
+    assert json.loads(told["metadata.json"])["machines"][1]["pod"] == "b"
+    assert json.loads(told["summary.json"])["a"]["metrics"]["value"] == pytest.approx(1.05)
+    path.write_bytes(whole.content)
+    assert checked(str(path)).manifest.run_id == "r"
 
 
 async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str) -> None:
@@ -158,20 +173,21 @@ async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str)
 async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,), asking(only) as client:
         track = Paddock(only, client)
-        await track.race("r", *PODS)
+        await track.race("r", *PODS, lanes=[{"pod": pod, "parameters": {"events": 2}} for pod in PODS])
         runs = await track.start("r")
         shown = await client.get("/races/r")
         assert shown.status_code == 200, shown.text
         assert shown.text.count('class="lane"') == 3
+        assert "events = 2" in shown.text
         assert "data-active" in shown.text
         await track.finish(runs[0], [1.0, 1.1, 0.9])
         await track.finish(runs[1], [2.0, 2.1, 1.9])
         await track.finish(runs[2], [], "FAILED", error={"code": "OOM", "message": "no <b>"})
         await only.advance()
-        shown = (await client.get("/races/r")).text
-        assert "a won by" in shown
-        assert "no &lt;b&gt;" in shown
-        assert "data-active" not in shown
+        over = (await client.get("/races/r")).text
+        assert "a won by" in over
+        assert "no &lt;b&gt;" in over
+        assert "data-active" not in over
         assert "/races/r" in (await client.get("/races")).text
         form = await client.get("/races/new", params={"like": "r"})
         assert form.text.count(" checked>") == 3

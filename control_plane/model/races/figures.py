@@ -7,7 +7,7 @@ decides nothing, nor do single laps.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 from typing import Any, Final
@@ -98,15 +98,16 @@ def numbers_of(
     return found
 
 
-def measure_of(wanted: str | None, headline: Sequence[Column]) -> Goal:
+def measure_of(wanted: str | None, headline: Sequence[Column], measured: Collection[str] = ()) -> Goal:
     """Return the number that decides a race: the one that is wanted, or the first that has a direction.
 
-    `wanted` is a headline number, or `min:NAME` or `max:NAME`. Without any, the first at the end wins.
-    Raises `Rejected`.
+    `wanted` is a headline number, or `min:NAME` or `max:NAME`. Without it, one that was `measured` comes
+    first; without any, the first at the end wins. Raises `Rejected`.
     """
-    directed = [each for each in [*headline, FINISH] if each.direction is not None]
     if wanted is None:
-        return Goal(directed[0].name, directed[0].direction == "lower")
+        directed = [each for each in [*headline, FINISH] if each.direction is not None]
+        first = next((each for each in directed if each.name in measured), directed[0])
+        return Goal(first.name, first.direction == "lower")
     direction, colon, name = wanted.partition(":")
     known = {each.name: each for each in [*headline, FINISH] if each.type == "number"}
     column = known.get(name if colon else wanted)
@@ -120,10 +121,10 @@ def measure_of(wanted: str | None, headline: Sequence[Column]) -> Goal:
     return Goal(column.name, column.direction == "lower")
 
 
-def stored_measure(stored: object, headline: Sequence[Column]) -> Goal:
+def stored_measure(stored: object, headline: Sequence[Column], measured: Collection[str] = ()) -> Goal:
     """Return the measure in a stored plan, which a kind of today may not have."""
     if stored is None:
-        return measure_of(None, headline)
+        return measure_of(None, headline, measured)
     direction, _, name = str(stored).partition(":")
     if direction not in ("min", "max") or not re.fullmatch(COLUMN_NAME, name):
         raise Rejected("bad_measure", f"plan.measure: {stored!r} is not min:NAME or max:NAME")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from msgspec import UNSET
 
 from podfleet import parameters
 from podfleet.commands.catalogue.kind_help import KindHelp
@@ -27,7 +26,24 @@ from podfleet.parameters import (
 
 app = noun("race", has_verbs=False)
 
-Pods = Annotated[str, typer.Option("--pods", metavar="NAME,NAME", help="The pods, a lane for each.")]
+Pods = Annotated[
+    str, typer.Option("--pods", metavar="NAME,NAME", help="Pods, a lane for each.", show_default=False)
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where", metavar="LABEL=VALUE", help="A lane on each live pod with this label; several need all."
+    ),
+]
+OnePer = Annotated[
+    str | None, typer.Option("--one-per", metavar="LABEL", help="A lane for each value of a label of pods.")
+]
+Measure = Annotated[
+    str | None,
+    typer.Option(
+        "--measure", help="Number that decides: NAME, min:NAME or max:NAME; default: the kind's first."
+    ),
+]
 OfLane = Annotated[
     list[str] | None,
     typer.Option("--lane", metavar="POD:KEY=VALUE", help="Field of the spec for one pod; repeatable."),
@@ -37,7 +53,9 @@ OfLane = Annotated[
 @app.command(cls=KindHelp)
 def race(
     kind: Annotated[str, typer.Option(help="Kind of run; with --help, its fields.")],
-    pods: Pods,
+    pods: Pods = "",
+    where: Where = None,
+    one_per: OnePer = None,
     parameter: Parameters = None,
     lane: OfLane = None,
     file: SpecFile = None,
@@ -46,6 +64,7 @@ def race(
     limit: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="Lanes that run longer are canceled.")
     ] = 24 * 3600.0,
+    measure: Measure = None,
     priority: Priority = None,
     label: Labels = None,
     requires: Requires = None,
@@ -57,16 +76,15 @@ def race(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a kind on each of the pods, started together, and print the name of the group."""
-    try:
-        lanes = lanes_of(pods, lane or ())
-    except Unreadable as error:
-        raise typer.BadParameter(str(error)) from error
-    made = client().add_group(
-        name or group_name(kind),
+    """Run a kind on each of the pods, started together, and print the name of the race."""
+    made = client().add_race(
         kind,
         parameters.spec(file, parameter),
-        plan={"kind": "race", "lanes": lanes, "ready_s": ready, "limit_s": limit},
+        lanes=wanted_lanes(pods, where, one_per, lane),
+        name=name or group_name(kind),
+        ready_s=ready,
+        limit_s=limit,
+        measure=measure,
         idempotency_key=key,
         **parameters.options(
             priority=priority,
@@ -81,9 +99,33 @@ def race(
         print_json(made)
         return
     say(made.id)
-    for each in () if made.race is UNSET else made.race.lanes:
+    for each in made.lanes:
         if each.problem is not None:
             typer.echo(f"{each.pod}: {each.problem}", err=True)
+
+
+def wanted_lanes(
+    pods: str, where: list[str] | None, one_per: str | None, lane: list[str] | None
+) -> list[dict[str, Any]]:
+    """Return the lanes that the options ask for, as the API takes them."""
+    try:
+        lanes = lanes_of(pods, lane or ())
+        if where:
+            lanes.append({"labels": dict(map(_label, where))})
+    except Unreadable as error:
+        raise typer.BadParameter(str(error)) from error
+    if one_per is not None:
+        lanes.append({"one_of": one_per})
+    if not lanes:
+        raise typer.BadParameter("name machines by --pods, --where or --one-per")
+    return lanes
+
+
+def _label(pair: str) -> tuple[str, str]:
+    name, equals, value = pair.partition("=")
+    if not equals or not name:
+        raise Unreadable(f"--where {pair!r} is not LABEL=VALUE, such as --where gpu=h100")
+    return name, value
 
 
 def lanes_of(pods: str, pairs: list[str] | tuple[str, ...]) -> list[dict[str, Any]]:

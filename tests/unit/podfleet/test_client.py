@@ -261,6 +261,7 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters_and_words()
         "events",
         "logs",
         "export_audit_log",
+        "export_race",
         "export_results",
         "pieces",
     }:

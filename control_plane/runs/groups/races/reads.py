@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -123,7 +123,6 @@ class RaceReads:
             race, rounds = race_of(stored["plan"]), _rounds(stored)
         chosen = _round(race_id, rounds, round_)
         with reading_of("race", race_id):
-            goal, columns = _measure(stored)
             lanes = await self.races.lanes(race_id, chosen.first, chosen.until)
             start_at = started_at(stored) if chosen.is_present else _start_of(lanes)
             pods = _pods(race, lanes, chosen)
@@ -131,6 +130,7 @@ class RaceReads:
             problems = await problems_of(self.reading, stored, race) if is_active else {}
             workers, rows = await asyncio.gather(self.races.workers(pods), self._laps(lanes))
             made = self._lanes(race, chosen, pods, lanes, start_at, problems, rows, workers)
+            goal, columns = _measure(stored, {name for each in made for name in each.figures})
             return typed(
                 _told(stored, race, chosen, made, start_at, lanes, goal, columns, is_over=not is_active)
             )
@@ -258,7 +258,9 @@ def _told(
 def _row(group: Json, runs: Sequence[Json]) -> told.RaceRow:
     """Return a race as a list shows it. Raises `UnreadableDocument`."""
     with reading_of("race", group.get("_id")):
-        goal, columns = _measure(group)
+        summaries = [run.get("summary") or {} for run in runs]
+        names = {name for each in summaries for name, value in each.items() if is_measured(value)}
+        goal, columns = _measure(group, names)
         start_at = started_at(group)
         values = [
             (read_class(run["classKey"]).pod or "", (run.get("summary") or {}).get(goal.name))
@@ -293,9 +295,9 @@ def told_measure(goal: Goal, kind: str) -> told.RaceMeasure:
     return _told_measure(goal, columns_of(kind))
 
 
-def _measure(stored: Json) -> tuple[Goal, Sequence[Column]]:
+def _measure(stored: Json, measured: Collection[str]) -> tuple[Goal, Sequence[Column]]:
     columns = columns_of(stored["run"]["kind"])
-    return stored_measure(stored["plan"].get("measure"), columns), columns
+    return stored_measure(stored["plan"].get("measure"), columns, measured), columns
 
 
 def _told_measure(goal: Goal, columns: Sequence[Column]) -> told.RaceMeasure:

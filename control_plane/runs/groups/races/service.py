@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from control_plane.model.groups.parameters import Values, assigned
@@ -23,18 +22,13 @@ from control_plane.runs.explainer import live_documents
 from control_plane.runs.groups.races.reads import told_measure
 from control_plane.runs.groups.service import GroupService, WantedGroup
 from events.answers.plans.races import FitNumbers, LaneChecks, RaceCheck, RaceChecks
-from events.kinds import RUN_KINDS, kind_of, read_spec
-from events.kinds.declaring.spec import Spec
-from events.kinds.kind import Kind
-from events.kinds.packages.guarded_call import asked
+from events.kinds import RUN_KINDS, kind_of, read_spec, weights_of
 from events.models.engines import ENGINES
 from events.queue.requirements import class_key, read_requirements
 from events.runtime.clock import Clock, Ids
-from events.runtime.errors import Rejected
 
 KEY_CHARS: Final = 16
 CHANCE_CHARS: Final = 6
-MODEL_CHARS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +114,7 @@ class RaceService:
         """Return the plan with the chosen pods. Raises `Rejected`."""
         kind = kind_of(wanted.run["kind"], among=RUN_KINDS)
         requires = read_requirements(wanted.run.get("requires") or {})
-        goal = measure_of(wanted.measure, kind.headline)
+        goal = None if wanted.measure is None else measure_of(wanted.measure, kind.headline)
         lanes = chosen(wanted.wishes, machines, kind.name, requires)
         return {
             "kind": "race",
@@ -130,7 +124,7 @@ class RaceService:
             ],
             "ready_s": wanted.ready_s,
             "limit_s": wanted.limit_s,
-            "measure": str(goal),
+            **({} if goal is None else {"measure": str(goal)}),
         }
 
     def _name(self, wanted: WantedRace) -> str:
@@ -151,19 +145,9 @@ def _wanted(run: Mapping[str, Any], lane: Lane) -> Wanted:
     return Wanted(
         class_key(kind.name, requires),
         kind.name,
-        model=_model(kind, spec),
+        model=weights_of(kind.name, spec),
         engine=engine if engine in ENGINES else "",
     )
-
-
-def _model(kind: Kind, spec: Spec) -> str:
-    """Return the model that a specification loads; empty where it loads none. Raises `Rejected`."""
-    if kind.weights is None:
-        return ""
-    found = asked(partial(kind.weights, spec), lambda error: Rejected("bad_weights", str(error)))
-    if isinstance(found, Rejected):
-        raise Rejected("bad_weights", f"the kind {kind.name} could not tell its model: {found.message}")
-    return found[:MODEL_CHARS_MAX] if isinstance(found, str) else ""
 
 
 def _lane_checks(lane: Lane, checks: Sequence[Check]) -> LaneChecks:
