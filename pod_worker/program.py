@@ -105,11 +105,9 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return None
     queue = world.queue(store)
     inventory = inventory_look(fork_server.options, world.clock)
-    gauges = Gauges(
-        open_driver(), settings.data, inventory.current, services=tuple(sorted(settings.services))
-    )
+    services = tuple(sorted(settings.services))
+    gauges = Gauges(open_driver(), settings.data, inventory.current, services=services)
     capabilities = gauges.capabilities()
-    gpus = capabilities.gpus
     clock, ids = world.clock, world.ids
     pod = _pod(settings, world, capabilities)
     with Outbox(settings.data / "outbox.db", clock=stores, ids=ids) as outbox:
@@ -130,12 +128,12 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             work=settings.data / "work",
             stop=world.stop,
             pod=settings.pod,
-            rate=Rate(len(gpus), settings.gpu_usd_per_hour),
+            rate=Rate(len(capabilities.gpus), settings.gpu_usd_per_hour),
             stores=stores,
             live=HttpLive(control_plane),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
-        health = _health(settings, outbox, storage_look, bool(gpus), fork_server, world, stores)
+        health = _health(settings, outbox, storage_look, bool(capabilities.gpus), fork_server, world, stores)
         identity = _identity(settings, pod, world, stores)
         delivery = delivery_report(outbox, settings.data, uploads.failures, stores)
         gauges.cuda = partial(cuda_of, health)
@@ -144,8 +142,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             tested=health, every_s=world.report_every_s, hurry=health.changed,
         )  # fmt: skip
         roster.resets = _resets(settings, roster, world, stores)
-        intent = Intent(settings.data / "claim.token")
-        quiet = threading.Event()
+        intent, quiet = Intent(settings.data / "claim.token"), threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
 
         def spawn() -> WarmProcess:

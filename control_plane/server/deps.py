@@ -263,10 +263,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
-    reading = Reading(
-        RunReads(db), Tallies(db), Pods(db), schedules, Keys(db), AuditLog(db), pod_rules, clock,
-        KindLoops(lambda: database.database(database.connect(url), url)),
-    )  # fmt: skip
+    reading = _reading(db, url, pod_rules, clock)
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
@@ -318,6 +315,13 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         broadcaster=Broadcaster(RunReads(db)),
         live=_live(db, clock, ids),
     )
+
+
+def _reading(db: Database, url: str, pod_rules: PodRules, clock: Clock) -> Reading:
+    return Reading(
+        RunReads(db), Tallies(db), Pods(db), Schedules(db), Keys(db), AuditLog(db), pod_rules, clock,
+        KindLoops(lambda: database.database(database.connect(url), url)),
+    )  # fmt: skip
 
 
 def _live(db: Database, clock: Clock, ids: Ids) -> LiveParts:

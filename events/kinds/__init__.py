@@ -28,7 +28,6 @@ PROJECTIONS: Final[Mapping[type[Fact], tuple[Kind, Projection]]] = {
 }
 NOUNS: Final = tuple(each for kind in KINDS.values() for each in kind.nouns)
 DOCUMENTS: Final = tuple(each for kind in KINDS.values() for each in kind.documents)
-WEIGHTS_CHARS_MAX: Final = 500
 # Checkpoints that belong to no stage and go with those of all.
 BESIDE_STAGES: Final = frozenset[str]().union(*(kind.beside for kind in KINDS.values()))
 
@@ -121,17 +120,6 @@ def measures(kind: str, spec: Spec) -> str:
     if isinstance(found, Rejected):
         raise found
     return found
-
-
-def weights_of(kind: str, spec: Spec) -> str:
-    """Return the name of the model that a run loads; empty where it loads none, or its kind cannot say."""
-    named = KINDS[kind].weights
-
-    def name() -> str:
-        found: object = "" if named is None else named(spec)
-        return found[:WEIGHTS_CHARS_MAX] if isinstance(found, str) else ""
-
-    return asked(name, lambda _: "")
 
 
 def title_of(kind: str, spec: Spec) -> str:

@@ -91,7 +91,7 @@ def _has_code(built_for: Sequence[str], major: int, minor: int) -> bool:
                 continue
             case found if found[1] == "sm" and int(found[2]) == major and int(found[3]) <= minor:
                 return True
-            case found if found[1] == "compute" and (int(found[2]), int(found[3])) <= (major, minor):
+            case found if found[1] != "sm" and (int(found[2]), int(found[3])) <= (major, minor):
                 return True
     return False
 

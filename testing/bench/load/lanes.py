@@ -1,4 +1,4 @@
-"""Lanes of a race that show tokens at a steady pace, in one process; and a reader that notes when each comes."""
+"""Lanes of a race that show tokens at a steady pace, in one process; and a reader that notes when they come."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pod_worker.attempt.live_stream import HttpLive, LiveStream
 from pod_worker.child.live_view import ChildLiveView
 from testing.bench.machine import CLOCK, pause
 
-TOKEN: Final = "word "
+WORD: Final = "word "
 TOKENS_A_SECOND: Final = 100.0
 LAST_S: Final = 2.0  # for what was shown last
 
@@ -50,10 +50,10 @@ def show(url: str, claims: Sequence[Claim], pipe: Connection) -> None:
 def _show(client: httpx.Client, claim: Claim, phase: float, shown: list[float], end: threading.Event) -> None:
     stream = LiveStream(HttpLive(ControlPlane(client, CLOCK)), claim, CLOCK, _start)
     view = ChildLiveView(stream.put, CLOCK)
-    begun_s = CLOCK.monotonic_s() + phase / TOKENS_A_SECOND
-    while not CLOCK.wait(end, begun_s + len(shown) / TOKENS_A_SECOND - CLOCK.monotonic_s()):
+    begun_s = CLOCK.monotonic_s() + phase / WORDS_A_SECOND
+    while not CLOCK.wait(end, begun_s + len(shown) / WORDS_A_SECOND - CLOCK.monotonic_s()):
         shown.append(CLOCK.monotonic_s())
-        view.show(TOKEN, 1, {"tokens": len(shown)})
+        view.show(WORD, 1, {"tokens": len(shown)})
     view.flush()
     stream.stop()
 
@@ -74,7 +74,7 @@ class Seen:
         for run_id, moments in shown.items():
             came: dict[int, float] = {}
             for begin, end, at_s in self.pieces.get(run_id, ()):
-                for number in range(begin // len(TOKEN), end // len(TOKEN)):
+                for number in range(begin // len(WORD), end // len(WORD)):
                     came.setdefault(number, at_s)
             for number, moment_s in enumerate(moments):
                 if moment_s >= since_s:
@@ -87,7 +87,7 @@ def seen(url: str, path: str) -> Iterator[Seen]:
     """Read live text in a thread of its own, until the block ends."""
     found = Seen()
     with (
-        httpx.Client(base_url=url, trust_env=False, timeout=None) as client,
+        httpx.Client(base_url=url, trust_env=False, timeout=60.0) as client,
         client.stream("GET", f"/api/{path}/live") as answer,
     ):
         answer.raise_for_status()

@@ -2,7 +2,8 @@
 
 A lane's start is what its process reads from the monotonic clock, which all share, as it passes the barrier;
 that of a run that starts when it is claimed is when its worker hears its first word. The clocks of the pods
-are wrong by `AHEAD_S`. A token is late by the time from just before its pipeline shows it until a reader has it.
+are wrong by `AHEAD_S`. A token is late by the time from just before its pipeline shows it until a reader has
+it.
 """
 
 from __future__ import annotations
