@@ -10,7 +10,8 @@ from events.kinds.image import ImageSpec
 from events.runtime.errors import PipelineError
 from stages.kinds.image.pictures import NotAPicture, read_picture
 
-PICTURE_BYTES_MAX: Final = 128 * 1024 * 1024
+PIXEL_BYTES_MAX: Final = 8  # four colours of two bytes, not packed
+AROUND_BYTES_MAX: Final = 4 * 1024 * 1024  # a picture may have its workflow in it
 WARM_UP_STEPS: Final = 1
 
 Progress = Callable[[float], None]  # from 0 to 1; it may be called from any thread
@@ -44,6 +45,11 @@ class Backend(Protocol):
     def draw(self, lap: Lap, progress: Progress) -> Drawn:
         """Make the pictures of a lap. Raises `PipelineError`."""
         ...
+
+
+def picture_bytes_max(spec: ImageSpec) -> int:
+    """Return how many bytes a picture may have."""
+    return spec.width * spec.height * PIXEL_BYTES_MAX + AROUND_BYTES_MAX
 
 
 def late(spec: ImageSpec) -> PipelineError:

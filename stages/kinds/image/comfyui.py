@@ -35,7 +35,7 @@ from stages.kinds.image.answers import (
     said,
     shown_names,
 )
-from stages.kinds.image.backend import PICTURE_BYTES_MAX, Drawn, Lap, Progress, check_pictures, late
+from stages.kinds.image.backend import Drawn, Lap, Progress, check_pictures, late, picture_bytes_max
 from stages.kinds.image.workflow import LOADER, workflow
 from stages.ports import Say
 
@@ -133,9 +133,13 @@ class ComfyUI:
             finally:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
+            bytes_max = picture_bytes_max(self.spec)
             try:
                 async with asyncio.timeout(self.view_s):
-                    pictures = [await server.picture(each) for each in found.pictures]
+                    pictures = [
+                        await server.picture(each, bytes_max)
+                        for each in found.pictures[: self.spec.batch + 1]
+                    ]
             except (_Silent, TimeoutError) as error:
                 words = said(str(error)) or f"it took more than {self.view_s:g} s"
                 raise PipelineError("IMAGE_FAILED", f"a picture could not be fetched: {words}") from error
@@ -255,7 +259,7 @@ class _Server:
                 raise
             return status, said(data[:2_000].decode(errors="replace"))
 
-    async def picture(self, wanted: Reference) -> bytes:
+    async def picture(self, wanted: Reference, bytes_max: int) -> bytes:
         """Return a picture's file, within bounds. Raises `_Silent`, `BadAnswer`."""
         query = {"filename": wanted.filename, "subfolder": wanted.subfolder, "type": wanted.type}
         try:
@@ -267,7 +271,7 @@ class _Server:
             ) as response:
                 if response.status != 200:
                     raise _Silent(f"it was answered with {response.status}")
-                return await _whole(response, PICTURE_BYTES_MAX)
+                return await _whole(response, bytes_max)
         except NETWORK as error:
             raise _Silent(said(str(error)) or type(error).__name__) from error
 

@@ -109,7 +109,7 @@ def test_what_is_only_slow_or_noise_makes_pictures_all_the_same(fault: str) -> N
         ("cut", "IMAGE_FAILED", "no picture: a PNG that is cut off"),
         ("wrong_size", "IMAGE_FAILED", "of 48×32 pixels, and 40×32 were asked for"),
         ("huge", "IMAGE_FAILED", "an answer of 1,073,741,824 bytes"),
-        ("endless", "IMAGE_FAILED", "it took more than 0.4 s|more than 134,217,728 bytes"),
+        ("endless", "IMAGE_FAILED", "an answer of more than 4,204,544 bytes"),
         ("drip", "IMAGE_FAILED", "could not be fetched: it took more than 0.4 s"),
         ("traversal", "IMAGE_FAILED", "a picture outside of its folder: '../../etc', 'passwd'"),
         ("other_folder", "IMAGE_FAILED", "in none of its folders of outputs"),

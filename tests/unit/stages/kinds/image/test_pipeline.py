@@ -18,6 +18,9 @@ from stages.kinds.image.pipeline import run
 from stages.testing import RecordingLiveView, RecordingReporter, make_context, make_tools
 from testing.comfy_double.server import ComfyDouble
 
+# one process loads what makes them
+pytestmark = pytest.mark.xdist_group("images")
+
 BRIEF = {"prompt": "a lighthouse", "width": 32, "height": 40, "steps": 2, "repeats": 1}
 MEASURED = ["seconds_per_image", "wall_s", "steps_per_s", "images"]
 
