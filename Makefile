@@ -13,12 +13,13 @@ export PYTHONDONTWRITEBYTECODE :=
 # $(call step,NAME,COMMAND) runs a step of the gate and says how long it took.
 step = @begun=$$(date +%s); $(2); status=$$?; echo "step $(1): $$(($$(date +%s) - begun)) s"; exit $$status
 
-.PHONY: help setup demo demo-benchmark demo-tune check test test-all chaos lint style types tests tests-all browser format screenshots
+.PHONY: help setup demo demo-benchmark demo-tune demo-race check test test-all chaos lint style types tests tests-all browser format screenshots
 
 help:
 	@echo 'make demo      start the whole fleet on this machine and run one real experiment'
 	@echo 'make demo-benchmark  the same with a small language model that it serves, and HumanEval for it'
 	@echo 'make demo-tune  the same with six launch parameters of its engine, and which serves it best'
+	@echo 'make demo-race  the same with four pods that race: whose model answers fastest'
 	@echo 'make check     lint, the rules of the source tree, and the unit tests of what changed (SINCE=HEAD)'
 	@echo 'make test      the gate: lint, and every test but the long forms'
 	@echo 'make test-all  lint, and every test'
@@ -43,6 +44,10 @@ demo-benchmark:
 demo-tune:
 	@PYTHON='$(PYTHON)' scripts/setup.sh demo-tune
 	@exec .venv/bin/python -m scripts.demo_tune
+
+demo-race:
+	@PYTHON='$(PYTHON)' scripts/setup.sh demo-race
+	@exec .venv/bin/python -m scripts.demo_race
 
 check: lint
 	$(call step,rules,$(BIN) pytest -q -n 0 tests/tidy --ignore tests/tidy/test_gate.py)

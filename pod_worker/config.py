@@ -25,9 +25,12 @@ from events.runtime.errors import ConfigError
 from pod_worker.child.live_view import flush_rule
 from pod_worker.child.process import secrets_of
 from pod_worker.rental import NEEDED, Rental, rental_of
+from pod_worker.services.allowed import SETTING as SERVICES_SETTING
+from pod_worker.services.allowed import services_of
 
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
+SERVICES_CHARS_MAX: Final = 20_000
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
 DATA_OF_ROOT: Final = Path("/var/lib/podfleet/worker")  # users of pipelines cannot enter /root
 
@@ -66,6 +69,7 @@ class Settings:
     gpu_usd_per_hour: float | None = None
     isolation: str
     on_leave: OnLeave = "exit"
+    services: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # commands that reset each
     rental: Rental | None = None  # which its provider ends when the worker leaves for good
     environ: Mapping[str, str] = field(repr=False)
 
@@ -103,7 +107,8 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
     if wishes.idle_exit_s is not None and not 0 <= wishes.idle_exit_s < float("inf"):
         problems.append(f"--idle-exit is {wishes.idle_exit_s}; it has to be a number of seconds, 0 or more")
     labels, unfit = operators_labels(values.get("PODFLEET_LABELS"), wishes.labels)
-    problems += [*unfit, *_problems_of_tools(values)]
+    services, odd = _services(values.get(SERVICES_SETTING))
+    problems += [*unfit, *odd, *_problems_of_tools(values)]
     if problems:
         raise ConfigError(problems)
     on_leave: OnLeave = next((each for each in ON_LEAVE if each == values.get("PODFLEET_ON_LEAVE")), "exit")
@@ -121,9 +126,22 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         gpu_usd_per_hour=_number(values.get("PODFLEET_GPU_USD_PER_HOUR")),
         isolation=values.get("PODFLEET_ISOLATION") or ISOLATIONS[0],
         on_leave=on_leave,
+        services=services,
         rental=rental_of(values) if on_leave == "end" else None,
         environ=values,
     )
+
+
+def _services(setting: str | None) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return the services that a file names, or the setting itself, and what is wrong with them."""
+    text = setting or ""
+    if "/" in text and "=" not in text:
+        try:
+            with Path(text).expanduser().open() as opened:
+                text = opened.read(SERVICES_CHARS_MAX)
+        except (OSError, ValueError) as error:
+            return {}, [f"{SERVICES_SETTING} is {text[:200]!r}; this file cannot be read: {error}"]
+    return services_of(text)
 
 
 def _problems_of_tools(values: Mapping[str, str]) -> list[str]:

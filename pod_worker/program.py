@@ -34,11 +34,13 @@ from events.runtime.clock import Clock, Ids, SystemClock, SystemIds
 from events.runtime.errors import Transient
 from events.runtime.loops import Threads, run_every, start_thread
 from events.runtime.measured_clock import MeasuredClock
+from events.text.mask import Mask
 from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.live_stream import HttpLive
 from pod_worker.attempt.secret_values import HttpSecrets
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
+from pod_worker.child.process import allowed
 from pod_worker.config import Settings
 from pod_worker.delivery import delivery_report
 from pod_worker.files.checkpoint_restore import HttpCheckpoints
@@ -59,6 +61,7 @@ from pod_worker.queue.mongo import MongoQueue, connect
 from pod_worker.queue.port import Queue
 from pod_worker.queue.roster import Roster
 from pod_worker.queue.wakeups import Polls, Wakeups
+from pod_worker.services.resetter import Journal, Resetter
 from pod_worker.worker import Pauses, Pod, WarmProcess, Worker
 
 log = logging.getLogger(__name__)
@@ -102,7 +105,9 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return None
     queue = world.queue(store)
     inventory = inventory_look(fork_server.options, world.clock)
-    gauges = Gauges(open_driver(), settings.data, inventory.current)
+    gauges = Gauges(
+        open_driver(), settings.data, inventory.current, services=tuple(sorted(settings.services))
+    )
     capabilities = gauges.capabilities()
     gpus = capabilities.gpus
     clock, ids = world.clock, world.ids
@@ -138,6 +143,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             store, gauges, spool, identity, stores, delivery,
             tested=health, every_s=world.report_every_s, hurry=health.changed,
         )  # fmt: skip
+        roster.resets = _resets(settings, roster, world, stores)
         intent = Intent(settings.data / "claim.token")
         quiet = threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
@@ -213,6 +219,22 @@ def _work(
     world.threads("sender", lambda: sender.run(quiet, worker.heed))
     world.threads("roster", partial(report, hurry=health.changed))
     return worker.run()
+
+
+def _resets(settings: Settings, roster: Roster, world: World, stores: MeasuredClock) -> Resetter:
+    """Return what resets the services that the operator of this pod allows."""
+    return Resetter(
+        services=settings.services,
+        journal=Journal(settings.data / "resets.json"),
+        environ=allowed(settings.environ),
+        mask=Mask(settings.secrets),
+        clock=world.clock,
+        threads=world.threads,
+        now=stores.now,
+        is_busy=lambda: roster.standing.has_claimed,
+        claiming=roster.claiming,
+        tell=roster.hurry.set,
+    )
 
 
 def _store(settings: Settings, control_plane: ControlPlane, world: World) -> MongoQueue | HttpQueue:

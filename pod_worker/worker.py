@@ -159,6 +159,7 @@ class Worker:
                 claim = self._wait_claim(child, ready) if ready is not None else None
                 if claim is not None:
                     self._serve(*claim, child)
+                    self.roster.standing.has_claimed = False
                     self.state.must_load_first |= isinstance(child.wait_ready(0), NeverStarted)
         self.roster.standing.state = "stopped"
         return self.roster.drained or self._was_idle_too_long()
@@ -245,7 +246,7 @@ class Worker:
             requested_at, seeker = instant(self.ports.clock), self._seeker(ready)
             try:
                 may_claim = self.roster.may_claim()
-                claim = self._resolve() or (self._try(seeker, known) if may_claim else None)
+                claim = self._claim(seeker, known, may_claim=may_claim)
                 if claim is not None:
                     return claim, requested_at
                 # A queue may have waited for a run by itself, and then need not be left alone.
@@ -302,6 +303,18 @@ class Worker:
         kinds, name = self.fitness.fit(ready.kinds), pod_name(self.pod.id)
         able = Abilities(kinds, gpu_gib, self.pod.region, labels, name)
         return Seeker(self.pod.id, self.pod.mode, able)
+
+    def _claim(self, seeker: Seeker, known: Sequence[WaitingClass], *, may_claim: bool) -> Claim | None:
+        """Claim a run, unless a service of the pod is being reset; that begins when no run is claimed."""
+        while not self.roster.claiming.acquire(timeout=POLL_S):
+            if self._is_over():
+                return None
+        try:
+            claim = self._resolve() or (self._try(seeker, known) if may_claim else None)
+            self.roster.standing.has_claimed = claim is not None
+            return claim
+        finally:
+            self.roster.claiming.release()
 
     def _resolve(self) -> Claim | None:
         """Find the claim whose answer was lost, before another one is made."""

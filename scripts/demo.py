@@ -198,11 +198,13 @@ def main() -> int:
     return with_fleet(arguments, lambda stack, console, asked: _run(stack, arguments, console, asked))
 
 
-def with_fleet(arguments: argparse.Namespace, run: Callable[[Stack, Console, Interrupts], int]) -> int:
+def with_fleet(
+    arguments: argparse.Namespace, run: Callable[[Stack, Console, Interrupts], int], *, workers: int = 1
+) -> int:
     """Start a fleet on this machine, do what `run` does with it, end it; return the exit status."""
     console = Console()
     port = arguments.port if arguments.port is not None else (DEFAULT_PORT if is_free(DEFAULT_PORT) else 0)
-    options = Options(data=arguments.data, port=port, workers=1)
+    options = Options(data=arguments.data, port=port, workers=workers)
     clock = SystemClock()
     world = World(environment=environment(Path.cwd()), clock=clock, ids=SystemIds(), say=_say(console))
     with interrupts() as asked:

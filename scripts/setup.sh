@@ -4,6 +4,7 @@
 #   scripts/setup.sh demo      what a fleet on one machine needs
 #   scripts/setup.sh demo-benchmark   that, and what benchmarks of language models need
 #   scripts/setup.sh demo-tune        what a fleet needs, and what proposes the values of a study
+#   scripts/setup.sh demo-race        what a fleet needs, with the model that races
 #   scripts/setup.sh test      that, and what the gate needs
 #   scripts/setup.sh browser   the Chromium that the tests of the web pages need
 #
@@ -123,6 +124,12 @@ demo-benchmark)
     need_mongod
     want_bubblewrap || echo "setup: no bubblewrap; generated programs are held by the next best that works here"
     ;;
+demo-race)
+    install_extras $RUNTIME
+    want_weights || fail "the model of this demo needs its weights (see above)."
+    need_mongod
+    want_bubblewrap || echo "setup: no bubblewrap; generated programs are held by the next best that works here"
+    ;;
 demo-tune)
     install_extras $RUNTIME,study
     want_weights || fail "the model of this demo needs its weights (see above)."
@@ -137,5 +144,5 @@ test)
         "On Debian or Ubuntu, as root: apt-get update && apt-get install -y --no-install-recommends bubblewrap"
     ;;
 browser) need_browser ;;
-*) fail "say what for: demo, demo-benchmark, demo-tune, test or browser" ;;
+*) fail "say what for: demo, demo-benchmark, demo-tune, demo-race, test or browser" ;;
 esac

@@ -96,8 +96,8 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "pods": {
         **_by(
             "report", "pod", "mode", "region", "kinds", "state", "runId", "attempt", "version",
-            "capabilities", "labels", "telemetry", "checks", "clockOffsetS", "delivery", "reportedAt",
-            "startedAt", "keyId",
+            "capabilities", "labels", "telemetry", "checks", "resets", "clockOffsetS", "delivery",
+            "reportedAt", "startedAt", "keyId",
         ),
         **_by("drain, reset", "orders"),
         **_by("look", "lookedUntil"),

@@ -563,7 +563,8 @@ class Reading:
         return {"busy": 0, "idle": 0, "suspended": 0, **live, "gone": gone}
 
     def _pod(self, rules: Rules, document: Mapping[str, Any]) -> Pod:
-        return pod(document, self.clock.now() - SILENT_AFTER, rules)
+        now = self.clock.now()
+        return pod(document, now - SILENT_AFTER, rules, now)
 
 
 def _waiting(found: Waiting, now: datetime) -> QueuedClass:

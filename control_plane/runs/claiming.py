@@ -18,7 +18,7 @@ from events.kinds.declaring.queues import QUEUES
 from events.queue.claims import Claim
 from events.queue.matching import Named, Seeker, WaitingClass, candidates
 from events.queue.pod_checks import suspects
-from events.queue.roster import report_every_s
+from events.queue.roster import report_every_s, resets_due
 from events.runtime.clock import Clock, Ids
 
 Json = dict[str, Any]
@@ -154,7 +154,8 @@ class Claimer:
             raise _foreign(pod_id)
         rules = await self.rules.in_force()
         orders = rules.orders(pod_id, key_id, drain=bool(document["orders"]["drain"]))
-        return {**orders, "now": document["reportedAt"], "reportEveryS": report_every_s(document)}
+        told = {"reportEveryS": report_every_s(document), "resets": resets_due(document)}
+        return {**orders, **told, "now": document["reportedAt"]}
 
     async def suspects(self, pod_id: str) -> tuple[str, ...]:
         """Return the names of checks that other live pods report as failing."""

@@ -20,6 +20,7 @@ from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kinds.parts import names_of
 from control_plane.runs.groups import advancer, pruner
 from control_plane.runs.models import start_sync
+from control_plane.runs.pods import resets
 from control_plane.runs.schedules import scheduler
 from control_plane.server import dependencies
 from control_plane.server.api import (
@@ -51,7 +52,7 @@ from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.leaving import Leaving
 from control_plane.server.http.watchdog import Watchdog, Watched
 from control_plane.server.kind_routes import include_kinds
-from control_plane.server.metrics import STALLS, WAITING
+from control_plane.server.metrics import LIVE_DROPPED, STALLS, WAITING
 from control_plane.server.web import live
 from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
@@ -116,6 +117,7 @@ def create_app(deps: Deps) -> FastAPI:
     )
     _wrap(app, deps, watchdog)
     WAITING.set_function(lambda: len(deps.claimer.notifier))
+    LIVE_DROPPED.set_function(lambda: deps.live.texts.dropped)
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.admission)]
@@ -150,6 +152,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (catch_up.TICK_S, "catch_up", deps.catch_up.run_once),
         (rescuer.TICK_S, "rescuer", deps.rescuer.run_once),
         (quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once),
+        (resets.TICK_S, "pod_resets", deps.pod_resets.run_once),
         (scheduler.TICK_S, "scheduler", deps.scheduler.run_once),
         (start_sync.TICK_S, "models", deps.start_sync.run_once),
         (advancer.TICK_S, "advancer", deps.groups.advancer.run_once),

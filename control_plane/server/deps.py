@@ -64,6 +64,7 @@ from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
 from control_plane.runs.pods.looks import PodLooks
+from control_plane.runs.pods.resets import PodResets
 from control_plane.runs.pods.steering import PodSteering
 from control_plane.runs.schedules.scheduler import Scheduler
 from control_plane.runs.schedules.service import ScheduleService
@@ -184,6 +185,7 @@ class Deps:
     claimer: Claimer
     pod_steering: PodSteering
     pod_looks: PodLooks
+    pod_resets: PodResets
     claims_throttle: RateLimit
     broadcaster: Broadcaster
     live: LiveParts
@@ -247,13 +249,12 @@ class Deps:
 def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database; all of it goes by the store's clock."""
     clock = MeasuredClock(machine)
-    runs, events, documents = Runs(db), Events(db), Documents(db)
+    runs, events, documents, counts = Runs(db), Events(db), Documents(db), ByteCounts(db)
     submissions, schedules = Submissions(db), Schedules(db)
     submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered, unclaimed = UnnumberedEvents(runs, events, clock, ids), UnclaimedStore(db)
-    counts = ByteCounts(db)
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
@@ -312,6 +313,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         claimer=Claimer(Claims(db), pod_rules, notifier, new_pods, clock, ids, Cache(clock)),
         pod_steering=PodSteering(Pods(db), pod_rules, reading),
         pod_looks=PodLooks(Pods(db), clock),
+        pod_resets=PodResets(Pods(db), RuleStore(db), reading, AuditLog(db), ids),
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
         live=_live(db, clock, ids),

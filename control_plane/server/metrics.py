@@ -39,6 +39,11 @@ STALLS: Final = Summary(
 WAITING: Final = _gauge(
     "requests_waiting", "Requests of pods that wait for a run in this process", registry=REGISTRY
 )
+LIVE_DROPPED: Final = _gauge(
+    "live_text_dropped_pieces",
+    "Pieces of live text that this process dropped since its start: too many of a run, or no store",
+    registry=REGISTRY,
+)
 _UP: Final = _gauge(
     "dependency_up", "Whether a dependency of this process works: 1, else 0", "dependency", registry=REGISTRY
 )

@@ -168,6 +168,26 @@ class Pods:
         async with answers():
             await self.db.pods.update_one({"_id": pod_id}, {"$set": {"orders.drain": drain}})
 
+    async def order_resets(self, pod_id: str, before: Any, orders: Sequence[Document]) -> bool:
+        """Keep the orders to reset services; False if they are others than `before`."""
+        async with answers():
+            wanted = {"_id": pod_id, "orders.resets": before}
+            result = await self.db.pods.update_one(wanted, {"$set": {"orders.resets": list(orders)}})
+        return bool(result.matched_count)
+
+    async def with_open_resets(self, since: datetime) -> list[Document]:
+        """Return the resets of workers that reported since then, and have one that is not recorded."""
+        async with answers():
+            wanted = {"reportedAt": {"$gte": since}, "orders.resets.isRecorded": False}
+            cursor = self.db.pods.find(wanted, {"orders": 1, "resets": 1})
+            return await cursor.sort("reportedAt", -1).limit(LIVE_MAX).to_list()
+
+    async def mark_recorded(self, pod_id: str, reset_id: str) -> None:
+        """Note that the outcome of a reset stands in the audit log."""
+        async with answers():
+            wanted = {"_id": pod_id, "orders.resets.id": reset_id}
+            await self.db.pods.update_one(wanted, {"$set": {"orders.resets.$.isRecorded": True}})
+
     async def any_named(self, name: str) -> Document | None:
         """Return the newest of a pod's workers, by the pod's name."""
         async with answers():

@@ -131,12 +131,21 @@ class Delivery(Answer, frozen=True, kw_only=True):
     upload_failures: list[UploadFailures]
 
 
+class ResetOrder(Answer, frozen=True, kw_only=True):
+    """The order to reset a service, as the pod hears it: nothing in it is executed."""
+
+    id: str
+    service: str
+    force: bool
+
+
 class PodOrders(Answer, frozen=True, kw_only=True):
     """The orders of the fleet for a pod: with `drain` it takes no other run, and leaves.
 
     With a `cordon` or a `quarantine` it claims nothing, and stays. `suspects` are the names of checks that
     other pods report as failing; `now`, in the answer to a report, is when the store took that, and
-    `report_every_s` how often the pod shall report, which is more often while somebody looks at it.
+    `report_every_s` how often the pod shall report, which is more often while somebody looks at it. `resets`
+    are orders to reset services of it, each to be carried out once.
     """
 
     drain: bool
@@ -145,6 +154,7 @@ class PodOrders(Answer, frozen=True, kw_only=True):
     suspects: list[str] = msgspec.field(default_factory=list)
     now: Moment | UnsetType = UNSET
     report_every_s: Amount | UnsetType = UNSET
+    resets: list[ResetOrder] | UnsetType = UNSET
 
 
 class PodStanding(Answer, frozen=True, kw_only=True):
@@ -168,6 +178,24 @@ class PodCheck(Answer, frozen=True, kw_only=True):
     message: str
     at: Moment
     kinds: list[str] | None
+
+
+class Reset(Answer, frozen=True, kw_only=True):
+    """The order to reset a service of a pod, and what became of it.
+
+    `state` is ordered, done, failed, or unanswered where the pod said nothing in time. `code` says why it
+    failed; `message` has the last lines that the service's command printed.
+    """
+
+    id: str
+    service: str
+    force: bool
+    by: str
+    at: Moment
+    state: str
+    code: str | None
+    message: str
+    ended_at: Moment | None
 
 
 class Pod(Answer, frozen=True, kw_only=True):
@@ -195,6 +223,7 @@ class Pod(Answer, frozen=True, kw_only=True):
     orders: PodOrders
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     checks: list[PodCheck] = msgspec.field(default_factory=list)
+    resets: list[Reset] = msgspec.field(default_factory=list)
     key_id: str | UnsetType | None = UNSET
     clock_offset_s: Amount | UnsetType | None = UNSET
     delivery: Delivery | UnsetType | None = UNSET  # of an earlier worker nothing is known

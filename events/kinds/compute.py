@@ -135,8 +135,9 @@ WHERE: Final = (
     Column("library", type="text"),
     Column("file_system", type="text"),
 )
+HEADLINE: Final = (*MEASURED, *WHERE)
 # Columns are sorted by an index up to the eighth.
-LAPS: Final = ResultSet("laps", "Laps", (Column("lap", format="d"), *MEASURED, *WHERE))
+LAPS: Final = ResultSet("laps", "Laps", (Column("lap", format="d"), *HEADLINE))
 
 KIND: Final = Kind(
     name="compute",
@@ -148,12 +149,14 @@ KIND: Final = Kind(
     check=_check,
     needs=("numpy",),  # torch is taken where it is there; a prime count needs no GPU, so it `uses` nothing
     codes={
+        # no fault of the pod: it computes well what it has
+        "NO_DEVICE": "Ask for a pod that has it (requires.gpu_gib), or take another device, dtype or work.",
         "WRONG_COUNT": "The machine computes wrongly: test it before it gets more runs.",
         "WRONG_RESULT": "The machine computes wrongly: test memory, GPU and disk before it gets more runs.",
         "PROCESS_ENDED": "See the run's log: a process of the count ended; the pod may lack memory.",
     },
     results=(LAPS,),
-    headline=(*MEASURED, *WHERE),
+    headline=HEADLINE,
     labels={"work": "work"},
     prepares=True,
 )

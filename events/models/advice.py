@@ -6,8 +6,9 @@ Law: only the end of a text is looked at, and a pattern reads no further than it
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 LOOKED_AT_CHARS: Final = 20_000
 
@@ -69,6 +70,7 @@ TABLE: Final = (
         "This build of the engine has no code for this GPU: install one for its compute capability",
         r"no kernel image is available",
         r"is not compatible with the current pytorch installation",
+        r"this pytorch has no code for sm_\d+",
         r"(requires|needs) (a )?(gpu|device)s? with compute capability",
         r"unsupported gpu architecture",
     ),
@@ -136,6 +138,14 @@ TABLE: Final = (
         r"certificate verify failed",
     ),
     _row(
+        "UNREACHABLE",
+        "Nobody answers at that address: start the service, or look at its address",
+        r"connection refused",
+        r"\[errno 111\]",
+        r"connection reset by peer",
+        r"(server|peer) (disconnected|closed connection) without",
+    ),
+    _row(
         "MODEL_NOT_FOUND",
         "There is no such model: look at its name, and where it has to be "
         "(weights of the pod, MODEL_PATH, hub)",
@@ -143,6 +153,9 @@ TABLE: Final = (
         r"\b404 client error",
         r"is not a local folder and is not a valid model id",
         r"failed to open gguf file",
+        r"\bhas no checkpoint\b",
+        r"value not in list: ckpt_name",
+        r"checkpoint .{0,200} (not found|does not exist|is not there)",
         r"model '[^'\n]{0,300}' not found",
         r"no such file or directory: '[^'\n]{0,300}"
         r"(\.gguf|config\.json|\.safetensors)",
@@ -205,6 +218,45 @@ TABLE: Final = (
         r"missing dependencies for the serving",
     ),
 )
+
+
+Category = Literal["cuda_unsupported_arch", "oom", "missing_checkpoint", "unreachable", "unknown"]
+CATEGORIES: Final[Mapping[str, tuple[Category, str]]] = {
+    "KERNEL_IMAGE": (
+        "cuda_unsupported_arch",
+        "Install a PyTorch, or an engine, that is built for this GPU; or run it on the CPU",
+    ),
+    "OUT_OF_MEMORY": ("oom", "Take less: a smaller model, batch, context or picture; or a larger pod"),
+    "MODEL_NOT_FOUND": (
+        "missing_checkpoint",
+        "Bring the model or checkpoint to the pod: pull it, or put its file where the engine looks",
+    ),
+    "OFFLINE": (
+        "missing_checkpoint",
+        "Bring the model to the pod, or submit without offline, so that it is fetched",
+    ),
+    "UNREACHABLE": (
+        "unreachable",
+        "Look whether something answers at that address; a service of the pod can be reset on the pod's page",
+    ),
+    "NETWORK": ("unreachable", "Look at the network of the pod: its proxies, its names, its firewall"),
+    "PROXY_CREDENTIALS": ("unreachable", "Put user and password of the proxy into the pod's environment"),
+}
+# The codes of failed runs that say it without words.
+OF_CODES: Final[Mapping[str, str]] = {
+    "CUDA_UNSUPPORTED_ARCH": "KERNEL_IMAGE",
+    "OUT_OF_MEMORY": "OUT_OF_MEMORY",
+    "MISSING_CHECKPOINT": "MODEL_NOT_FOUND",
+}
+UNKNOWN: Final[tuple[Category, str]] = ("unknown", "")
+
+
+def category_of(code: str, message: str) -> Advice:
+    """Return of which category a failure is, of a run of any kind, and what to do; unknown without words."""
+    found = advice_on(message)
+    told = "UNREACHABLE" if code.endswith("UNREACHABLE") else OF_CODES.get(code)
+    cause = told or ("" if found is None else found.code)
+    return Advice(*CATEGORIES.get(cause, UNKNOWN))
 
 
 def advice_on(text: str, *, is_offline: bool = False) -> Advice | None:

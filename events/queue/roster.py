@@ -36,6 +36,17 @@ def sample(pod_id: str, at: datetime, telemetry: Mapping[str, Any]) -> tuple[Doc
     return {"_id": f"{pod_id}/{first:%Y-%m-%dT%H:%M}"}, update
 
 
+def resets_due(document: Mapping[str, Any]) -> list[Document]:
+    """Return the orders to reset services that a pod has not answered, by its line as a report left it."""
+    answered = {each.get("id") for each in document.get("resets") or ()}
+    now = document["reportedAt"]
+    return [
+        {name: each[name] for name in ("id", "service", "force")}
+        for each in (document.get("orders") or {}).get("resets") or ()
+        if each["id"] not in answered and each["until"] > now
+    ]
+
+
 def span_of(at: datetime) -> datetime:
     """Return the beginning of the span of samples that a moment is in."""
     minutes = int(SPAN.total_seconds()) // 60

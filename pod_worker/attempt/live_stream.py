@@ -32,6 +32,7 @@ HELD_MAX: Final = 500  # pieces that wait for the control plane; older ones are 
 HELD_CHARS_MAX: Final = 64 * 1024
 # A request ends before the control plane's limits on any body: 30 s and 2 MiB.
 REQUEST_S: Final = 20.0
+FIRST_S: Final = 2.0  # the first one, and one after a failure: an answer that says no is read at its end
 REQUEST_BYTES_MAX: Final = 1 << 20
 STEP_S: Final = 5.0  # for each write, and for the answer
 SILENCE_S: Final = 5.0  # then an empty line, so that whoever is gone is noticed
@@ -91,6 +92,7 @@ class LiveStream:
     _stopped_s: float | None = None
     _has_begun: bool = False
     _is_over: bool = False
+    _request_s: float = FIRST_S
 
     def put(self, piece: Shown) -> None:
         """Take a piece; returns at once."""
@@ -127,9 +129,10 @@ class LiveStream:
                 took_s = self.clock.monotonic_s() - begun_s
                 failures = 1 if took_s > BACK_OFF_MAX_S else failures + 1
                 log.info("live.retried", extra={"run": self.claim.run_id, "why": error.message})
+                self._request_s = FIRST_S
                 self._rest(back_off_s(failures, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S))
             else:
-                failures = 0
+                failures, self._request_s = 0, REQUEST_S
         self._is_over = True
         with self._lock:
             self._pieces.clear()
@@ -148,7 +151,7 @@ class LiveStream:
 
     def _lines(self) -> Iterator[bytes]:
         """Yield what there is to send, each time all of it, until the request is long enough."""
-        until_s, left_bytes = self.clock.monotonic_s() + REQUEST_S, REQUEST_BYTES_MAX
+        until_s, left_bytes = self.clock.monotonic_s() + self._request_s, REQUEST_BYTES_MAX
         while left_bytes > 0 and not self._ends():
             pieces = self._take()
             if not pieces and self._stopped_s is not None:

@@ -32,6 +32,7 @@ WAIT_S: Final = 3.0  # for a run; less than a worker may take to leave
 NOBODYS: Final = "0" * SECRET_CHARS  # a token with which nobody claims
 
 # What a control plane of the last release refuses in a report's parts, and what earlier ones refuse.
+NEW: Final = frozenset({"resets"})
 NEW_CAPABILITIES: Final = frozenset({"cpu", "disks", "engines", "models", "cuda", "services"})
 NEW_OF_GPU: Final = frozenset({"computeCapability"})
 LATER: Final = frozenset({"checks", "delivery", "clockOffsetS", "labels"})
@@ -47,6 +48,7 @@ class _PodOrders(msgspec.Struct, frozen=True, rename="camel"):
     quarantine: dict[str, Any] | None = None
     now: datetime | None = None
     report_every_s: float = REPORT_EVERY_S
+    resets: Any = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class HttpQueue:
         """Write the pod's entry in the roster; return the orders for the pod."""
         body = {"id": report.id, **report_fields(report), "startedAt": report.started_at.isoformat()}
         body["checks"] = [{**each, "at": each["at"].isoformat()} for each in body["checks"]]
+        body["resets"] = [{**each, "at": each["at"].isoformat()} for each in body["resets"]]
         answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
         for earlier in (_of_last_release, _of_earlier_releases):
             if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
@@ -118,7 +121,13 @@ class HttpQueue:
                 answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
         told = answer.read(_PodOrders)
         return orders_of(
-            told.drain, told.cordon, told.quarantine, told.suspects, told.now, told.report_every_s
+            told.drain,
+            told.cordon,
+            told.quarantine,
+            told.suspects,
+            told.now,
+            told.report_every_s,
+            told.resets,
         )
 
     def _of_run(self, claim: Claim, action: str, body: Mapping[str, Any], what: type[T]) -> T:
@@ -165,7 +174,7 @@ def _of_last_release(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a report without what the control plane of the last release does not know."""
     capabilities = _without(body["capabilities"], NEW_CAPABILITIES)
     gpus = [_without(gpu, NEW_OF_GPU) for gpu in capabilities["gpus"]]
-    return {**body, "capabilities": {**capabilities, "gpus": gpus}}
+    return {**_without(body, NEW), "capabilities": {**capabilities, "gpus": gpus}}
 
 
 def _of_earlier_releases(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import pymongo
+from bson.codec_options import TypeDecoder, TypeRegistry
+from bson.int64 import Int64
 from pymongo import MongoClient, ReadPreference, ReturnDocument, WriteConcern
 from pymongo.collection import Collection
 from pymongo.database import Database
@@ -237,7 +239,7 @@ class MongoQueue:
         now = document["reportedAt"]
         quarantine = rules.quarantine_of(quarantines, name, document.get("keyId"))
         drain, every_s = bool(document["orders"]["drain"]), roster.report_every_s(document)
-        return orders_of(drain, cordon, quarantine, suspected, now, every_s)
+        return orders_of(drain, cordon, quarantine, suspected, now, every_s, roster.resets_due(document))
 
     def _suspects(self, pod_id: str, now: datetime) -> tuple[str, ...]:
         wanted, fields = pod_checks.failing(now)
@@ -256,8 +258,22 @@ class MongoQueue:
         return self.db[claim.collection]
 
     def _claimed(self, collection: str, document: Document, token: str) -> Claim:
-        stored = self.db.run_specs.find_one({"_id": document["_id"]})
+        stored = _with_plain_numbers(self.db.run_specs).find_one({"_id": document["_id"]})
         return claims.claim_of(document, stored, collection=collection, token=token, lease_s=self.ttl_s)
+
+
+class _WholeNumbers(TypeDecoder):
+    """Reads a whole number beyond 32 bits as an `int`: the pipeline is told the specification as JSON."""
+
+    bson_type = Int64
+
+    def transform_bson(self, value: Any) -> int:
+        return int(value)
+
+
+def _with_plain_numbers(collection: Collection[Document]) -> Collection[Document]:
+    options = collection.codec_options.with_options(type_registry=TypeRegistry([_WholeNumbers()]))
+    return collection.with_options(codec_options=options)
 
 
 @contextmanager

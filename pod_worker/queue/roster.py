@@ -19,6 +19,7 @@ from events.text.attempt_id import AttemptId
 from pod_worker.delivery import DeliveryReport
 from pod_worker.health.check import Reported
 from pod_worker.machine.gauges import Capabilities, Gauges, Telemetry
+from pod_worker.services.orders import Outcome, ResetOrder, reset_orders
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class PodReport:
     checks: tuple[Reported, ...] = ()
     clock_offset_s: float | None = None
     delivery: DeliveryReport | None = None
+    resets: tuple[Outcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class PodOrders:
     suspects: tuple[str, ...] = ()
     now: datetime | None = None
     report_every_s: float = REPORT_EVERY_S
+    resets: tuple[ResetOrder, ...] = ()
 
     @property
     def held_back(self) -> str | None:
@@ -92,14 +95,33 @@ class Tested(Protocol):
     def suspect(self, names: Collection[str]) -> None: ...
 
 
+class Resets(Protocol):
+    """Carries out the orders to reset services."""
+
+    def hear(self, orders: Sequence[ResetOrder]) -> None: ...
+
+    def outcomes(self) -> tuple[Outcome, ...]: ...
+
+
+class NoServices:
+    """A pod without services."""
+
+    def hear(self, orders: Sequence[ResetOrder]) -> None:
+        """Leave it at that."""
+
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return ()
+
+
 @dataclass(slots=True)
 class Standing:
-    """The state of the worker's main thread, for its reports."""
+    """The state of the worker's main thread, for its reports; it `has_claimed` before `claim` is served."""
 
     kinds: tuple[str, ...] = ()
     device: str | None = None
     state: State = "starting"
     claim: Claim | None = None
+    has_claimed: bool = False
 
 
 @dataclass(slots=True)
@@ -121,6 +143,8 @@ class Roster:
     orders: PodOrders | None = None
     every_s: float = REPORT_EVERY_S
     hurry: threading.Event = field(default_factory=threading.Event)
+    resets: Resets = field(default_factory=NoServices)
+    claiming: threading.Lock = field(default_factory=threading.Lock)  # held while a claim is made
     is_clock_off: bool = False
     _beat: tuple[AttemptId, float] | None = None
 
@@ -165,6 +189,7 @@ class Roster:
             checks=() if self.tested is None else self.tested.report(),
             clock_offset_s=self.clock_offset_s,
             delivery=self.delivery(),
+            resets=self.resets.outcomes(),
         )
         asked_s = self.clock.monotonic_s()
         orders, before = self.reports.report(report), self.orders
@@ -172,6 +197,7 @@ class Roster:
             self.clock.note(orders.now, asked_s=asked_s)
         self._tell()
         self.orders = orders
+        self.resets.hear(orders.resets)
         if self.tested is not None:
             self.tested.suspect(orders.suspects)
         if orders.held_back != (before and before.held_back):
@@ -207,10 +233,11 @@ def orders_of(
     suspects: Sequence[str] = (),
     now: datetime | None = None,
     report_every_s: float = REPORT_EVERY_S,
+    resets: object = (),
 ) -> PodOrders:
     """Return the orders that the fleet has for a pod."""
     cordoned, quarantined = (None if each is None else str(each["reason"]) for each in (cordon, quarantine))
-    return PodOrders(drain, cordoned, quarantined, tuple(suspects), now, report_every_s)
+    return PodOrders(drain, cordoned, quarantined, tuple(suspects), now, report_every_s, reset_orders(resets))
 
 
 def source_of(pod_id: str, claim: Claim) -> str:
@@ -231,6 +258,7 @@ def report_fields(report: PodReport) -> dict[str, Any]:
         "attempt": report.attempt,
         "version": report.version,
         "checks": [asdict(each) for each in report.checks],
+        "resets": [asdict(each) for each in report.resets],
         "clock_offset_s": report.clock_offset_s,
         "capabilities": {
             "device": report.device,

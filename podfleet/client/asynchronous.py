@@ -227,6 +227,7 @@ class AsyncClient(Connected):
     drain = _asks(endpoints.drain)
     undrain = _asks(endpoints.undrain)
     cordon = _asks(endpoints.cordon)
+    reset_service = _asks(endpoints.reset_service)
     uncordon = _asks(endpoints.uncordon)
     release = _asks(endpoints.release)
     queue = _asks(endpoints.queue)

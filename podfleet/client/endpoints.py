@@ -411,6 +411,12 @@ def undrain(pod_id: str) -> Call[Pod]:
     return Call("POST", "/api/pods/{pod_id}/undrain", Pod, {"pod_id": pod_id})
 
 
+def reset_service(pod_id: str, service: str, *, force: bool = False) -> Call[Pod]:
+    """Order a pod to reset a service that its operator allows; `force` also while it has a run."""
+    body = {"service": service, "force": force}
+    return Call("POST", "/api/pods/{pod_id}/resets", Pod, {"pod_id": pod_id}, body=body)
+
+
 def cordon(
     pod_id: str, reason: str, *, until: datetime | None = None, for_s: float | None = None
 ) -> Call[PodStanding]:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from events.answers.pods import Cordon, Cuda, Gpu, Pod, PodCheck, PodModel, PodStanding, Quarantine
+from events.answers.pods import Cordon, Cuda, Gpu, Pod, PodCheck, PodModel, PodStanding, Quarantine, Reset
 from podfleet.client.synchronous import Client
 from podfleet.commands.access.keys import seconds_of
 from podfleet.connection import EXIT_FAILED, client, fail
@@ -19,6 +19,7 @@ app = noun("pods")
 
 NO_ORDERS: Final = "–"
 SHOWN_MAX: Final = 1_000
+RESETS_SHOWN: Final = 5
 KNOWN_MAX: Final = 20  # how many names a message lists
 MIB_PER_GIB: Final = 1024
 ENDED: Final = frozenset({"stopped", "gone"})
@@ -128,6 +129,7 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
                 ("labels", _labels(each) or None),
                 ("cpu in use", percent(field("cpu_util")(telemetry))),
                 ("gpu in use", percent(field("gpu_util")(telemetry))),
+                *((f"reset of {one.service}", _reset(one)) for one in each.resets[:RESETS_SHOWN]),
                 *((f"check {check.name}", _found(check)) for check in each.checks),
                 ("clock", _clock(each)),
                 ("version", each.version),
@@ -198,6 +200,26 @@ def release(pod: Name, as_json: AsJson = False) -> None:
     _tell(client().release(pod), as_json=as_json)
 
 
+@app.command()
+def reset(
+    pod: PodName,
+    service: Annotated[str, typer.Argument(metavar="SERVICE", help="A service that the pod names.")],
+    force: Annotated[bool, typer.Option("--force", help="Also while the pod has a run.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Order a worker to reset a service that its operator allows; `pods show` tells the outcome."""
+    control_plane = client()
+    chosen = _chosen(control_plane, pod)
+    asked = [control_plane.reset_service(each.id, service, force=force) for each in chosen]
+    if as_json:
+        print_json(asked)
+        return
+    for each in asked:
+        say(f"{each.id}: resets {service} within 10 s; `podfleet pods show {each.id}` tells the outcome")
+    if not asked:
+        fail(f"{pod} has no live worker", EXIT_FAILED)
+
+
 def _tell(standing: PodStanding, *, as_json: bool) -> None:
     if as_json:
         print_json(standing)
@@ -251,6 +273,12 @@ def _claims(pod: Pod) -> str:
     left = [kind for kind in pod.kinds if kind not in kept]
     names = f"{', '.join(each.name for each in failing)} fails"
     return f"{', '.join(left)} only ({names})" if left else f"nothing ({names})"
+
+
+def _reset(reset: Reset) -> str:
+    outcome = reset.state if reset.code is None else f"{reset.state} ({reset.code})"
+    last = reset.message.splitlines()[-1:]
+    return f"{outcome}, by {reset.by} at {reset.at}{': ' if last else ''}{''.join(last)}"
 
 
 def _found(check: PodCheck) -> str:

@@ -1,19 +1,20 @@
 """What models are on this pod: weights of its own, a folder of models, and the cache of the hub's libraries.
 
-Law: it reads names and sizes, follows no link, and looks at a bounded number of files.
+Law: it reads names and sizes, follows no link, and looks at a bounded number of files. What it removes can
+be fetched again: what somebody put here stays.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from stages.engines.weights import ENDING, FOLDER
+from stages.engines.weights import ENDING, FOLDER, WEIGHTS
 
 FILES_MAX: Final = 20_000
 MODELS_MAX: Final = 1_000
@@ -35,6 +36,23 @@ def cached(variables: Mapping[str, str], folder: Path = FOLDER) -> list[Cached]:
     """Return the models that engines find here without a network, the largest first."""
     found = [*_files(folder), *_folder(variables.get("MODEL_PATH", "")), *_hub(hub_cache(variables))]
     return sorted(found, key=lambda each: (-each.size, each.name))
+
+
+def emptied(
+    variables: Mapping[str, str], folder: Path = FOLDER, known: Collection[str] = frozenset(WEIGHTS)
+) -> list[Cached]:
+    """Remove the weights that were fetched into `folder`, and what downloads from the hub left unfinished.
+
+    Returns what was removed. Raises `OSError` for what cannot be.
+    """
+    fetched = [each for each in _files(folder) if each.name in known]
+    unfinished = [
+        Cached(path.name, path, path.lstat().st_size, False)
+        for path in islice(hub_cache(variables).glob(f"{OF_HUB}*/blobs/*{UNFINISHED}"), FILES_MAX)
+    ]
+    for each in (*fetched, *unfinished):
+        each.path.unlink(missing_ok=True)
+    return [*fetched, *unfinished]
 
 
 def hub_cache(variables: Mapping[str, str]) -> Path:

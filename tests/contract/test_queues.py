@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
@@ -35,6 +36,7 @@ from pod_worker.machine.inventory import Inventory, Model
 from pod_worker.queue.http import HttpQueue
 from pod_worker.queue.mongo import MongoQueue, connect
 from pod_worker.queue.roster import PodReport, source_of
+from pod_worker.services.orders import Outcome
 from tests.integration.conftest import Fleet, fleet_on
 from tests.servers import own_database
 
@@ -130,6 +132,13 @@ def test_a_run_is_claimed_once_with_all_that_its_pod_has_to_know(house: House) -
     assert stored["lease"]["tokenHash"] == digest(mine)
     left_s = (stored["lease"]["until"] - SystemClock().now()).total_seconds()
     assert claim.lease_s - 30 < left_s <= claim.lease_s + 5
+
+
+def test_a_whole_number_beyond_32_bits_is_told_as_one(house: House) -> None:
+    house.fleet.submit("compute", spec={"n": 5 * 10**10})
+    claim = house.claim(token(), kinds=frozenset({"compute"}))
+    assert claim is not None
+    assert msgspec.json.decode(msgspec.json.encode(dict(claim.spec)))["n"] == 5 * 10**10
 
 
 def test_the_first_of_a_class_is_taken_and_only_what_the_pod_can_serve(house: House) -> None:
@@ -275,35 +284,39 @@ EQUIPPED = Capabilities(
 )  # fmt: skip
 
 
+REPORT = PodReport(
+    id=POD, pod="pod-1", mode="hybrid", region="eu", kinds=("probe",), state="idle", run_id=None,
+    attempt=None, device="cuda", capabilities=EQUIPPED,
+    telemetry=Telemetry(0.5, 512.0, 0.25, 1.0, 60.0), version="0", started_at=SystemClock().now(),
+    isolation="filter", pipeline_user="the worker's user: it is not root",
+    delivery=DeliveryReport(waiting=2, oldest_s=1.5, disk_free_bytes=10**9, upload_failures={"X": 1}),
+)  # fmt: skip
+
+
 def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
-    report = PodReport(
-        id=POD, pod="pod-1", mode="hybrid", region="eu", kinds=("probe",), state="idle", run_id=None,
-        attempt=None, device="cuda", capabilities=EQUIPPED,
-        telemetry=Telemetry(0.5, 512.0, 0.25, 1.0, 60.0), version="0", started_at=SystemClock().now(),
-        isolation="filter", pipeline_user="the worker's user: it is not root",
-        delivery=DeliveryReport(waiting=2, oldest_s=1.5, disk_free_bytes=10**9, upload_failures={"X": 1}),
-    )  # fmt: skip
+    pod = f"pod-1/{type(house.queue).__name__.lower()}"  # a process remembers whom it has looked at
+    report = replace(REPORT, id=pod)
     orders = house.queue.report(report)
     assert not orders.drain
     assert orders.report_every_s == REPORT_EVERY_S
-    assert orders.now == house.db.pods.find_one({"_id": POD})["reportedAt"]
-    shown = house.fleet.client.get(f"/api/pods/{POD}").json()
+    assert orders.now == house.db.pods.find_one({"_id": pod})["reportedAt"]
+    shown = house.fleet.client.get(f"/api/pods/{pod}").json()
     assert shown.get("clockOffsetS") is None, "it was not measured yet"
     house.queue.report(replace(report, clock_offset_s=-7.5))
-    assert house.fleet.client.get(f"/api/pods/{POD}").json()["clockOffsetS"] == -7.5
-    assert house.fleet.client.post(f"/api/pods/{POD}/drain").status_code == 200
+    assert house.fleet.client.get(f"/api/pods/{pod}").json()["clockOffsetS"] == -7.5
+    assert house.fleet.client.post(f"/api/pods/{pod}/drain").status_code == 200
     told = house.queue.report(report)
     assert (told.drain, told.cordon, told.quarantine) == (True, "drained", None)
-    assert house.fleet.client.post(f"/api/pods/{POD}/undrain").status_code == 200
+    assert house.fleet.client.post(f"/api/pods/{pod}/undrain").status_code == 200
     told = house.queue.report(report)
     assert (told.drain, told.held_back) == (False, None)
-    assert house.db.pods.find_one({"_id": POD})["delivery"] == {
+    assert house.db.pods.find_one({"_id": pod})["delivery"] == {
         "waiting": 2, "oldestS": 1.5, "diskFreeBytes": 10**9, "uploadFailures": [{"code": "X", "count": 1}],
     }  # fmt: skip
-    shown = house.fleet.client.get(f"/api/pods/{POD}").json()
+    shown = house.fleet.client.get(f"/api/pods/{pod}").json()
     has = shown["capabilities"]
     assert (shown["region"], has["device"], has["isolation"]) == ("eu", "cuda", "filter")
-    page = html.unescape(house.fleet.client.get(f"/pods/{POD}").text)
+    page = html.unescape(house.fleet.client.get(f"/pods/{pod}").text)
     assert all(f"<td>{told}</td>" in page for told in ("filter", "the worker's user: it is not root"))
     assert shown["delivery"]["uploadFailures"] == [{"code": "X", "count": 1}]
     assert "<td>2, the oldest for" in page
@@ -318,6 +331,38 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     assert house.queue.report(report).report_every_s == 1.0, "its page was opened"
     samples = [each for hour in house.db.pod_telemetry.find() for each in hour["samples"]]
     assert [each["gpuTemperatureC"] for each in samples] == [60.0] * 5  # a span may have ended between
+
+
+def test_a_reset_that_people_order_reaches_the_pod_until_it_has_told_the_outcome(house: House) -> None:
+    told = replace(REPORT, capabilities=EQUIPPED)
+    assert house.queue.report(told).resets == ()
+
+    def ask(service: str, **more: Any) -> Any:
+        body = {"service": service, **more}
+        return house.fleet.client.post(f"/api/pods/{told.id}/resets", json=body)
+
+    for service, status in (("comfyui", 422), ("x" * 200, 422), ("ollama; reboot", 422), ("ollama", 200)):
+        assert ask(service).status_code == status
+    assert ask("ollama").json()["code"] == "reset_under_way"
+    for _ in range(2):
+        (order,) = house.queue.report(told).resets
+        assert (order.service, order.force) == ("ollama", False)
+    answered = replace(
+        told, resets=(Outcome(order.id, False, "TIMED_OUT", "<b>it hung</b>", told.started_at),)
+    )
+    assert house.queue.report(answered).resets == ()
+    shown = house.fleet.client.get(f"/api/pods/{told.id}").json()["resets"]
+    assert [(each["state"], each["code"], each["message"]) for each in shown] == [
+        ("failed", "TIMED_OUT", "<b>it hung</b>")
+    ]
+    assert "<td>failed, <code>TIMED_OUT</code>" in house.fleet.client.get(f"/pods/{told.id}").text
+    busy = replace(answered, state="busy", run_id="r1", attempt=1)
+    house.queue.report(busy)
+    assert ask("ollama").json()["code"] == "pod_busy"
+    assert ask("ollama", force=True).status_code == 200
+    assert [each.force for each in house.queue.report(busy).resets] == [True]
+    house.queue.report(replace(busy, state="stopped"))
+    assert ask("ollama", force=True).json()["code"] == "pod_left"
 
 
 def test_the_run_token_speaks_for_its_attempt_and_no_other(house: House) -> None:

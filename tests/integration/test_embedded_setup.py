@@ -72,4 +72,6 @@ def test_a_missing_browser_is_said_with_the_command_that_installs_it(checkout: P
 
 
 def test_an_unknown_purpose_is_refused(checkout: Path) -> None:
-    assert "demo, demo-benchmark, demo-tune, test or browser" in _setup(checkout, "everything").stderr
+    assert (
+        "demo, demo-benchmark, demo-tune, demo-race, test or browser" in _setup(checkout, "everything").stderr
+    )

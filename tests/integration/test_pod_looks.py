@@ -1,11 +1,13 @@
-"""Who looks at a pod has it report every second for a while, at a bounded price."""
+"""Who looks at a pod has it report every second for a while; the audit log has who reset a service of it."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from control_plane.runs.pods.looks import FOR_MAX_S, KNOWN_MAX, LOOK_EVERY_S, PodLooks
+from control_plane.runs.pods.resets import KEPT_MAX
 from control_plane.server.deps import Deps
 from control_plane.store.pods import Pods
 from events.queue.roster import LOOKED_AT_EVERY_S, REPORT_EVERY_S, sample
@@ -39,7 +41,8 @@ async def test_pods_that_somebody_looks_at_report_every_second_and_are_written_o
         assert line["lookedUntil"] - line["reportedAt"] <= timedelta(seconds=FOR_MAX_S)
 
         async def until(pod: str) -> Any:
-            return (await deps.db.pods.find_one({"_id": pod}))["lookedUntil"]
+            (line,) = [each async for each in deps.db.pods.find({"_id": pod})]
+            return line["lookedUntil"]
 
         await others.look(["b/1"], for_s=FOR_MAX_S)  # another replica: the mark is fresh
         assert await until("b/1") == line["lookedUntil"]
@@ -74,3 +77,43 @@ async def test_the_samples_of_several_pods_are_read_at_once_and_those_of_an_hour
         assert len(await pods.samples("a/1", now - timedelta(minutes=71))) == 3
         recent = await deps.reading.samples(["a/1"] * 100, datetime(2020, 1, 1, tzinfo=UTC))
         assert recent == {"a/1": []}, "at most those of a day"
+
+
+async def test_the_outcome_of_a_reset_is_in_the_audit_log_once_and_so_is_that_nobody_answered(
+    database_url: str,
+) -> None:
+    has = {"cpus": 1, "memoryMib": 1, "gpus": [], "services": ["ollama", "comfyui"]}
+    async with control_plane(database_url) as deps, control_plane(database_url) as other:
+        await report(deps, "a/1", capabilities=has)
+        asked = [deps.pod_resets.order("a/1", "ollama", by="ann") for _ in range(3)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert sorted(getattr(each, "code", "given") for each in answers) == [
+            "given", "reset_under_way", "reset_under_way"
+        ]  # fmt: skip
+        await deps.pod_resets.order("a/1", "comfyui", by="bob")
+        assert await deps.pod_resets.run_once() == 0
+        orders = (await report(deps, "a/1", capabilities=has))["resets"]
+        assert [each["service"] for each in orders] == ["ollama", "comfyui"]
+        lie = {"id": "0" * 26, "ok": True, "code": None, "message": "of an order that nobody gave"}
+        said = [{"id": orders[0]["id"], "ok": True, "code": None, "message": "fine", "at": LONG_AGO}, lie]
+        (left,) = (await report(deps, "a/1", capabilities=has, resets=said))["resets"]
+        assert left["service"] == "comfyui"
+        await deps.db.pods.update_one({}, {"$set": {"orders.resets.1.until": LONG_AGO}})
+        assert (await report(deps, "a/1", capabilities=has, resets=said))["resets"] == [], "its time is over"
+        await asyncio.gather(deps.pod_resets.run_once(), other.pod_resets.run_once())
+        assert await deps.pod_resets.run_once() == 0
+        entries = {(each["by"], each["action"], each["object"], each["status"])
+                   async for each in deps.db.audit.find()}  # fmt: skip
+        assert entries == {
+            ("ann", "reset of ollama: done", "pod/a/1", 200),
+            ("bob", "reset of comfyui: unanswered", "pod/a/1", 504),
+        }
+        assert await deps.db.audit.count_documents({}) == len(entries)
+        shown = (await deps.reading.pod("a/1")).resets
+        assert [(each.service, each.state, each.message) for each in shown] == [
+            ("comfyui", "unanswered", ""), ("ollama", "done", "fine")
+        ]  # fmt: skip
+        for number in range(25):
+            await deps.db.pods.update_one({}, {"$set": {"orders.resets.$[].until": LONG_AGO}})
+            await deps.pod_resets.order("a/1", "ollama", by=f"ann-{number}")
+        assert len((await deps.reading.pod("a/1")).resets) == KEPT_MAX

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from control_plane.model.views.document_mapping import from_document
+from control_plane.model.views.resets import resets_of
 from events.answers.pods import Pod
 from events.queue.abilities import Abilities
 from events.queue.rules import Rules, pod_name
@@ -28,10 +29,14 @@ def is_leaving(document: Mapping[str, Any]) -> bool:
     return document["state"] == "draining" or bool((document.get("orders") or {}).get("drain"))
 
 
-def pod(document: Mapping[str, Any], silent_since: datetime, rules: Rules) -> Pod:
+def pod(
+    document: Mapping[str, Any], silent_since: datetime, rules: Rules, now: datetime | None = None
+) -> Pod:
     """Return a pod with its orders; one that has not reported since then, nor said goodbye, is gone."""
     found = brief_fields(document)
     is_gone = document["reportedAt"] < silent_since and found["state"] != "stopped"
     drain = bool((document.get("orders") or {}).get("drain"))
     found["orders"] = rules.orders(document["_id"], document.get("keyId"), drain=drain)
-    return from_document(Pod, found, state="gone" if is_gone else found["state"])
+    found.pop("resets", None)
+    resets = resets_of(document, now or document["reportedAt"])
+    return from_document(Pod, found, resets=resets, state="gone" if is_gone else found["state"])

@@ -11,8 +11,10 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from control_plane.access.auth import Principal, require
 from control_plane.access.scrapers import Scrapers
+from control_plane.runs.pods.looks import PodLooks
+from control_plane.runs.pods.resets import PodResets
 from control_plane.runs.pods.steering import PodSteering
-from control_plane.server.api.contract.bodies import NewCordon
+from control_plane.server.api.contract.bodies import NewCordon, NewReset
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
@@ -62,7 +64,7 @@ def router(deps: Deps) -> APIRouter:
     async def pod(pod_id: str, _: MayRead) -> Pod:
         return await deps.reading.pod(pod_id)
 
-    _add_orders(routes, deps.pod_steering)
+    _add_orders(routes, deps.pod_steering, deps.pod_resets, deps.pod_looks)
 
     @routes.get("/api/queue")
     async def queue(_: MayRead) -> Queue:
@@ -79,7 +81,7 @@ def router(deps: Deps) -> APIRouter:
     return routes
 
 
-def _add_orders(routes: APIRouter, steering: PodSteering) -> None:
+def _add_orders(routes: APIRouter, steering: PodSteering, resets: PodResets, looks: PodLooks) -> None:
     @routes.post("/api/pods/{pod_id:path}/drain")
     async def drain(pod_id: str, principal: MaySteer) -> Pod:
         return await steering.drain(pod_id, by=principal.name)
@@ -87,6 +89,11 @@ def _add_orders(routes: APIRouter, steering: PodSteering) -> None:
     @routes.post("/api/pods/{pod_id:path}/undrain")
     async def undrain(pod_id: str, _: MaySteer) -> Pod:
         return await steering.undrain(pod_id)
+
+    @routes.post("/api/pods/{pod_id:path}/resets")
+    async def reset(pod_id: str, body: NewReset, principal: MaySteer) -> Pod:
+        await looks.look([pod_id])  # so that it hears soon, and its outcome is told soon
+        return await resets.order(pod_id, body.service, by=principal.name, force=body.force)
 
     @routes.post("/api/pods/{pod_id:path}/cordon")
     async def cordon(pod_id: str, body: NewCordon, principal: MaySteer) -> PodStanding:

@@ -44,6 +44,7 @@ from events.answers.conclusions import conclusion
 from events.answers.runs import HumanVerdict, Run, RunRow
 from events.kinds import KINDS, NOUNS, RUN_KINDS
 from events.lifecycle import FINAL, Status
+from events.models.advice import category_of
 from events.runtime.errors import NotFound
 from events.runtime.measured_clock import THE_STORES, ahead_words
 
@@ -112,6 +113,7 @@ def templates() -> Templates:
         "between": formatting.between,
         "line_chars_max": formatting.LINE_SHOWN_CHARS,
         "next_steps": formatting.NEXT_STEPS,
+        "category_of": category_of,
         "fault_words": formatting.FAULT_WORDS,
         "note_chars_max": NOTE_CHARS_MAX,
         "reviewer_chars_max": REVIEWER_CHARS_MAX,

@@ -24,6 +24,11 @@ class AuditLog:
         """Keep an entry."""
         await self.db.audit.insert_one(entry)
 
+    @answers()
+    async def add_once(self, entry: Document) -> None:
+        """Keep an entry unless one of its id is there."""
+        await self.db.audit.update_one({"_id": entry["_id"]}, {"$setOnInsert": entry}, upsert=True)
+
     async def page(self, filters: Mapping[str, str], after: Sequence[Any] | None, limit: int) -> Slice:
         """Return a page of entries, the newest first."""
         leading = next((name for name in INDEXED if name in filters), None)

@@ -20,9 +20,10 @@ from typing import Final, Protocol
 import numpy as np
 
 from events.runtime.errors import PipelineError
-from stages.kinds.compute.primes import Counter, Flags, Piece
+from stages.kinds.compute.primes import STRETCH, Counter, Flags, Piece
 
 PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "HOME")
+COMMAND: Final = (sys.executable, "-m", "stages.kinds.compute")
 ANSWER_BYTES_MAX: Final = 32
 LEAVE_S: Final = 2.0
 
@@ -121,12 +122,13 @@ class Processes:
 def crew_of(n: int, threads: int, array_bytes: int, variables: Mapping[str, str]) -> Iterator[Crew]:
     """Provide a crew for counts up to `n`, prepared to begin; its array has `array_bytes`, 0 for none."""
     if threads == 1:
-        yield Alone(Counter(n, np.ones(array_bytes, dtype=np.bool_) if array_bytes else None))
+        array = _touched(np.empty(array_bytes, dtype=np.bool_)) if array_bytes else None
+        yield Alone(Counter(n, array))
         return
     environment = {name: variables[name] for name in PASSED if name in variables}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with ExitStack() as stack:
-        words = [sys.executable, "-m", __package__, str(n)]
+        words = [*COMMAND, str(n)]
         shared: tuple[int, ...] = ()
         if array_bytes:
             fd = os.memfd_create("primes")
@@ -134,7 +136,7 @@ def crew_of(n: int, threads: int, array_bytes: int, variables: Mapping[str, str]
             os.ftruncate(fd, array_bytes)
             words += [str(array_bytes), str(fd)]
             shared = (fd,)
-            _touch(np.frombuffer(mmap.mmap(fd, array_bytes), dtype=np.bool_))
+            _touched(np.frombuffer(mmap.mmap(fd, array_bytes), dtype=np.bool_))
         members = []
         for _ in range(threads):
             process = subprocess.Popen(
@@ -147,6 +149,8 @@ def crew_of(n: int, threads: int, array_bytes: int, variables: Mapping[str, str]
         yield Processes(tuple(members))
 
 
-def _touch(array: Flags) -> None:
-    """Have the kernel give all of it, before anything is measured."""
-    array[:] = True
+def _touched(array: Flags) -> Flags:
+    """Have the kernel give all of it before anything is measured, by calls between which a run may end."""
+    for low in range(0, len(array), STRETCH):
+        array[low : low + STRETCH] = True
+    return array

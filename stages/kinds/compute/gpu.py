@@ -31,7 +31,7 @@ def is_cuda(device: str, torch: Any) -> bool:
     if device == "cuda" and not has_cuda:
         missing = "no PyTorch" if torch is None else "no CUDA device that its PyTorch can use"
         raise PipelineError(
-            "NOT_AVAILABLE", f"this pod has {missing}: take a pod with a GPU, or the device auto or cpu"
+            "NO_DEVICE", f"this pod has {missing}: take a pod with a GPU, or a work that needs none"
         )
     return has_cuda
 
@@ -66,9 +66,7 @@ def explained() -> Iterator[None]:
         advice = advice_on(str(error))
         if advice is None:
             raise
+        if advice.code == "OUT_OF_MEMORY":
+            raise PipelineError(advice.code, f"{error}: lower size or bytes, or take a larger pod") from error
         code, retryable = classify(error)
-        raise PipelineError(
-            "OUT_OF_MEMORY" if advice.code == "OUT_OF_MEMORY" else code,
-            f"{error}\n{advice.words}",
-            retryable=retryable,
-        ) from error
+        raise PipelineError(code, f"{error}: {advice.words}", retryable=retryable) from error

@@ -25,7 +25,7 @@ Vector = npt.NDArray[np.float64]
 BYTES_OF: Final = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 # How far a row may be off, of its standard deviation: about ten times what rounding of the type does.
 TOLERANCES: Final = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
-CALL_S: Final = 0.25  # of a call on a CPU, since nothing interrupts one
+CALL_S: Final = 0.25  # of a call, since nothing interrupts one
 ROWS_MIN: Final = 64
 CHUNK_NUMBERS: Final = 1 << 22
 SEED: Final = 1977
@@ -62,7 +62,7 @@ class Product(Protocol):
 
 @contextmanager
 def multiplied(job: Job) -> Iterator[Lap]:
-    """Provide the laps of a product, its matrices made and multiplied once."""
+    """Provide the laps of a product, its matrices made and partly multiplied."""
     spec = job.spec
     torch = gpu.torch_here()
     has_cuda = gpu.is_cuda(spec.device, torch)
@@ -71,7 +71,7 @@ def multiplied(job: Job) -> Iterator[Lap]:
     left = gpu.left_bytes(torch) if has_cuda else memory_left_bytes()
     need_memory(needed, left, lower="size", of="the GPU" if has_cuda else "the pod")
     with gpu.explained(), _product(job, torch, has_cuda) as product:
-        rows = spec.size if has_cuda else _rows_of_a_call(product, spec.size)
+        rows = _rows_of_a_call(product, spec.size)
         chance = np.random.default_rng(SEED)
 
         def lap(telling: Telling) -> Mapping[str, Value]:
@@ -115,12 +115,11 @@ def _times(product: Product, name: str, size: int, vector: Vector) -> Vector:
 
 
 def _rows_of_a_call(product: Product, size: int) -> int:
-    """Multiply once, and return how many rows a call of `CALL_S` has."""
-    seconds = product.seconds(0, min(ROWS_MIN, size))
-    seconds = min(seconds, product.seconds(0, min(ROWS_MIN, size)))  # the first one starts threads
-    rows = min(size, max(ROWS_MIN, int(ROWS_MIN * CALL_S / max(seconds, 1e-9))))
-    for first in range(0, size, rows):
-        product.seconds(first, min(first + rows, size))
+    """Return how many rows to compute in a call: twice as many until it takes half of `CALL_S`."""
+    rows = min(ROWS_MIN, size)
+    product.seconds(0, rows)  # starts threads, loads kernels
+    while rows < size and product.seconds(0, rows) < CALL_S / 2:
+        rows = min(2 * rows, size)
     return rows
 
 
@@ -129,17 +128,15 @@ def _need_type(dtype: str, torch: Any, has_cuda: bool) -> None:
     if dtype == "fp32":
         return
     if torch is None:
-        raise PipelineError(
-            "NOT_AVAILABLE", f"{dtype} needs PyTorch: {gpu.INSTALL}; without it there is fp32"
-        )
+        raise PipelineError("NO_DEVICE", f"{dtype} needs PyTorch: {gpu.INSTALL}; without it there is fp32")
     if not has_cuda:
         if dtype == "tf32":
-            raise PipelineError("NOT_AVAILABLE", "no CPU has tf32: take fp32 or bf16, or a pod with a GPU")
+            raise PipelineError("NO_DEVICE", "no CPU has tf32: take fp32 or bf16, or a pod with a GPU")
         return
     found = tuple(torch.cuda.get_device_capability(0))
     if found < CAPABILITY[dtype]:
         raise PipelineError(
-            "NOT_AVAILABLE",
+            "NO_DEVICE",
             f"{gpu.name_of(torch)} has the compute capability {found[0]}.{found[1]}, and {dtype} needs "
             f"{CAPABILITY[dtype][0]}.{CAPABILITY[dtype][1]}: take fp32, or a newer GPU",
         )
@@ -148,6 +145,7 @@ def _need_type(dtype: str, torch: Any, has_cuda: bool) -> None:
 @contextmanager
 def _product(job: Job, torch: Any, has_cuda: bool) -> Iterator[Product]:
     if torch is None:
+        job.say("numpy decides by itself how many threads multiply; with PyTorch the run would")
         yield OfNumpy.make(job)
         return
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
@@ -174,7 +172,9 @@ class OfNumpy:
     @classmethod
     def make(cls, job: Job) -> OfNumpy:
         size, chance = job.spec.size, np.random.default_rng(SEED)
-        matrices = {name: np.empty((size, size), dtype=np.float32) for name in "abc"}
+        matrices = {name: np.zeros((size, size), dtype=np.float32) for name in "abc"}
+        for row in matrices["c"]:
+            row.fill(0.0)  # so that no lap waits for its memory
         for name in "ab":
             for row in matrices[name]:
                 row[:] = 2 * chance.random(size, dtype=np.float32) - 1
@@ -212,9 +212,12 @@ class OfTorch:
             )
             for name in "abc"
         }
-        for name in "ab":
-            for row in matrices[name].split(max(1, CHUNK_NUMBERS // job.spec.size)):
-                row.uniform_(-1, 1, generator=chance)
+        for name, matrix in matrices.items():
+            for rows in matrix.split(max(1, CHUNK_NUMBERS // job.spec.size)):
+                if name == "c":
+                    rows.zero_()  # so that no lap waits for its memory
+                else:
+                    rows.uniform_(-1, 1, generator=chance)
         return cls(
             torch=torch,
             matrices=matrices,

@@ -44,6 +44,8 @@ def run(context: Context) -> str:
         variables=context.tools.variables,
         say=context.log,
     )
+    if requested > most:
+        context.log(f"{requested} threads are asked for, and the pod gives {most} cores: {most} are used")
     laps: list[Mapping[str, Value]] = []
     with ExitStack() as stack:
         with context.stage(PREPARE, index=1, total=2):

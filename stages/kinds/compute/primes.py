@@ -23,7 +23,7 @@ SEGMENTS_MAX: Final = 16  # of a piece
 BLOCK: Final = 1 << 15  # candidates that are divided together
 BLOCKS_MAX: Final = 2
 STRETCH: Final = 1 << 26  # of the simple sieve's one array: more than any core's cache
-STRIKES_MAX: Final = 1 << 25  # of a piece
+STRIKES_MAX: Final = 1 << 23  # of a piece
 PIECES_PER_THREAD: Final = 8
 # pi(10^k), and those that other programs of this purpose check by.
 KNOWN: Final = {

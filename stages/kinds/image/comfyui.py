@@ -45,6 +45,7 @@ REQUEST_S: Final = 15.0
 VIEW_S: Final = 120.0  # for all pictures of a lap
 PREPARE_S: Final = 60.0
 WITHDRAW_S: Final = 4.0
+WITHDRAWALS_MAX: Final = 3
 POLL_S: Final = 0.1
 POLL_BESIDE_S: Final = 1.0  # where the WebSocket says that there is something to look at
 SILENT_S: Final = 60.0  # a server that computes may answer nobody for a while
@@ -192,12 +193,15 @@ class ComfyUI:
 
     async def _withdrawn(self) -> None:
         async with self._connected() as server:
-            running, waiting = queued(await server.json("GET", "/queue"), self.client)
-            if waiting:
-                await server.asked("POST", "/queue", {"delete": list(waiting)})
-            for each in running[:1]:
-                # older servers read no id, and stop what runs: that is ours
-                await server.asked("POST", "/interrupt", {"prompt_id": each})
+            for _ in range(WITHDRAWALS_MAX):  # what waited may have begun meanwhile
+                running, waiting = queued(await server.json("GET", "/queue"), self.client)
+                if waiting:
+                    await server.asked("POST", "/queue", {"delete": list(waiting)})
+                for each in running[:1]:
+                    # older servers read no id, and stop what runs: that is ours
+                    await server.asked("POST", "/interrupt", {"prompt_id": each})
+                if not waiting:
+                    return
 
     def _connected(self) -> _Server:
         return _Server(self.url)

@@ -1,10 +1,14 @@
-"""`python -m testing.bench.programs.timed_worker FILE ...`: a worker notes when a process first speaks."""
+"""`python -m testing.bench.programs.timed_worker FILE AHEAD_S ...`: notes when a process first speaks.
+
+The worker's wall clock is so many seconds ahead; the monotonic clock, which all share, is right.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Self, TextIO
 
@@ -21,6 +25,16 @@ from pod_worker.program import World, serve
 from pod_worker.worker import WarmProcess
 
 BEGAN: Final = "/began"
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead(SystemClock):
+    """The machine's clock, but wrong."""
+
+    seconds: float
+
+    def now(self) -> datetime:
+        return SystemClock.now(self) + timedelta(seconds=self.seconds)
 
 
 @dataclass(slots=True)
@@ -93,15 +107,19 @@ class Timed:
         self.child.__exit__(*error)
 
 
-def main(file: Path, data: Path) -> None:
+def main(file: Path, ahead_s: float, data: Path) -> None:
     """Work until told to stop."""
     settings = read_settings(os.environ, Wishes(data=data), dotenv=Path(".env"))
     configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
     with file.open("a") as noted:
-        world = World(stop=stop_on_signals(), child=lambda child: Timed(child, noted, SystemClock()))
+        world = World(
+            stop=stop_on_signals(),
+            clock=Ahead(ahead_s),
+            child=lambda child: Timed(child, noted, SystemClock()),
+        )
         with ForkServer(ChildOptions(environ=settings.environ), SystemClock()) as fork_server:
             serve(settings, world, fork_server)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[sys.argv.index("--data") + 1]))
+    main(Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[sys.argv.index("--data") + 1]))

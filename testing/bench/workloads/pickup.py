@@ -53,7 +53,7 @@ def run(setting: Setting) -> Iterator[Row]:
     """Submit runs, one at a time, to a fleet with an idle worker."""
     draw = random.Random(1)
     heard = setting.scratch / "heard"
-    program = (sys.executable, "-m", "testing.bench.programs.timed_worker", str(heard))
+    program = (sys.executable, "-m", "testing.bench.programs.timed_worker", str(heard), "0")
     with (
         fleet(setting.scratch / "fleet", workers=1, programs=Programs(worker=program)) as stack,
         httpx.Client(base_url=stack.url, trust_env=False, timeout=30.0) as client,

@@ -84,6 +84,7 @@ SHOWN = {
     "tasks": TaskRow,
 }
 HIDDEN = {
+    "pods": {"lookedUntil"},
     "tasks": {"begun"},
     "events": {"ceId", "hash", "expiresAt", "orphan"},
     "runs": INTERNAL | {"startAt", "userId"},  # a race tells the one; nobody is told the other

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from events.models.advice import LOOKED_AT_CHARS, TABLE, advice_on
+from events.models.advice import CATEGORIES, LOOKED_AT_CHARS, TABLE, advice_on, category_of
 
 # A code, and the end of a log that leads to it, whose lines are divided by \\n.
 ENDS = [
@@ -66,3 +66,29 @@ def test_every_code_is_told_once_in_words_for_people() -> None:
     assert {code for code, _ in ENDS} == {advice.code for advice, _ in TABLE}
     assert len({advice.code for advice, _ in TABLE}) == len(TABLE)
     assert all(advice.words[0].isupper() and not advice.words.endswith(".") for advice, _ in TABLE)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "category"),
+    [
+        ("CUDA_UNSUPPORTED_ARCH", "", "cuda_unsupported_arch"),
+        ("RuntimeError", "CUDA error: no kernel image is available for execution", "cuda_unsupported_arch"),
+        ("ENGINE_FAILED", "status 1: torch.OutOfMemoryError: CUDA out of memory.", "oom"),
+        ("OUT_OF_MEMORY", "", "oom"),
+        ("NOT_AVAILABLE", "the server has no checkpoint 'xl'", "missing_checkpoint"),
+        ("ENGINE_FAILED", "Error: model 'qwen3:8b' not found", "missing_checkpoint"),
+        ("ConnectError", "[Errno 111] Connection refused", "unreachable"),
+        ("MODEL_UNREACHABLE", "", "unreachable"),
+        ("ValueError", "the seed is odd", "unknown"),
+    ],
+)
+def test_a_failure_of_a_run_of_any_kind_has_a_category_with_what_to_do(
+    code: str, message: str, category: str
+) -> None:
+    found = category_of(code, message)
+    assert found.code == category
+    assert bool(found.words) is (category != "unknown")
+
+
+def test_every_category_stands_on_causes_of_the_table() -> None:
+    assert CATEGORIES.keys() <= {advice.code for advice, _ in TABLE}

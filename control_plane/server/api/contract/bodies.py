@@ -219,6 +219,13 @@ class NewCordon(Body):
         return self
 
 
+class NewReset(Body):
+    """The service of a pod that shall be reset; with `force` also while the pod has a run."""
+
+    service: Annotated[str, StringConstraints(min_length=1, max_length=200), Storable]
+    force: bool = False
+
+
 class Again(ChangesBody):
     """A retry, with other options if given; it begins at `from_stage`, from the checkpoints before it."""
 
@@ -300,6 +307,7 @@ PodId = Annotated[str, StringConstraints(pattern=f"^{POD_ID}$"), Storable]
 ClaimToken = Annotated[str, StringConstraints(pattern=f"^[0-9A-Za-z]{{{SECRET_CHARS}}}$")]
 Names = Annotated[list[ShortText], Field(max_length=100), Storable]
 ServiceName = Annotated[str, StringConstraints(pattern=f"^{SERVICE_NAME}$")]
+ResetId = Annotated[str, StringConstraints(pattern="^[0-9A-HJKMNP-TV-Z]{26}$")]
 Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Words = Annotated[str, StringConstraints(max_length=MESSAGE_MAX)]  # what a pod said of an end
 SaidLabels = Annotated[
@@ -470,6 +478,16 @@ class DeliveryLine(Stored):
     upload_failures: Annotated[list[UploadFailuresLine], Field(max_length=64)] = []
 
 
+class ResetLine(Stored):
+    """What became of an order to reset a service."""
+
+    id: ResetId
+    ok: bool
+    code: Annotated[ShortText, Storable] | None = None
+    message: Annotated[str, StringConstraints(max_length=1_000), Storable] = ""
+    at: Moment
+
+
 class PodLine(Stored):
     """A pod's entry in the roster; `id` is the pod's name with a mark of its start, such as `pod-7/3f2a`."""
 
@@ -486,6 +504,7 @@ class PodLine(Stored):
     labels: SaidLabels = Field(default_factory=dict)
     telemetry: TelemetryLine
     checks: Annotated[list[CheckLine], Field(max_length=CHECKS_MAX)] = []
+    resets: Annotated[list[ResetLine], Field(max_length=16)] = []
     clock_offset_s: Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)] | None = None
     delivery: DeliveryLine | None = None
     started_at: Moment

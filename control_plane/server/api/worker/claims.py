@@ -28,7 +28,7 @@ from control_plane.server.api.contract.bodies import (
 )
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
-from events.answers.pods import PodOrders
+from events.answers.pods import PodOrders, ResetOrder
 from events.answers.worker.claims import (
     ClaimAnswer,
     ClaimedRun,
@@ -120,7 +120,9 @@ def router(deps: Deps) -> APIRouter:
         for named in (body.id, body.pod):
             require_pod(principal, named)
         orders = await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
-        return from_document(PodOrders, orders, suspects=list(await claimer.suspects(body.id)))
+        resets = [ResetOrder(**each) for each in orders["resets"]]
+        suspects = list(await claimer.suspects(body.id))
+        return from_document(PodOrders, orders, resets=resets, suspects=suspects)
 
     return routes
 

@@ -37,6 +37,7 @@ MIB_PER_GIB: Final = 1024.0
 STRETCHES: Final = (1, 6, HOURS_MAX)  # hours
 
 Reason = Annotated[str, Form(max_length=REASON_CHARS_MAX)]
+Service = Annotated[str, Form(max_length=200)]
 ForHours = Annotated[int, Form(ge=0, le=365 * 24)]  # 0 is without end
 Stretch = Annotated[int, Query(ge=1, le=HOURS_MAX)]
 
@@ -173,6 +174,13 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     @routes.post("/pods/{pod_id:path}/undrain")
     async def undrain(pod_id: str, _: MaySteer) -> Response:
         return await carried_out(site, steering.undrain(pod_id), _page(pod_id))
+
+    @routes.post("/pods/{pod_id:path}/resets")
+    async def reset(
+        pod_id: str, principal: MaySteer, service: Service, force: Annotated[bool, Form()] = False
+    ) -> Response:
+        order = site.deps.pod_resets.order(pod_id, service, by=principal.name, force=force)
+        return await carried_out(site, order, _page(pod_id))
 
     @routes.post("/pods/{pod_id:path}/cordon")
     async def cordon(pod_id: str, principal: MaySteer, reason: Reason = "", hours: ForHours = 0) -> Response:

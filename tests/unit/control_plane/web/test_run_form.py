@@ -225,6 +225,10 @@ def valid(field: Field) -> st.SearchStrategy[str]:
             return st.floats(0.001, 2).map(repr)
         case (("noise_max" | "spread_max"), _):
             return st.floats(0.001, 1).map(repr)
+        case "context", _:
+            return st.integers(256, 1 << 20).map(str)
+        case (("endpoint" | "engine"), _):
+            return st.from_regex(r"[a-z][a-z0-9]{0,20}", fullmatch=True)
         case "again", _:
             return st.integers(0, 2).map(str)
         case "looks", _:

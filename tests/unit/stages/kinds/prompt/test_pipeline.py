@@ -81,7 +81,7 @@ def double(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def serves(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    monkeypatch.setitem(ENGINES, "double", engine)  # type: ignore[arg-type]  # a mapping that is a dict
+    monkeypatch.setitem(ENGINES, "double", engine)  # a mapping that is a dict
 
 
 @pytest.fixture(scope="module")

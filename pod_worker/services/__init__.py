@@ -1,0 +1,1 @@
+"""The services of this pod that its operator lets people reset."""
