@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from control_plane.model.groups.members import newest
-from control_plane.model.groups.race import LEAD_MIN_S, race_of
+from control_plane.model.groups.races.race import LEAD_MIN_S, race_of
 from control_plane.model.projection import lane_id
 from events.lifecycle import FINAL, LIVE
 from events.text.attempt_id import AttemptId

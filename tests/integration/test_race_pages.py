@@ -209,7 +209,7 @@ async def test_damaged_races_and_hostile_pods_are_told_in_words(database_url: st
         many = [f"p{number:02}" + "x" * 190 for number in range(16)]
         odd = {
             "cpu": "<script>" * 50,
-            "gpus": "none",
+            "gpus": [],
             "models": [{"name": 7}],
             "engines": [{}],
             "cpus": "two",

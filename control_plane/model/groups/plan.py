@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from control_plane.model.groups.matrix import Matrix, matrix_of
 from control_plane.model.groups.members import Members
-from control_plane.model.groups.race import Race, race_of
+from control_plane.model.groups.races.race import Race, race_of
 from control_plane.model.groups.status import GroupStatus
 from control_plane.model.groups.study import Study, study_of
 

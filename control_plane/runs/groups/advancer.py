@@ -16,7 +16,7 @@ from control_plane.concurrency.loops import serve_all
 from control_plane.model.groups.members import Members, member_id
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.plan import Close, Group, Submit, group_of, next_slots
-from control_plane.model.groups.race import Race
+from control_plane.model.groups.races.race import Race
 from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.model.groups.study import COST, Study
 from control_plane.runs.decisions import Decider

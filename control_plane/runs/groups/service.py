@@ -15,7 +15,7 @@ from control_plane.access.secrets.naming import require_names
 from control_plane.model.groups.members import Members
 from control_plane.model.groups.parameters import Values, in_json
 from control_plane.model.groups.plan import Plan, plan_of
-from control_plane.model.groups.race import Race
+from control_plane.model.groups.races.race import Race
 from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
 from control_plane.model.groups.study import Study, require_measured
 from control_plane.model.groups.ticks import Begun, Tick, round_of

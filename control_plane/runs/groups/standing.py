@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from control_plane.model.groups.race import Entrant, LaneState, Race, race_of, skew_s, state_of
+from control_plane.model.groups.races.race import Entrant, LaneState, Race, race_of, skew_s, state_of
 from control_plane.model.views.readable import reading_of, typed
 from control_plane.reads.reading import Reading, required
 from control_plane.runs.explainer import live_pods

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from control_plane.model.groups.plan import Group
-from control_plane.model.groups.race import Entrant, Race, is_over, next_start
+from control_plane.model.groups.races.race import Entrant, Race, is_over, next_start
 from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.runs.decisions import Decider
 from control_plane.store.database import Document

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.model.groups.members import newest
-from control_plane.model.groups.race import Entrant
+from control_plane.model.groups.races.race import Entrant
 from control_plane.model.projection import LANES, lane_id
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from control_plane.model.explanation import Hold, LivePod
 from control_plane.model.groups.goals import Goal
-from control_plane.model.races.choosing import Wish, chosen
-from control_plane.model.races.figures import (
+from control_plane.model.groups.races.choosing import Wish, chosen
+from control_plane.model.groups.races.figures import (
     Contender,
     figure_of,
     laps_of,
@@ -20,9 +20,9 @@ from control_plane.model.races.figures import (
     stored_measure,
     verdict,
 )
-from control_plane.model.races.fit import fit_of
-from control_plane.model.races.machine import Machine, machine_of
-from control_plane.model.races.preflight import Wanted, checks_of, grade_of
+from control_plane.model.groups.races.fit import fit_of
+from control_plane.model.groups.races.machine import Machine, machine_of
+from control_plane.model.groups.races.preflight import Wanted, checks_of, grade_of
 from control_plane.server.web.drawing.race import Spread, sparkline, spread_chart, track
 from events.kinds.results import Column
 from events.queue.abilities import Abilities

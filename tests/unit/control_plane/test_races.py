@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from control_plane.model.groups.members import Members
-from control_plane.model.groups.race import (
+from control_plane.model.groups.races.race import (
     LANES_MAX,
     LATE_S,
     LEAD_MAX_S,

@@ -69,14 +69,14 @@ async def archived(archive: RaceArchive, reading: Reading, signer: Signer) -> As
 
 def metadata(race: Race) -> dict[str, Any]:
     """Return what was asked, of which machines, with which settings."""
-    settings = {name: value for name, value in race.spec.items() if name not in ("prompt", "model")}
+    texts = {name: value for name, value in race.spec.items() if isinstance(value, str)}
+    settings = {name: value for name, value in race.spec.items() if name not in texts}
     return {
+        **texts,  # such as a prompt and a model
         "run_id": race.id,
         "round": race.round,
         "kind": race.kind,
         "started_at": race.start_at,
-        "prompt": race.spec.get("prompt"),
-        "model": race.spec.get("model"),
         "machines": [
             {"pod": each.pod, "run_id": each.run_id, "parameters": each.parameters, "machine": each.machine}
             for each in race.lanes

@@ -13,10 +13,7 @@ import msgspec
 from control_plane.model.explanation import LivePod
 from control_plane.model.groups.goals import Goal
 from control_plane.model.groups.members import COUNTED_AS
-from control_plane.model.groups.race import Entrant, Race, race_of, skew_s, state_of
-from control_plane.model.groups.status import ACTIVE, GroupStatus
-from control_plane.model.presentation import plain
-from control_plane.model.races.figures import (
+from control_plane.model.groups.races.figures import (
     FINISH,
     LAPS,
     LAPS_MAX,
@@ -29,8 +26,11 @@ from control_plane.model.races.figures import (
     stored_measure,
     verdict,
 )
-from control_plane.model.races.figures import METHOD as TEST
-from control_plane.model.races.machine import Machine, machine_of
+from control_plane.model.groups.races.figures import METHOD as TEST
+from control_plane.model.groups.races.machine import Machine, machine_of
+from control_plane.model.groups.races.race import Entrant, Race, race_of, skew_s, state_of
+from control_plane.model.groups.status import ACTIVE, GroupStatus
+from control_plane.model.presentation import plain
 from control_plane.model.views.readable import reading_of, typed
 from control_plane.reads import paging
 from control_plane.reads.groups import shown

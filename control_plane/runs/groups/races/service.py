@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.model.groups.parameters import Values, assigned
-from control_plane.model.groups.race import Lane, race_of
-from control_plane.model.races.choosing import Wish, chosen
-from control_plane.model.races.figures import measure_of
-from control_plane.model.races.fit import Fit, worst
-from control_plane.model.races.machine import Machine, machine_of
-from control_plane.model.races.preflight import Check, Wanted, checks_of, grade_of
+from control_plane.model.groups.races.choosing import Wish, chosen
+from control_plane.model.groups.races.figures import measure_of
+from control_plane.model.groups.races.fit import Fit, worst
+from control_plane.model.groups.races.machine import Machine, machine_of
+from control_plane.model.groups.races.preflight import Check, Wanted, checks_of, grade_of
+from control_plane.model.groups.races.race import Lane, race_of
 from control_plane.model.views.readable import reading_of
 from control_plane.reads.groups import shown
 from control_plane.reads.reading import Reading, required

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from control_plane.model.groups.constraints import CONSTRAINT, CONSTRAINTS_MAX
 from control_plane.model.groups.matrix import SLOTS_MAX
 from control_plane.model.groups.pruning import METRIC, PEERS_MAX
-from control_plane.model.groups.race import LANES_MAX, LANES_MIN
+from control_plane.model.groups.races.race import LANES_MAX, LANES_MIN
 from control_plane.model.groups.study import RUNS_MAX
 from control_plane.runs.groups.service import NOTE_CHARS_MAX
 from control_plane.server.api.contract.bodies import FEW, GROUP_ID, WHOLE, Body, RunBody, Storable

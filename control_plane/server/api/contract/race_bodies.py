@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints, model_validator
 
-from control_plane.model.groups.race import LANES_MAX
-from control_plane.model.races.choosing import Wish
+from control_plane.model.groups.races.choosing import Wish
+from control_plane.model.groups.races.race import LANES_MAX
 from control_plane.runs.groups.races.service import WantedRace
 from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, RunBody, Storable
 from control_plane.server.api.contract.group_bodies import GroupId, Row

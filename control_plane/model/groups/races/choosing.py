@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from control_plane.model.groups.parameters import Values
-from control_plane.model.groups.race import LANES_MAX, LANES_MIN, Lane
-from control_plane.model.races.machine import Machine
+from control_plane.model.groups.races.machine import Machine
+from control_plane.model.groups.races.race import LANES_MAX, LANES_MIN, Lane
 from events.queue.abilities import lacks
 from events.queue.labels import words_of
 from events.queue.pod_checks import obstacle

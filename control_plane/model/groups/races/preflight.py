@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from control_plane.model.races.fit import Fit, Grade, fit_of, worst
-from control_plane.model.races.machine import Machine
+from control_plane.model.groups.races.fit import Fit, Grade, fit_of, worst
+from control_plane.model.groups.races.machine import Machine
 from events.formatting import size
 from events.queue.abilities import lacks
 from events.queue.pod_checks import obstacle
