@@ -4,17 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from control_plane.model.explanation import IDLE, LivePod
 from events.kinds.results import is_measured
+from events.queue.abilities import Abilities
+from events.queue.pod_checks import Broken
 from events.queue.rules import pod_name
+
+IDLE: Final = frozenset({"idle", "starting"})
 
 MIB: Final = 1024 * 1024
 MODELS_MAX: Final = 1_000
 ENGINES_MAX: Final = 100
 GPUS_MAX: Final = 64
 NAME_CHARS_MAX: Final = 200
+
+
+class Hold(Protocol):
+    """What keeps a pod from claiming, in a sentence."""
+
+    @property
+    def why(self) -> str: ...
+
+
+class LivePod(Protocol):
+    """A pod with a recent report."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def shown_state(self) -> str: ...
+    @property
+    def abilities(self) -> Abilities: ...
+    @property
+    def is_draining(self) -> bool: ...
+    @property
+    def broken(self) -> tuple[Broken, ...]: ...
+    @property
+    def hold(self) -> Hold | None: ...
 
 
 @dataclass(frozen=True, slots=True)
