@@ -201,3 +201,58 @@ async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_
         assert (await track.one("typed"))["lanes"][1]["parameters"] == {"events": 3}
         bad = await client.post("/races/new", data={**typed, "own.b": "what", "do": "start"})
         assert (bad.status_code, "is not name=value" in bad.text) == (422, True)
+
+
+async def test_damaged_races_and_hostile_pods_are_told_in_words(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        track = Paddock(only, client)
+        many = [f"p{number:02}" + "x" * 190 for number in range(16)]
+        odd = {
+            "cpu": "<script>" * 50,
+            "gpus": [],
+            "models": [{"name": 7}],
+            "engines": [{}],
+            "cpus": "two",
+        }
+        for pod in many:
+            await track.report(pod, labels={"team": "<b>"}, capabilities=odd)
+        lanes = [{"pod": pod} for pod in many]
+        checks = (await client.post("/api/race-checks", json={**BODY, "lanes": lanes})).json()
+        assert {lane["grade"] for lane in checks["lanes"]} == {"GOOD"}
+        made = await client.post("/api/races", json={**BODY, "name": "many", "lanes": lanes})
+        assert made.status_code == 201, made.text
+        await only.advance()
+        runs = await track.start("many")
+        await track.finish(runs[0], [1.0])
+        row = {"runId": runs[1], "attempt": 1, "set": "laps"}
+        await track.db.results.insert_one(
+            {**row, "_id": "odd", "key": "1", "values": {"value": "<b>", "x": 1}}
+        )
+        await track.db.runs.delete_one({"_id": runs[2]})
+        page = await client.get("/races/many")
+        assert page.status_code == 200, page.text
+        assert "<script>" * 2 not in page.text
+        race = await track.one("many")
+        assert [lane["state"] for lane in race["lanes"]][:3] == ["started", "started", "waiting"]
+        assert (await client.get("/races/new", params={"kind": "probe"})).status_code == 200
+        await only.add("matrix")
+        for path in (
+            "/api/races/matrix",
+            "/api/races/none",
+            "/api/races/none/export",
+            "/api/races/none/samples",
+        ):
+            assert (await client.get(path)).status_code == 404
+        assert (await client.post("/api/races/matrix/again")).status_code == 404
+        lies: list[tuple[str, Any]] = [
+            ("plan.measure", 7), ("plan.lanes", [1, 2]), ("rounds", [{}]), ("since", "now"),
+            ("run", {"kind": []}),
+        ]  # fmt: skip
+        sound = await track.db.groups.find_one({"_id": "many"})
+        assert sound is not None
+        for path, lie in lies:
+            await track.db.groups.update_one({"_id": "many"}, {"$set": {path: lie}})
+            assert (await client.get("/api/races/many")).status_code == 409, path
+            listed = (await client.get("/api/races")).json()
+            assert [each["id"] for each in [*listed["items"], *listed.get("unreadable", [])]] == ["many"]
+            await track.db.groups.replace_one({"_id": "many"}, sound)

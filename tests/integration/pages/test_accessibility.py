@@ -111,6 +111,31 @@ TREES = {
           - searchbox "Text"
           - table
     """,
+    "/races": """
+        - main:
+          - heading "Races" [level=1]
+          - textbox "Pods"
+          - combobox "Kind"
+          - combobox "Status"
+          - button "Filter"
+          - table:
+            - rowgroup:
+              - row "Race State Round Machines Best so far Created"
+          - region:
+            - heading "New race" [level=2]
+            - list "Kinds"
+    """,
+    "/races/new?kind=probe": """
+        - main:
+          - heading "New race" [level=1]
+          - list "Kinds"
+          - group "Machines: at least two"
+          - group "The race":
+            - textbox "Name"
+            - combobox "Decided by"
+          - button "Start"
+          - button "Check"
+    """,
     "/boards": """
         - main:
           - heading "Boards" [level=1]

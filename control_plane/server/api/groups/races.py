@@ -78,7 +78,9 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/api/races/{race_id}/samples", responses={404: {}})
     async def samples(race_id: str, _: MayRead) -> RaceSamples:
-        return await reads.samples(race_id)
+        found = await reads.samples(race_id)
+        await deps.pod_looks.look([lane.pod for lane in found.lanes])  # then they report every second
+        return found
 
     _add_orders(routes, deps)
     _add_export(routes, deps)
