@@ -9,6 +9,7 @@ from typing import Any, Final
 from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.resets import resets_of
 from events.answers.pods import Pod
+from events.kinds.results import is_measured
 from events.queue.abilities import Abilities
 from events.queue.rules import Rules, pod_name
 from events.text.truncation import brief_fields
@@ -18,8 +19,11 @@ MIB_A_GIB: Final = 1024
 
 def abilities_of(document: Mapping[str, Any]) -> Abilities:
     """Return the abilities that a pod reported."""
-    gpus = (document.get("capabilities") or {}).get("gpus") or ()
-    gib = max((gpu["memoryMib"] / MIB_A_GIB for gpu in gpus), default=0.0)
+    said = document.get("capabilities")
+    gpus = said.get("gpus") if isinstance(said, Mapping) else None
+    named = gpus if isinstance(gpus, list) else []
+    sizes = [gpu.get("memoryMib") for gpu in named if isinstance(gpu, Mapping)]
+    gib = max((size / MIB_A_GIB for size in sizes if is_measured(size)), default=0.0)
     labels, name = document.get("labels") or {}, pod_name(document["_id"])
     return Abilities(frozenset(document["kinds"]), gib, document.get("region"), labels, name)
 
