@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import pymongo
-from bson.codec_options import TypeDecoder, TypeRegistry
 from bson.int64 import Int64
 from pymongo import MongoClient, ReadPreference, ReturnDocument, WriteConcern
 from pymongo.collection import Collection
@@ -258,22 +257,20 @@ class MongoQueue:
         return self.db[claim.collection]
 
     def _claimed(self, collection: str, document: Document, token: str) -> Claim:
-        stored = _with_plain_numbers(self.db.run_specs).find_one({"_id": document["_id"]})
+        stored = _plain(self.db.run_specs.find_one({"_id": document["_id"]}))
         return claims.claim_of(document, stored, collection=collection, token=token, lease_s=self.ttl_s)
 
 
-class _WholeNumbers(TypeDecoder):
-    """Reads a whole number beyond 32 bits as an `int`: the pipeline is told the specification as JSON."""
-
-    bson_type = Int64
-
-    def transform_bson(self, value: Any) -> int:
-        return int(value)
-
-
-def _with_plain_numbers(collection: Collection[Document]) -> Collection[Document]:
-    options = collection.codec_options.with_options(type_registry=TypeRegistry([_WholeNumbers()]))
-    return collection.with_options(codec_options=options)
+def _plain(value: Any) -> Any:
+    """Return a document with whole numbers as `int`: no JSON is made of the driver's own type."""
+    match value:
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+        case Int64():
+            return int(value)
+    return value
 
 
 @contextmanager

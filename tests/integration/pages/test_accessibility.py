@@ -121,15 +121,14 @@ TREES = {
           - table:
             - rowgroup:
               - row "Race State Round Machines Best so far Created"
-          - region:
-            - heading "New race" [level=2]
-            - list "Kinds"
+          - heading "New race" [level=2]
+          - list "Kinds"
     """,
     "/races/new?kind=probe": """
         - main:
           - heading "New race" [level=1]
           - list "Kinds"
-          - group "Machines: at least two"
+          - 'group "Machines: at least two"'
           - group "The race":
             - textbox "Name"
             - combobox "Decided by"
