@@ -52,6 +52,7 @@ from events.kinds.fact import Fact
 from events.queue.claims import Claim
 from events.queue.journal import creation
 from events.queue.matching import WaitingClass
+from events.queue.roster import REPORT_EVERY_S
 from events.queue.settlement import End
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import LeaseLost
@@ -562,6 +563,7 @@ def test_a_key_adds_few_pods_to_the_roster_at_once_and_known_ones_go_on(emptied_
             Cache(core.clock),
         )
         free = {"drain": False, "cordon": None, "quarantine": None}
+        free |= {"reportEveryS": REPORT_EVERY_S, "resets": []}
         line = {"id": "p/1", "startedAt": core.clock.now(), "telemetry": {"memoryMib": 1.0}}
         first = await claimer.report(line, key_id="stolen")
         assert first.pop("now") == (await core.db.pods.find_one({"_id": "p/1"}))["reportedAt"]
