@@ -52,6 +52,7 @@ FREE = {
         for each in ("benchmark", "model", "optimization", "parameters", "placement")
     ),
     *("TriedConfiguration.parameters", "TriedConfiguration.summary", "StudyTrial.values"),
+    *("Race.spec", "RacedLane.parameters", "LaneChecks.parameters"),
     *("LoggedEvent.data", "Reason.evidence", "KindAnswer.specSchema", "KindAnswer.example"),
 }
 ENVIRONMENT = {
