@@ -846,7 +846,7 @@ def cancel_race(race_id: str) -> Call[Race]:
     return Call("POST", "/api/races/{race_id}/cancel", Race, {"race_id": race_id})
 
 
-def export_race(race_id: str, *, format: str = "zip", round: int | None = None) -> Call[Any]:
+def export_race(race_id: str, *, format: str = "zip", round: int | None = None) -> Call[None]:
     """Return a race as a file: a signed ZIP, or its laps as CSV."""
     query = {"format": format, "round": round}
-    return Call("GET", "/api/races/{race_id}/export", Any, {"race_id": race_id}, query=query)
+    return Call("GET", "/api/races/{race_id}/export", NoneType, {"race_id": race_id}, query=query)

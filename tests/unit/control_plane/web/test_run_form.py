@@ -227,7 +227,9 @@ def valid(field: Field) -> st.SearchStrategy[str]:
             return st.floats(0.001, 1).map(repr)
         case "context", _:
             return st.integers(256, 1 << 20).map(str)
-        case (("endpoint" | "engine"), _):
+        case (("height" | "width"), _):
+            return st.integers(4, 64).map(lambda eighth: str(8 * eighth))
+        case (("endpoint" | "engine" | "tokenizer"), _):
             return st.from_regex(r"[a-z][a-z0-9]{0,20}", fullmatch=True)
         case "again", _:
             return st.integers(0, 2).map(str)
