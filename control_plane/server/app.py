@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Final
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
@@ -37,7 +37,7 @@ from control_plane.server.api import (
 )
 from control_plane.server.api.access import audit_log, keys, secrets
 from control_plane.server.api.contract import openapi, problems
-from control_plane.server.api.contract.struct_routes import answers_of
+from control_plane.server.api.contract.struct_routes import add_routes, answers_of
 from control_plane.server.api.groups import races
 from control_plane.server.api.groups import routes as groups
 from control_plane.server.api.streams import changes, live_text
@@ -113,7 +113,7 @@ def create_app(deps: Deps) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,  # they would lead to whatever host the request names
-        dependencies=[Depends(deps.dependencies.require_mongodb)],
+        dependencies=dependencies.REQUIRED,
     )
     _wrap(app, deps, watchdog)
     WAITING.set_function(lambda: len(deps.claimer.notifier))
@@ -131,15 +131,15 @@ def create_app(deps: Deps) -> FastAPI:
     routers.append(run_pages.router(site))
     routers += [page.router(site) for page in (change, group_pages, race_pages, schedule_pages)]
     routers += [page.router(site) for page in (model_pages, secret_pages, numbers, pods)]
-    for router in routers:
-        app.include_router(router)
+    add_routes(app.router, *routers)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def document(_: runs.MayRead) -> dict[str, object]:
         return openapi.described(app.openapi(), answers, names_of(deps.reading.parts))
 
-    answers = set().union(*map(answers_of, [*routers, *include_kinds(app, site)]))
+    include_kinds(app, site)
+    answers = answers_of(app.router)
     return app
 
 
@@ -173,6 +173,7 @@ def _loops(deps: Deps) -> list[Loop]:
 def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     """Add the middleware of all requests; the last is the outermost."""
     app.state.authenticator = deps.authenticator
+    app.state.dependencies = deps.dependencies
     # Inside and outside: only a scope that is passed on as it is learns its route, and some copy it.
     app.add_middleware(Watched, watchdog=watchdog)
     app.add_middleware(Audited, audit_log=deps.audit_log, clock=deps.clock, ids=deps.ids)

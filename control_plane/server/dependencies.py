@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from control_plane.concurrency.singleflight import Singleflight, seen
 from control_plane.files.blobs import Blobs
@@ -133,3 +133,11 @@ class Dependencies:
             found = word(error.code)
         self._known[name] = (self.clock.monotonic_s(), found)
         return found
+
+
+async def require_mongodb(request: Request) -> None:
+    """Refuse a read while MongoDB is away. Raises `Transient`."""
+    await request.app.state.dependencies.require_mongodb(request)
+
+
+REQUIRED: Final = (Depends(require_mongodb),)  # of every route

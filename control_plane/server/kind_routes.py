@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Match, Mount
 from control_plane.access.auth import require
 from control_plane.model.kind_packages import modules
 from control_plane.reads.kinds.loops import KindLoop
+from control_plane.server.api.contract.struct_routes import add_routes
 from control_plane.server.kind_router import KindRouter
 from control_plane.server.web.page_renderer import Site
 from events.kinds.packages.guarded_call import asked
@@ -26,25 +27,25 @@ _PRINCIPAL: Final = require("read").__qualname__
 _PARAMETER: Final = re.compile(r"\{[^}]*\}")
 
 
-def include_kinds(app: FastAPI, site: Site) -> list[APIRouter]:
-    """Add the routes of each kind to those of the product, which are all there; return their routers.
+def include_kinds(app: FastAPI, site: Site) -> None:
+    """Add the routes of each kind to those of the product, which are all there.
 
     Raises `ConfigError` that names each kind whose routes cannot be had.
     """
     problems: list[str] = []
-    found: list[APIRouter] = []
     for kind, module in modules("routes").items():
         loop = site.deps.reading.kind_loops.of(kind)
         made = _made(module, site, loop)
         wrong = made if isinstance(made, str) else _objection(made, app.routes)
         if wrong is None and isinstance(made, APIRouter):
-            app.include_router(made if loop is None else KindRouter(kind, loop, made))
-            found.append(made)
+            if loop is None:
+                add_routes(app.router, made)
+            else:
+                app.include_router(KindRouter(kind, loop, made))
         else:
             problems.append(f"kind {kind!r}: {wrong}; uninstall its package or fix it")
     if problems:
         raise ConfigError(problems)
-    return found
 
 
 def _made(module: Any, site: Site, loop: KindLoop | None) -> APIRouter | str:
@@ -64,24 +65,22 @@ def _made(module: Any, site: Site, loop: KindLoop | None) -> APIRouter | str:
 
 def _objection(router: APIRouter, known: Sequence[BaseRoute]) -> str | None:
     """Return why these routes cannot stand beside the known ones, None where they can."""
-    own = APIRouter()
 
-    def include() -> str | None:
-        own.include_router(router)
-        for each in iter_route_contexts(own.routes):
+    def found() -> str | None:
+        for each in iter_route_contexts(router.routes):
             if not isinstance(each.original_route, APIRoute):
                 return f"{each.original_route!r} is no route of an APIRouter"
             if _PRINCIPAL not in _names(each.original_route.dependant):
                 return f"its route {each.path!r} asks for no key, as `MayRead` does"
         return None
 
-    if (wrong := asked(include, lambda error: f"its routes cannot be read ({error})")) is not None:
+    if (wrong := asked(found, lambda error: f"its routes cannot be read ({error})")) is not None:
         return wrong
-    for path in _paths(own.routes):
+    for path in _paths(router.routes):
         if _takes(known, path):
             return f"its route {path!r} is answered by another one already"
     for path in _paths(known):
-        if _takes(own.routes, path):
+        if _takes(router.routes, path):
             return f"a route of its own takes {path!r}, which is answered already"
     return None
 

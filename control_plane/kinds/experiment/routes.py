@@ -12,7 +12,7 @@ from control_plane.kinds.experiment.parts import NODES_MAX, page_of_nodes
 from control_plane.model.views.document_mapping import from_document
 from control_plane.reads import paging
 from control_plane.reads.reading import listing
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.web.page_renderer import Site
 from events.answers.answer import Listing
@@ -35,7 +35,7 @@ class UsePage(Page):
 
 def router(site: Site) -> APIRouter:
     """Return the routes."""
-    routes = APIRouter(prefix="/api", tags=["runs"], route_class=StructRoute)
+    routes = Routes(prefix="/api", tags=["runs"])
 
     @routes.get("/data-uses")
     async def uses(_: MayRead, wanted: Annotated[UsePage, Query()]) -> Listing[DataUse]:

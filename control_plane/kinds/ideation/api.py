@@ -17,7 +17,7 @@ from control_plane.server.api.contract.bodies import (
     Storable,
     Text,
 )
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
@@ -54,7 +54,7 @@ class Launch(StartOptionsBody):
 
 def router(deps: Deps, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
     """Return the routes below `/api/hypotheses`."""
-    routes = APIRouter(prefix="/api/hypotheses", tags=["hypotheses"], route_class=StructRoute)
+    routes = Routes(prefix="/api/hypotheses", tags=["hypotheses"])
 
     @routes.post("", status_code=201)
     async def propose(

@@ -14,6 +14,7 @@ from control_plane.kinds.ideation.forms import LaunchForm, ProposalForm
 from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer, WantedLaunch
 from control_plane.kinds.ideation.reads import HypothesisReads
 from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.web.forms.fields import FormWithParts, Unfit, typed_texts
 from control_plane.server.web.forms.parts import Input, Part, option_parts, shown
@@ -100,7 +101,7 @@ def _parts(form: FormWithParts, unfit: Unfit | None) -> list[tuple[Part, list[In
 
 def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
     """Return the routes of the pages and forms."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     pages = HypothesisPages(site, reads)
 
     @routes.get("/hypotheses")

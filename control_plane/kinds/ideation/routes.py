@@ -8,6 +8,7 @@ from control_plane.kinds.ideation import api, pages
 from control_plane.kinds.ideation.proposing import Proposer
 from control_plane.kinds.ideation.reads import HypothesisReads
 from control_plane.kinds.ideation.store import Hypotheses
+from control_plane.server.api.contract.struct_routes import Routes, add_routes
 from control_plane.server.web.page_renderer import Site
 
 
@@ -16,7 +17,6 @@ def router(site: Site) -> APIRouter:
     deps = site.deps
     store = Hypotheses(deps.db)
     reads, proposer = HypothesisReads(deps.reading, store), Proposer(deps.submitter, store, deps.ids)
-    routes = APIRouter()
-    routes.include_router(api.router(deps, reads, proposer))
-    routes.include_router(pages.router(site, reads, proposer))
+    routes = Routes()
+    add_routes(routes, api.router(deps, reads, proposer), pages.router(site, reads, proposer))
     return routes

@@ -11,7 +11,7 @@ from control_plane.kinds.trial.bodies import TaskBody, TaskClone, TaskImport, Ta
 from control_plane.kinds.trial.exchange import Format, exported, read_task
 from control_plane.kinds.trial.reads import TaskReads
 from control_plane.kinds.trial.service import TaskService
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, Seen
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
@@ -24,7 +24,7 @@ CHANGED: Final[dict[int | str, dict[str, Any]]] = {409: {}, 412: {}}
 
 def router(deps: Deps, reads: TaskReads, service: TaskService) -> APIRouter:
     """Return the routes of tasks."""
-    routes = APIRouter(tags=["tasks"], route_class=StructRoute)
+    routes = Routes(tags=["tasks"])
 
     async def told(task_id: str, response: Response) -> Task:
         task = await reads.one(task_id)

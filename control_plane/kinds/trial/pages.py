@@ -37,6 +37,7 @@ from control_plane.model.groups.plan import plan_of
 from control_plane.reads.results.rows import ResultQuery
 from control_plane.reads.studies import study_view, told_with
 from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.forms.fields import Unfit, typed_texts
 from control_plane.server.web.page_renderer import NOT_LIVE, Live, Site
@@ -236,7 +237,7 @@ class TaskPages:
 
 def router(site: Site, reads: TaskReads, service: TaskService) -> APIRouter:
     """Return the routes of the pages and forms."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     pages = TaskPages(site, reads, service)
 
     @routes.get("/tasks")

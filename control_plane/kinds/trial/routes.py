@@ -8,6 +8,7 @@ from control_plane.kinds.trial import api, pages
 from control_plane.kinds.trial.reads import TaskReads
 from control_plane.kinds.trial.service import TaskService
 from control_plane.kinds.trial.store import Tasks
+from control_plane.server.api.contract.struct_routes import Routes, add_routes
 from control_plane.server.web.page_renderer import Site
 
 
@@ -17,7 +18,6 @@ def router(site: Site) -> APIRouter:
     store = Tasks(deps.db)
     reads = TaskReads(deps.reading, store, deps.groups.reading.groups)
     service = TaskService(store, deps.groups.service, deps.ids)
-    routes = APIRouter()
-    routes.include_router(api.router(deps, reads, service))
-    routes.include_router(pages.router(site, reads, service))
+    routes = Routes()
+    add_routes(routes, api.router(deps, reads, service), pages.router(site, reads, service))
     return routes

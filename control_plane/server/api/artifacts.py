@@ -12,7 +12,7 @@ from control_plane.access.auth import Forbidden, Principal, require
 from control_plane.files.blobs import is_key
 from control_plane.model.result_replication import asked_by, pods_until
 from control_plane.model.views.document_mapping import from_document
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
@@ -25,7 +25,7 @@ MayIngest = Annotated[Principal, Depends(require("ingest"))]
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of artifacts."""
-    routes = APIRouter(tags=["artifacts"], route_class=StructRoute)
+    routes = Routes(tags=["artifacts"])
 
     @routes.get("/api/runs/{run_id}/artifacts")
     async def page(run_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Listing[Artifact]:

@@ -16,7 +16,7 @@ from control_plane.runs.boards.boards import in_csv
 from control_plane.runs.boards.query import BoardQuery, checked
 from control_plane.runs.boards.saved import Page as Saved
 from control_plane.server.api.contract.bodies import FEW, Body, Storable
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, RunsView
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
@@ -94,7 +94,7 @@ class SavedBody(Body):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/boards`."""
-    routes = APIRouter(prefix="/api", tags=["boards"], route_class=StructRoute)
+    routes = Routes(prefix="/api", tags=["boards"])
     shelf = deps.board_shelf
 
     @routes.get("/boards")

@@ -13,7 +13,7 @@ from control_plane.reads.reading import RunFilters
 from control_plane.runs.bulk import NAME_CHARS_MAX, PART_MAX, Action, Bulk, Part, counted
 from control_plane.runs.options import NO_CHANGES, OptionChanges
 from control_plane.server.api.contract.bodies import Body, ChangesBody, Moment, ShortText, Storable
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MaySubmit
 from control_plane.server.deps import Deps
 from events.answers.runs import BulkResult, BulkResults
@@ -75,7 +75,7 @@ async def part_of(bulk: Bulk, body: BulkBody, asked_at: datetime, after: str | N
 
 def router(deps: Deps) -> APIRouter:
     """Return the route `/api/runs/bulk`."""
-    routes = APIRouter(tags=["runs"], route_class=StructRoute)
+    routes = Routes(tags=["runs"])
 
     @routes.post("/api/runs/bulk")
     async def bulk(body: BulkBody, principal: MaySubmit) -> BulkResults:

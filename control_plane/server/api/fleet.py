@@ -15,7 +15,7 @@ from control_plane.runs.pods.looks import PodLooks
 from control_plane.runs.pods.resets import PodResets
 from control_plane.runs.pods.steering import PodSteering
 from control_plane.server.api.contract.bodies import NewCordon, NewReset
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
 from control_plane.server.metrics import Fleet, exposition
@@ -43,7 +43,7 @@ class PodFilters(Page):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of the fleet, which all need a principal."""
-    routes = APIRouter(tags=["fleet"], route_class=StructRoute)
+    routes = Routes(tags=["fleet"])
     scrapers = Scrapers(deps.clock, deps.dependencies.mongodb)
 
     @routes.get("/api/pods")
@@ -128,7 +128,7 @@ async def _fleet(deps: Deps) -> Fleet | None:
 
 def health(deps: Deps) -> APIRouter:
     """Return the two routes that need no key."""
-    routes = APIRouter(tags=["health"], route_class=StructRoute)
+    routes = Routes(tags=["health"])
 
     @routes.get("/healthz")
     async def healthz() -> Health:

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from control_plane.access.auth import Principal, require, sender_of
 from control_plane.log.admission import Admission
 from control_plane.log.ingest import Ingestor, Sender
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.http.bodies import read_body
 from control_plane.server.metrics import EVENTS, REFUSED
 from events.codec import Decoded, Refusal, decode_batch, decode_binary, decode_ndjson, decode_structured
@@ -31,7 +32,7 @@ class UnsupportedMedia(Rejected):
 
 def router(ingestor: Ingestor, admission: Admission) -> APIRouter:
     """Return the two routes of ingest."""
-    routes = APIRouter(tags=["ingest"])
+    routes = Routes(tags=["ingest"])
 
     async def slot(request: Request, principal: May) -> AsyncIterator[None]:
         sender = sender_of(request, principal)

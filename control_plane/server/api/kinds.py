@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from control_plane.runs.submission import Submission
 from control_plane.server.api.contract.bodies import NewRun
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, MaySubmit
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
@@ -22,7 +22,7 @@ from events.runtime.errors import NotFound, Rejected
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of kinds."""
-    routes = APIRouter(tags=["kinds"], route_class=StructRoute)
+    routes = Routes(tags=["kinds"])
 
     @routes.post("/api/run-estimates")
     async def estimate(body: NewRun, principal: MaySubmit) -> RunEstimate:

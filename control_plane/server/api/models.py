@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from control_plane.runs.models.listing import SLUG, TOKENS_MAX, URL_CHARS_MAX, USD_MAX, fault_of_address
 from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, SecretName, ShortText, Storable
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import THE_SAME, MayRead, Page
 from control_plane.server.deps import Deps
@@ -104,7 +104,7 @@ class SyncBody(Body):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of models."""
-    routes = APIRouter(tags=["models"], route_class=StructRoute)
+    routes = Routes(tags=["models"])
     catalogue = deps.catalogue
 
     @routes.get("/api/models")

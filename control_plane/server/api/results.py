@@ -15,7 +15,7 @@ from control_plane.reads.results.archive import opened as opened_archive
 from control_plane.reads.results.export import MEDIA_TYPES, Format, exported, require
 from control_plane.reads.results.filters import FILTERS_MAX, SEARCH_CHARS_MAX
 from control_plane.reads.results.rows import ResultQuery
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, Page, Several
 from control_plane.server.deps import Deps
 from events.answers.kinds.results import ComparedRows, ItemPairs, ResultPage, SigningKey, SigningKeys
@@ -57,7 +57,7 @@ class RowsFile(RowsWanted):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of results."""
-    routes = APIRouter(tags=["results"], route_class=StructRoute)
+    routes = Routes(tags=["results"])
     results = deps.results
 
     @routes.get("/api/runs/{run_id}/results")

@@ -18,7 +18,7 @@ from control_plane.reads.reading import LEVELS, RunFilters
 from control_plane.runs.explainer import explanation
 from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.bodies import Again, ChangesBody, NewRun, NoteBody, ReviewBody
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.deps import Deps
 from events.answers.logs import LogPage
 from events.answers.runs import CheckedRun, Comparison, Explanation, Run, RunPage
@@ -130,7 +130,7 @@ class LogFilters(EventFilters):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/runs`."""
-    routes = APIRouter(prefix="/api/runs", tags=["runs"], route_class=StructRoute)
+    routes = Routes(prefix="/api/runs", tags=["runs"])
     reading = deps.reading
 
     @routes.post("", status_code=201, responses=THE_SAME)

@@ -18,7 +18,7 @@ from control_plane.runs.schedules.service import (
     WantedSchedule,
 )
 from control_plane.server.api.contract.bodies import NewSchedule, Pause, ScheduleBody, ScheduleId
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, Page
 from control_plane.server.deps import Deps
 from events.answers.answer import Listing
@@ -33,7 +33,7 @@ Typed = Annotated[str, Query(max_length=CRON_CHARS_MAX)]
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/schedules`."""
-    routes = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=StructRoute)
+    routes = Routes(prefix="/api/schedules", tags=["schedules"])
     service, reading = deps.schedules, deps.reading
 
     @routes.post("", status_code=201, responses=THE_SAME)

@@ -13,6 +13,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse
 
 from control_plane.live.broadcaster import Message
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead
 from control_plane.server.api.streams.changes import Since, encoded, streamed
 from control_plane.server.web.page_renderer import Site
@@ -74,7 +75,7 @@ def facts_of(run: RunRow) -> Mapping[str, Any]:
 
 def router(site: Site) -> APIRouter:
     """Return the route `/live`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     pieces = Pieces(site)
 
     def check_capacity() -> None:

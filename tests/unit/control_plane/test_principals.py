@@ -55,20 +55,6 @@ def dependencies(dependant: Dependant) -> Iterator[object]:
         yield from dependencies(each)
 
 
-def routes_of(app: FastAPI) -> list[BaseRoute]:
-    """Return every route, those of included routers as well."""
-    found: list[BaseRoute] = []
-    waiting = list(app.routes)
-    while waiting:
-        route = waiting.pop()
-        included = getattr(route, "original_router", None)
-        if included is None:
-            found.append(route)
-        else:
-            waiting += included.routes
-    return found
-
-
 def is_guarded(route: BaseRoute) -> bool:
     if isinstance(route, Mount):
         return False
@@ -78,9 +64,9 @@ def is_guarded(route: BaseRoute) -> bool:
 
 
 async def test_every_route_but_those_of_health_sign_in_and_style_takes_a_principal(app: FastAPI) -> None:
-    unguarded = {getattr(route, "path", str(route)) for route in routes_of(app) if not is_guarded(route)}
+    unguarded = {getattr(route, "path", str(route)) for route in app.routes if not is_guarded(route)}
     assert unguarded == OPEN
-    assert len(routes_of(app)) > 30
+    assert len(app.routes) > 30
 
 
 async def test_a_stranger_is_refused_everywhere_before_anything_is_looked_up(
@@ -92,7 +78,7 @@ async def test_a_stranger_is_refused_everywhere_before_anything_is_looked_up(
     monkeypatch.setattr(Dependencies, "_own", looked_up)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as stranger:
-        for route in routes_of(app):
+        for route in app.routes:
             path = getattr(route, "path", "")
             if path in OPEN:
                 continue

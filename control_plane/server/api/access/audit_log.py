@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from control_plane.model.views.document_mapping import from_document
 from control_plane.reads.paging import LIMIT_DEFAULT
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.deps import Deps
 from events.answers.access.audit_log import AuditEntry
@@ -48,7 +48,7 @@ class AuditPage(AuditFilters):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/audit`."""
-    routes = APIRouter(prefix="/api/audit", tags=["audit"], route_class=StructRoute)
+    routes = Routes(prefix="/api/audit", tags=["audit"])
 
     @routes.get("")
     async def page(_: MaySteer, wanted: Annotated[AuditPage, Query()]) -> Listing[AuditEntry]:

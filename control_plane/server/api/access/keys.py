@@ -12,7 +12,7 @@ from control_plane.access.key_ring import OVERLAP, NewKey, WantedKey
 from control_plane.access.keys import LIFE_MAX, NAME_CHARS_MAX, Kind, Scope
 from control_plane.model.views.document_mapping import from_document
 from control_plane.server.api.contract.bodies import WHOLE, Body, Storable
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import Page
 from control_plane.server.deps import Deps
@@ -47,7 +47,7 @@ class Rotation(Body):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/keys`."""
-    routes = APIRouter(prefix="/api/keys", tags=["keys"], route_class=StructRoute)
+    routes = Routes(prefix="/api/keys", tags=["keys"])
     ring = deps.key_ring
 
     @routes.post("", status_code=201)

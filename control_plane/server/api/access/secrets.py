@@ -17,7 +17,7 @@ from control_plane.reads import paging
 from control_plane.reads.reading import listing
 from control_plane.server.api.artifacts import MayIngest
 from control_plane.server.api.contract.bodies import Body, SecretName, ShortText, Storable
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import THE_SAME, MayRead, Page
 from control_plane.server.deps import Deps
@@ -54,7 +54,7 @@ class SecretBody(Body):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of secrets."""
-    routes = APIRouter(tags=["secrets"], route_class=StructRoute)
+    routes = Routes(tags=["secrets"])
     vault = deps.vault
 
     @routes.get("/api/secrets")

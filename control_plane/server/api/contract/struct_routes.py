@@ -1,19 +1,20 @@
-"""Routes that answer with a struct, which is encoded directly and described in the OpenAPI document."""
+"""The routes of the product: an answer that is a struct is encoded directly and described in OpenAPI."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from types import UnionType
 from typing import Any, Final, get_args, get_origin
 
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, params
 from fastapi.dependencies.utils import get_typed_return_annotation
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
+from control_plane.server.dependencies import REQUIRED
 from events.answers.kind_parts import spread
 from events.answers.runs import Run
 
@@ -47,6 +48,19 @@ class StructRoute(APIRoute):
             options["openapi_extra"] = {"responses": described}
             endpoint = _encoding(endpoint)
         super().__init__(path, endpoint, **options)
+
+
+class Routes(APIRouter):
+    """Routes of the product, with what each of them depends on."""
+
+    def __init__(self, *, dependencies: Sequence[params.Depends] = (), **options: Any) -> None:
+        super().__init__(route_class=StructRoute, dependencies=[*REQUIRED, *dependencies], **options)
+
+
+def add_routes(router: APIRouter, *added: APIRouter) -> None:
+    """Serve these routes too; `include_router` would make each twice and match each request twice."""
+    for each in added:
+        router.routes.extend(each.routes)
 
 
 def structs_of(annotation: Any) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from control_plane.reads.results.export import MEDIA_TYPES
 from control_plane.runs.groups.races.export import archived, laps_csv, opened
 from control_plane.runs.groups.races.reads import RaceFilters
 from control_plane.server.api.contract.race_bodies import RaceBody
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.results import signer_of
 from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, Page, Seen
 from control_plane.server.deps import Deps
@@ -48,7 +48,7 @@ class RacesWanted(Page):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/races`."""
-    routes = APIRouter(tags=["races"], route_class=StructRoute)
+    routes = Routes(tags=["races"])
     reads, service = deps.races, deps.race_service
 
     async def told(race_id: str, response: Response, number: int | None = None) -> Race:

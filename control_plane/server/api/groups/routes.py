@@ -10,7 +10,7 @@ from control_plane.reads.studies import study_view, with_study
 from control_plane.runs.groups.service import WantedGroup
 from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GroupEdit, GroupPause, NewGroup, posted
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, MustSee, Page, Seen
 from control_plane.server.deps import Deps, GroupParts
 from events.answers.answer import Listing
@@ -21,7 +21,7 @@ from events.runtime.errors import Rejected
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/groups`."""
-    routes = APIRouter(prefix="/api/groups", tags=["groups"], route_class=StructRoute)
+    routes = Routes(prefix="/api/groups", tags=["groups"])
     service, reading = deps.groups.service, deps.groups.reading
 
     async def told(group_id: str, response: Response) -> Group:

@@ -14,6 +14,7 @@ from control_plane.access.auth import is_still_admitted
 from control_plane.concurrency.singleflight import seen
 from control_plane.live.broadcaster import BATCH_MAX, Broadcaster, Message, MessageBatch
 from control_plane.live.change_feed import LISTS, News
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead
 from control_plane.server.deps import Deps
 
@@ -31,7 +32,7 @@ Run = Annotated[list[str] | None, Query(max_length=RUNS_MAX)]
 
 def router(deps: Deps) -> APIRouter:
     """Return the route `/api/stream`."""
-    routes = APIRouter(tags=["stream"])
+    routes = Routes(tags=["stream"])
 
     def check_capacity() -> None:
         for feed in (deps.feed, deps.log_feed):

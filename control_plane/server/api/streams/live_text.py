@@ -19,6 +19,7 @@ from fastapi.sse import EventSourceResponse, format_sse_event
 from control_plane.access.auth import is_still_admitted
 from control_plane.live.change_feed import News
 from control_plane.reads.reading import required
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead
 from control_plane.server.api.streams.changes import IDLE_S, RETRY_MS, STREAM, Since, streamed
 from control_plane.server.deps import Deps
@@ -34,7 +35,7 @@ LONG_AGO: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of live text."""
-    routes = APIRouter(tags=["stream"])
+    routes = Routes(tags=["stream"])
     backlogs = asyncio.Semaphore(BACKLOGS_MAX)
 
     def check_capacity() -> None:

@@ -26,7 +26,7 @@ from control_plane.server.api.contract.bodies import (
     Settlement,
     SoughtClaim,
 )
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.deps import Deps
 from events.answers.pods import PodOrders, ResetOrder
 from events.answers.worker.claims import (
@@ -85,7 +85,7 @@ def router(deps: Deps) -> APIRouter:
         if sender is not None and (wait_s := deps.claims_throttle.wait_s(sender)):
             raise RateLimited("too many requests from this sender", wait_s)
 
-    routes = APIRouter(tags=["claims"], dependencies=[Depends(pace)], route_class=StructRoute)
+    routes = Routes(tags=["claims"], dependencies=[Depends(pace)])
 
     _add_waits(routes, claimer)
 

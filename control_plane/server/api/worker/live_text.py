@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 
 from control_plane.server.api.artifacts import owner_of
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.deps import Deps
 from control_plane.server.http.body_limit import LAST
 from control_plane.store.log.live_texts import StoredPiece
@@ -30,7 +30,7 @@ _decoder: Final = msgspec.json.Decoder(LivePiece)
 
 def router(deps: Deps) -> APIRouter:
     """Return the route by which pods send live text."""
-    routes = APIRouter(tags=["runs"], route_class=StructRoute)
+    routes = Routes(tags=["runs"])
     texts = deps.live.texts
 
     @routes.post("/api/runs/{run_id}/live")

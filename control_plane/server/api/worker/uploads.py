@@ -19,7 +19,7 @@ from control_plane.server.api.contract.bodies import (
     SoughtArtifact,
     UploadTest,
 )
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.worker.claims import MayClaim, require_pod
 from control_plane.server.deps import Deps
 from events.answers.worker.uploads import CompletedUpload, SignedTest, SignedUpload, SignedUploads, UploadPart
@@ -33,7 +33,7 @@ HASH_CHARS: Final = 16  # of a hash, in the key of an object
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of uploads."""
-    routes = APIRouter(tags=["artifacts"], route_class=StructRoute)
+    routes = Routes(tags=["artifacts"])
     own = owner_of(deps)
 
     async def signed_puts(

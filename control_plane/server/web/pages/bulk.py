@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from control_plane.runs.bulk import PART_MAX, Part, counted
 from control_plane.server.api.bulk import BulkBody, FilterBody, part_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, MaySubmit
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_texts
 from control_plane.server.web.forms.parts import KEPT, changed_names, option_parts, options_given, shown
@@ -147,7 +148,7 @@ class BulkPages:
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the pages of a bulk operation."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     pages = BulkPages(site)
 
     @routes.get("/runs/bulk")

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from control_plane.reads.comparison import SPEC, chosen, compared
 from control_plane.reads.reading import Json
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.chart_figure import chart_figure
 from control_plane.server.web.drawing.charts import Chart, Line, letter
@@ -121,7 +122,7 @@ def _chart(metric: Metric, found: list[Line], wanted: Wanted) -> Chart:
 
 def router(site: Site) -> APIRouter:
     """Return the route of the page."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     pages = ComparePages(site)
 
     @routes.get("/runs/compare")

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from control_plane.reads.reading import RunFilters
 from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.models import SyncBody
 from control_plane.server.api.runs import MayRead, Page
@@ -73,7 +74,7 @@ def _newest(runs: Sequence[RunRow], kind: Kind) -> list[Score]:
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the page."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     catalogue = site.deps.catalogue
 
     async def page(

@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from control_plane.runs.explainer import placement
 from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MaySubmit
 from control_plane.server.web.forms.commands import cli_command, curl_command, submission_like, submission_of
 from control_plane.server.web.forms.fields import Unfit, typed_texts
@@ -135,7 +136,7 @@ class NewRunPages:
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the page."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     pages = NewRunPages(site)
 
     @routes.get(PATH)

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from control_plane.reads.numbers import Day
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.bars import bars
 from control_plane.server.web.page_renderer import Site
@@ -17,7 +18,7 @@ from control_plane.server.web.page_renderer import Site
 
 def router(site: Site) -> APIRouter:
     """Return the route of the page."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
 
     @routes.get("/numbers")
     async def numbers(_: MayRead) -> HTMLResponse:

@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
 from control_plane.runs.pods.steering import REASON_CHARS_MAX
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer, PodFilters
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.chart_figure import chart_figure
@@ -148,7 +149,7 @@ def usage(pod: Pod, samples: Sequence[Sample], first: float, last: float) -> lis
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the pages of pods."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     _add_orders(routes, site)
     pages = PodPages(site)
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from control_plane.concurrency.singleflight import Singleflight
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, Page, RunsView
 from control_plane.server.web.forms.addresses import shorter
 from control_plane.server.web.page_renderer import Site
@@ -23,7 +24,7 @@ Wanted = TypeVar("Wanted", bound=Page)
 def router(site: Site) -> APIRouter:
     """Return the routes of the pages. Raises `ConfigError` for a kind whose sections cannot be loaded."""
     of_kinds()
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
 
     # Two hundred people may watch the fleet: each change would be read two hundred times.
     joined: Singleflight[HTMLResponse] = Singleflight()

@@ -18,6 +18,7 @@ from control_plane.runs.schedules.scheduler import LABEL
 from control_plane.runs.schedules.service import NOTE_CHARS_MAX, PREVIEW_SLOTS
 from control_plane.server.api.contract.bodies import Pause
 from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.api.schedules import previewed, shown_slots
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines, typed_texts
@@ -184,7 +185,7 @@ def first_number(run: RunRow) -> str:
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the pages of schedules."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     pages, service = SchedulePages(site), site.deps.schedules
 
     @routes.get("/schedules")

@@ -14,6 +14,7 @@ from control_plane.access.secrets.vault import WantedSecret
 from control_plane.server.api.access.secrets import SecretBody, listed
 from control_plane.server.api.contract.bodies import Body, SecretName
 from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.web.forms import fields
@@ -57,7 +58,7 @@ def _listed(text: str) -> list[str] | None:
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the page."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     vault = site.deps.vault
 
     async def page(

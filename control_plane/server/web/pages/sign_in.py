@@ -15,7 +15,7 @@ from control_plane.access.oidc.entrance import FOREIGN, LOGIN_LIFE, TEXT_CHARS_M
 from control_plane.access.sessions import SESSION_LIFE
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.config import LOOPBACK
-from control_plane.server.api.contract.struct_routes import StructRoute
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead
 from control_plane.server.http.head_requests import HEADED
 from control_plane.server.web.page_renderer import Site
@@ -42,7 +42,7 @@ KeyText = Annotated[str, Form(max_length=KEY_CHARS_MAX)]
 
 def router(site: Site, keyed: Keyed) -> APIRouter:
     """Return the routes that need no session."""
-    routes = APIRouter(route_class=StructRoute)
+    routes = Routes()
 
     @routes.get("/signin", include_in_schema=False)
     async def form(request: Request, to: str = "/") -> Response:
@@ -96,7 +96,7 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
 
 def issuer_router(site: Site, entrance: Entrance) -> APIRouter:
     """Return the routes by which a browser goes to the issuer, and comes back."""
-    routes = APIRouter(route_class=StructRoute)
+    routes = Routes()
     patience = RateLimit(entrance.clock, SIGN_INS_BURST, SIGN_IN_EVERY_S)
 
     def require_patience(request: Request) -> None:

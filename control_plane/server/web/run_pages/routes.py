@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from control_plane.concurrency.singleflight import Singleflight
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.results import RowsPage
 from control_plane.server.api.runs import LogFilters, MayRead
 from control_plane.server.web.forms.addresses import shorter
@@ -36,7 +37,7 @@ File = Annotated[str | None, Query(max_length=FILE_CHARS_MAX)]
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the tabs."""
-    routes = APIRouter(prefix="/runs/{run_id}", include_in_schema=False)
+    routes = Routes(prefix="/runs/{run_id}", include_in_schema=False)
     # Two hundred people may watch the same run: each change would be read two hundred times.
     joined: Singleflight[HTMLResponse] = Singleflight()
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from control_plane.reads.comparison import RUNS_MAX
 from control_plane.runs.boards.saved import Page as Saved
 from control_plane.server.api.boards import BOARD_ID, TEXT_CHARS_MAX, BoardWanted, SavedBody, saveable
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.web.forms.fields import Unfit, read_body
 from control_plane.server.web.page_renderer import Site
@@ -34,7 +35,7 @@ MODEL_LABEL: Final = "model"
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the pages of boards."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     shelf = site.deps.board_shelf
 
     @routes.get("/boards")

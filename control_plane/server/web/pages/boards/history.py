@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from control_plane.model.views.boards.values import value_of
 from control_plane.server.api.boards import BoardWanted
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.chart_figure import chart_figure
 from control_plane.server.web.drawing.charts import Chart, Line, letter
@@ -25,7 +26,7 @@ HEIGHT: Final = 260.0
 
 def router(site: Site) -> APIRouter:
     """Return the route of the page."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
 
     @routes.get("/boards/history")
     async def history(_: MayRead, wanted: Annotated[BoardWanted, Query()]) -> HTMLResponse:

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from control_plane.model.groups.status import TRANSITIONS, Action, GroupStatus
 from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MaySubmit, revision_of
 from control_plane.server.web.forms.fields import Unfit, typed_lines, typed_texts
 from control_plane.server.web.forms.group import WORDS, GroupForm, is_whole, limits_of
@@ -88,7 +89,7 @@ class EditPages:
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the page."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     pages = EditPages(site)
 
     @routes.get("/groups/{group_id}/edit")

@@ -24,6 +24,7 @@ from control_plane.reads.reading import Json
 from control_plane.reads.studies import study_view, told_with
 from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GOAL, GroupPause
+from control_plane.server.api.contract.struct_routes import Routes, add_routes
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.drawing.bars import bars
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
@@ -69,7 +70,7 @@ class CurvesView(BaseModel):
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the pages of groups."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     reading = site.deps.groups.reading
 
     @routes.get("/groups")
@@ -94,7 +95,7 @@ def router(site: Site) -> APIRouter:
         return await joined.read(key, partial(_curves, site, group_id, wanted))
 
     _add_orders(routes, site)
-    routes.include_router(edit.router(site))
+    add_routes(routes, edit.router(site))
     return routes
 
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MaySubmit
 from control_plane.server.web.forms.changes import changes_in
 from control_plane.server.web.forms.commands import submission_like
@@ -76,7 +77,7 @@ class ChangePages:
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the page."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     pages = ChangePages(site)
 
     @routes.get("/runs/{run_id}/change")

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Form
 from fastapi.responses import Response
 
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayReview, MaySubmit
 from control_plane.server.web.forms.fields import ReviewForm, Unfit, typed_lines
 from control_plane.server.web.page_renderer import Site
@@ -22,7 +23,7 @@ Text = Annotated[str, Form(max_length=FORM_CHARS_MAX)]
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the forms."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     _add_orders(routes, site)
     _add_review(routes, site)
     return routes

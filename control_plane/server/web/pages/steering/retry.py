@@ -14,6 +14,7 @@ from fastapi.responses import Response
 
 from control_plane.runs.options import OptionChanges
 from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MaySubmit
 from control_plane.server.web.forms.changes import changes_in
 from control_plane.server.web.forms.commands import submission_like
@@ -40,7 +41,7 @@ class Again:
 
 def router(site: Site) -> APIRouter:
     """Return the route of the form."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
 
     @routes.post("/runs/{run_id}/retry")
     async def retry(

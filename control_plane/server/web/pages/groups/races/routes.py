@@ -20,6 +20,7 @@ from control_plane.concurrency.singleflight import Singleflight
 from control_plane.model.groups.status import ACTIVE, TRANSITIONS, Action, GroupStatus
 from control_plane.runs.groups.races.reads import RaceFilters, columns_of
 from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.groups.races import RacesWanted, Round
 from control_plane.server.api.runs import MayRead, MaySubmit, revision_of
 from control_plane.server.web.drawing.race import Spread, sparkline, spread_chart, track
@@ -270,7 +271,7 @@ def _may(race: Race, action: Action) -> bool:
 
 def router(site: Site) -> APIRouter:
     """Return the routes of the pages of races."""
-    routes = APIRouter(include_in_schema=False)
+    routes = Routes(include_in_schema=False)
     pages = RacePages(site)
     joined: Singleflight[HTMLResponse] = Singleflight()  # many may watch the same race
 
