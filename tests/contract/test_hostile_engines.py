@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from pathlib import Path
 
@@ -99,11 +101,14 @@ def test_the_log_of_an_engine_that_does_not_end_has_no_secret_either(tmp_path: P
     lines = (
         "import os, socket, sys, time; print(os.environ['HF_TOKEN'], flush=True)",
         "held = socket.create_server(('127.0.0.1', int(sys.argv[1])))",
-        "if os.fork() == 0: os.setsid(); time.sleep(5)",
+        "left, right = os.pipe()",
+        "if os.fork(): os.read(left, 1); raise SystemExit",
+        "os.setsid(); print(os.getpid(), file=open(sys.argv[2], 'w')); os.write(right, b'.'); time.sleep(60)",
     )
     (tmp_path / "stays.py").write_text("\n".join(lines))
-    command = f"{{python}} -I {tmp_path}/stays.py {{port}}"
-    limits = ServingLimits(ready_s=0.5, term_s=0.1, kill_s=0.2)
+    command = f"{{python}} -I {tmp_path}/stays.py {{port}} {tmp_path}/pid"
+    limits = ServingLimits(term_s=0.1, kill_s=0.2)
     failed = failing(command, tmp_path, limits, {"HF_TOKEN": "hf_abcdefghijklmnop"})
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     assert "who listens at port" in failed.message
     assert failed.log.read_text() == "***\n"

@@ -152,6 +152,15 @@ async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str)
         body = {**BODY, "lanes": [{"one_of": "gpu"}]}
         made = (await client.post("/api/races", json=body)).json()
         assert [lane["pod"] for lane in made["lanes"]] == ["b", "a"]
+        key = {"Idempotency-Key": "k"}
+        keyed = await client.post("/api/races", json=body, headers=key)
+        await track.report("d", labels={"gpu": "l4"})  # another fleet by now, and one race still
+        same = await client.post("/api/races", json=body, headers=key)
+        assert (keyed.status_code, same.status_code) == (201, 200)
+        assert same.json()["lanes"] == keyed.json()["lanes"]
+        other = await client.post("/api/races", json={**body, "limit_s": 60.0}, headers=key)
+        assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
+        await only.db.pods.delete_one({"pod": "d"})
         checks = (
             await client.post("/api/race-checks", json={**BODY, "lanes": [{"labels": {"gpu": "h100"}}]})
         ).json()

@@ -50,7 +50,7 @@ LIMITS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedGroup:
-    """A group as its author wants it: `run` and `plan` as they are posted."""
+    """A group as its author wants it: `run` and `plan` as they are posted, or made of what was `asked`."""
 
     id: str
     run: Mapping[str, Any]
@@ -58,11 +58,12 @@ class WantedGroup:
     by: str
     paused: bool = False
     idempotency_key: str | None = None
+    asked: Sequence[Any] | None = None
 
     @property
     def digest(self) -> str:
         """The hash of what is wanted: equal wishes have the same."""
-        body = [self.id, self.run, self.plan, self.paused]
+        body = [self.id, *(self.asked if self.asked is not None else (self.run, self.plan, self.paused))]
         return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
 
 
@@ -79,7 +80,7 @@ class GroupService:
 
     async def create(self, wanted: WantedGroup) -> bool:
         """Store a new group; the same idempotency key with the same content finds it: then False."""
-        if await self._is_known(wanted):
+        if await self.is_known(wanted):
             return False
         await self.require_valid(wanted.id, wanted.run, wanted.plan, by=wanted.by)
         status = GroupStatus.PAUSED if wanted.paused else GroupStatus.OPEN
@@ -104,7 +105,7 @@ class GroupService:
             fields["idempotency"] = {"key": wanted.idempotency_key, "digest": wanted.digest}
         if await self.groups.create(wanted.id, fields) is not None:
             return True
-        if await self._is_known(wanted):
+        if await self.is_known(wanted):
             return False
         raise Conflict("group_exists", f"there is a group {wanted.id!r} already; choose another name")
 
@@ -251,12 +252,18 @@ class GroupService:
         names = require_names(run.get("secrets", ()))
         await self.submitter.require_named(names, run["kind"], named_by)
 
-    async def _is_known(self, wanted: WantedGroup) -> bool:
+    async def is_known(self, wanted: WantedGroup) -> bool:
+        """Say whether this group was made. Raises `Conflict` if its key came with other content."""
         if wanted.idempotency_key is None:
             return False
         found = await self.groups.find(wanted.id)
-        kept = found and found.get("idempotency")
-        return bool(kept and kept == {"key": wanted.idempotency_key, "digest": wanted.digest})
+        kept = (found or {}).get("idempotency")
+        if kept is None or kept["key"] != wanted.idempotency_key:
+            return False
+        if kept["digest"] != wanted.digest:
+            message = f"Idempotency-Key {wanted.idempotency_key!r} was used for another group, {wanted.id}"
+            raise Conflict("idempotency_conflict", message)
+        return True
 
     async def _find(self, group_id: str) -> Document:
         group = await self.groups.find(group_id)

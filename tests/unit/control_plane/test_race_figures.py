@@ -139,6 +139,8 @@ def test_a_race_is_decided_where_the_interval_is_beyond_zero_and_by_whoever_may_
     assert "which has zero" in near.says
     single = verdict([Contender("a", [2.0], True), Contender("b", [1.0], True)], FAST, "", is_over=True)
     assert (single.is_decided, "`repeats`" in single.says) == (False, True)
+    equal = verdict([one, Contender("c", one.numbers, True)], FAST, "", is_over=True)
+    assert equal.says.startswith(f"Not decided: {one.pod} and c are equal in rate, 95 % interval")
     assert "goes on" in verdict([one, two], FAST, "", is_over=False).says
     assert "Nobody won" in verdict([late], FAST, "", is_over=True).says
     assert verdict([one, late], FAST, "", is_over=True).winner == "a"

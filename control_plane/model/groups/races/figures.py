@@ -157,16 +157,15 @@ def verdict(contenders: Sequence[Contender], goal: Goal, unit: str, *, is_over: 
     percent = 100 * found.value / base if base else None
     amount = _amount(found.value, unit, percent)
     told = Verdict("", False, first.pod, second.pod, found, percent)
+    ahead = f"is ahead of {second.pod} by {amount}" if found.value else f"and {second.pod} are equal"
+    why = f"Not decided: {first.pod} {ahead} in {goal.name}"
     if found.low is None or found.high is None:
-        why = (
-            f"Not decided: {first.pod} is ahead of {second.pod} by {amount} in {goal.name}, but one lap "
-            f"tells no spread; race again with `repeats` of {REPEATS_WANTED} or more"
-        )
+        why += f", but one lap tells no spread; race again with `repeats` of {REPEATS_WANTED} or more"
         return _with(told, why, is_decided=False)
     interval = f"95 % interval {found.low:.4g} to {found.high:.4g}"
     if found.low <= 0:
-        why = f"Not decided: {first.pod} is ahead of {second.pod} by {amount} in {goal.name}, {interval}"
-        return _with(told, f"{why}, which has zero; more repeats tell more", is_decided=False)
+        why += f", {interval}, which has zero; more repeats tell more"
+        return _with(told, why, is_decided=False)
     return _with(
         told, f"{first.pod} won by {amount} in {goal.name} before {second.pod}, {interval}", is_decided=True
     )

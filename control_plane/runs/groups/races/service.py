@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from control_plane.model.groups.parameters import Values, assigned
@@ -55,16 +55,19 @@ class RaceService:
     ids: Ids
 
     async def create(self, wanted: WantedRace) -> tuple[str, bool]:
-        """Make a race, and return its name and whether it is new; the same key and name find it."""
-        name = wanted.name or self._name(wanted)
-        key = wanted.idempotency_key
-        if key is not None:  # lanes are chosen once: the fleet may be another one by now
-            known = await self.groups.groups.find(name)
-            if known is not None and (known.get("idempotency") or {}).get("key") == key:
-                return name, False
+        """Make a race, and return its name and whether it is new; the same key and content find it."""
+        group = WantedGroup(
+            id=wanted.name or self._name(wanted),
+            run=wanted.run,
+            plan={},
+            by=wanted.by,
+            idempotency_key=wanted.idempotency_key,
+            asked=(wanted.run, wanted.wishes, wanted.ready_s, wanted.limit_s, wanted.measure),
+        )
+        if await self.groups.is_known(group):  # lanes are chosen once: the fleet may be another one by now
+            return group.id, False
         plan = await self._plan(wanted, await self._machines())
-        group = WantedGroup(id=name, run=wanted.run, plan=plan, by=wanted.by, idempotency_key=key)
-        return name, await self.groups.create(group)
+        return group.id, await self.groups.create(replace(group, plan=plan))
 
     async def check(self, wanted: WantedRace) -> RaceChecks:
         """Return the checks of every lane before the race; nothing is stored."""
