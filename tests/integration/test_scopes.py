@@ -17,7 +17,6 @@ from control_plane.server.app import create_app
 from control_plane.server.deps import wire
 from control_plane.store import database
 from events.runtime.clock import SystemClock, SystemIds
-from tests.unit.control_plane.test_principals import routes_of
 
 ROOT_KEY = "a-key-of-the-test"
 URL = "mongodb://127.0.0.1:1/unit"
@@ -286,7 +285,7 @@ async def served() -> list[str]:
     await client.close()
     return [
         f"{method} {route.path.replace(':path', '')}"
-        for route in routes_of(app)
+        for route in app.routes
         if isinstance(route, APIRoute)
         for method in route.methods
     ]
