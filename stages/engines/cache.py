@@ -114,7 +114,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _unfinished(place: Path) -> Iterator[tuple[Cached, Callable[[], None]]]:
-    """Yield what downloads left unfinished, and how each is removed: in its folder, whatever replaces that."""
+    """Yield what downloads left unfinished, and how each is removed where it was found."""
     left = iter(range(ENTRIES_MAX))
     for model in _models(place):
         with (
