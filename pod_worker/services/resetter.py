@@ -20,11 +20,12 @@ from typing import Final, Protocol
 
 import msgspec
 
+from events.answers.pods import ResetOrder
 from events.runtime.clock import Clock
 from events.runtime.loops import Threads
 from events.text.mask import Mask
 from pod_worker.services import command
-from pod_worker.services.orders import Outcome, ResetOrder
+from pod_worker.services.orders import Outcome
 
 log = logging.getLogger(__name__)
 

@@ -17,12 +17,13 @@ from typing import Any
 import psutil
 import pytest
 
+from events.answers.pods import ResetOrder
 from events.runtime.clock import SystemClock
 from events.runtime.loops import start_thread
 from events.text.mask import Mask
 from pod_worker.services import command
 from pod_worker.services.allowed import BUILT_IN, SERVICES_MAX, WORDS_MAX, services_of
-from pod_worker.services.orders import ORDERS_MAX, Outcome, ResetOrder, reset_orders
+from pod_worker.services.orders import ORDERS_MAX, Outcome, reset_orders
 from pod_worker.services.resetter import (
     KNOWN_MAX,
     LINES_MAX,
@@ -39,7 +40,7 @@ SECRET = "a-secret-of-this-pod"
 
 
 def order(number: int, service: str, *, force: bool = False) -> ResetOrder:
-    return ResetOrder(f"{number:026d}", service, force)
+    return ResetOrder(id=f"{number:026d}", service=service, force=force)
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -88,8 +89,8 @@ def test_what_is_no_order_is_left_out_and_nothing_but_id_name_and_force_is_taken
     ]  # fmt: skip
     for lie in lies:
         assert reset_orders([lie]) == ()
-    assert reset_orders([good]) == (ResetOrder(f"{1:026d}", "ollama", True),)
-    assert reset_orders([{**good, "force": 1}]) == (ResetOrder(f"{1:026d}", "ollama"),)
+    assert reset_orders([good]) == (order(1, "ollama", force=True),)
+    assert reset_orders([{**good, "force": 1}]) == (order(1, "ollama"),)
     assert len(reset_orders([good] * 10**5)) == ORDERS_MAX
     for lie in (None, 3, "orders", {"id": 3}, b"x"):
         assert reset_orders(lie) == ()
