@@ -23,6 +23,8 @@ from control_plane.model.groups.races.figures import (
 from control_plane.model.groups.races.fit import fit_of
 from control_plane.model.groups.races.machine import Machine, machine_of
 from control_plane.model.groups.races.preflight import Wanted, checks_of, grade_of
+from control_plane.model.groups.races.race import Lane
+from control_plane.runs.groups.races.service import needs
 from control_plane.server.web.drawing.race import Spread, sparkline, spread_chart, track
 from events.kinds.results import Column
 from events.queue.abilities import Abilities
@@ -100,7 +102,7 @@ def test_a_model_fits_by_its_peak_in_what_is_usable(
 def test_the_checks_of_a_lane_tell_what_keeps_it_and_what_is_not_known() -> None:
     told = {
         "memoryMib": 8192,
-        "models": [{"name": "m", "bytes": GIB}, {"name": 7}, "x"],
+        "models": [{"name": "m", "bytes": GIB, "engine": "ollama"}, {"name": 7}, "x"],
         "engines": ["ollama"],
     }
     wanted = Wanted(class_key("probe", Requirements(pod="a")), "probe", model="m", engine="ollama")
@@ -124,6 +126,46 @@ def test_the_checks_of_a_lane_tell_what_keeps_it_and_what_is_not_known() -> None
     assert words == ["new will be fetched before the start"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "grades", "words"),
+    [
+        ({"model": "m", "engine": "ollama"}, "GOOD GOOD GOOD", "it has m:latest"),
+        ({"model": "m", "engine": "xllamacpp"}, "FAIL RISK RISK", "does not have m"),
+        ({"model": "w", "engine": "ollama"}, "GOOD RISK RISK", "will be fetched"),
+        ({"model": "w", "engine": "vllm", "in_image": True}, "GOOD GOOD FAIL", "it has w"),
+        ({"model": "m", "server": "here"}, "GOOD RISK GOOD", "not known whether the server here has m"),
+        ({"model": "x", "server": "comfyui"}, "FAIL RISK RISK", "not known"),
+    ],
+)
+def test_models_are_those_of_the_engine_or_the_server_that_a_lane_asks(
+    wanted: dict[str, Any], grades: str, words: str
+) -> None:
+    models = [{"name": "m:latest", "bytes": GIB, "engine": "ollama"}, {"name": "w", "bytes": 8 * GIB}]
+    told = {"memoryMib": 8192, "models": models, "engines": ["ollama", "docker"]}
+    fleet = [machine("a", told=told, labels={"endpoint-here": "yes"})]
+    lane = Wanted(class_key("probe", Requirements(pod="a")), "probe", **wanted)
+    found = {each.name: each for each in checks_of("a", fleet, lane)}
+    assert [found[name].grade for name in ("engine", "model", "memory")] == grades.split()
+    assert words in found["model"].says
+
+
+@pytest.mark.parametrize(
+    ("spec", "engine", "in_image", "server"),
+    [
+        ({}, "xllamacpp", False, ""),
+        ({"endpoint": "here"}, "", False, "here"),
+        ({"engine": "vllm", "image": "vllm/vllm-openai:v1"}, "vllm", True, ""),
+    ],
+)
+def test_a_lane_needs_what_its_run_will_ask_for(
+    spec: dict[str, Any], engine: str, in_image: bool, server: str
+) -> None:
+    found = needs({"kind": "prompt", "spec": {"model": "m", "prompt": "p"}}, Lane("a", spec))
+    assert (found.model, found.engine, found.in_image, found.server) == ("m", engine, in_image, server)
+    image = {"kind": "image", "spec": {"prompt": "p", "backend": "comfyui", "model": "m"}}
+    assert needs(image, Lane("a", {})).server == "comfyui"
+
+
 def test_a_race_is_decided_where_the_interval_is_beyond_zero_and_by_whoever_may_win() -> None:
     one, two = Contender("a", [10.0, 10.1, 9.9], True), Contender("b", [8.0, 8.1, 7.9], True)
     late = Contender("late", [99.0, 99.0], False)
@@ -136,7 +178,7 @@ def test_a_race_is_decided_where_the_interval_is_beyond_zero_and_by_whoever_may_
     assert (slow.winner, slow.difference and slow.difference.value) == ("b", pytest.approx(2.0))
     near = verdict([one, Contender("c", [10.0, 9.0, 11.0], True)], FAST, "", is_over=True)
     assert not near.is_decided
-    assert "which has zero" in near.says
+    assert "which contains zero; run more repeats" in near.says
     single = verdict([Contender("a", [2.0], True), Contender("b", [1.0], True)], FAST, "", is_over=True)
     assert (single.is_decided, "`repeats`" in single.says) == (False, True)
     equal = verdict([one, Contender("c", one.numbers, True)], FAST, "", is_over=True)

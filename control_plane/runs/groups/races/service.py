@@ -22,13 +22,14 @@ from control_plane.runs.explainer import live_documents
 from control_plane.runs.groups.races.reads import told_measure
 from control_plane.runs.groups.service import GroupService, WantedGroup
 from events.answers.plans.races import FitNumbers, LaneChecks, RaceCheck, RaceChecks
-from events.kinds import RUN_KINDS, kind_of, read_spec, weights_of
+from events.kinds import RUN_KINDS, kind_of, normal_of, read_spec, weights_of
 from events.models.engines import ENGINES
 from events.queue.requirements import class_key, read_requirements
 from events.runtime.clock import Clock, Ids
 
 KEY_CHARS: Final = 16
 CHANCE_CHARS: Final = 6
+SERVERS: Final = frozenset({"comfyui"})  # backends that are servers of a pod, as an endpoint is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class RaceService:
         found: list[list[Check]] = []
 
         def checked() -> None:
-            found.extend(checks_of(lane.pod, machines, _wanted(wanted.run, lane)) for lane in lanes)
+            found.extend(checks_of(lane.pod, machines, needs(wanted.run, lane)) for lane in lanes)
 
         await self.groups.beside(checked)  # a kind decides how long a specification takes
         kind = kind_of(wanted.run["kind"], among=RUN_KINDS)
@@ -96,7 +97,7 @@ class RaceService:
         def checked() -> list[LaneChecks]:
             lanes = race_of(stored["plan"]).lanes
             return [
-                _lane_checks(lane, checks_of(lane.pod, machines, _wanted(stored["run"], lane)))
+                _lane_checks(lane, checks_of(lane.pod, machines, needs(stored["run"], lane)))
                 for lane in lanes
             ]
 
@@ -138,18 +139,20 @@ class RaceService:
         return f"race-{self.clock.now():%Y-%m-%d-%H%M%S}-{self.ids.ulid()[-CHANCE_CHARS:].lower()}"
 
 
-def _wanted(run: Mapping[str, Any], lane: Lane) -> Wanted:
-    """Return what a lane needs, by its specification."""
+def needs(run: Mapping[str, Any], lane: Lane) -> Wanted:
+    """Return what a lane needs, by its specification as the run will have it."""
     values: Values = lane.parameters
     kind = kind_of(run["kind"], among=RUN_KINDS)
-    spec = read_spec(kind.name, assigned(run.get("spec") or {}, values))
+    spec = normal_of(kind, read_spec(kind.name, assigned(run.get("spec") or {}, values)))
     requires = read_requirements({**(run.get("requires") or {}), "pod": lane.pod})
-    engine = getattr(spec, "engine", "")
+    engine, backend = getattr(spec, "engine", ""), getattr(spec, "backend", "")
     return Wanted(
         class_key(kind.name, requires),
         kind.name,
         model=weights_of(kind.name, spec),
         engine=engine if engine in ENGINES else "",
+        in_image=bool(getattr(spec, "image", "")),
+        server=getattr(spec, "endpoint", None) or (backend if backend in SERVERS else ""),
     )
 
 
