@@ -11,6 +11,7 @@ import io
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -93,9 +94,9 @@ def metadata(race: Race) -> dict[str, Any]:
 
 
 def summary(race: Race) -> dict[str, Any]:
-    """Return of each machine its numbers."""
+    """Return of each machine its numbers, by the name of its pod, or its slot where that is not known."""
     return {
-        each.pod: {
+        each.pod or f"slot {each.slot}": {
             "state": each.state,
             "status": each.status,
             "place": each.place,
@@ -111,7 +112,8 @@ def summary(race: Race) -> dict[str, Any]:
 
 def laps_csv(race: Race) -> bytes:
     """Return a line for each lap; of a lane without laps one line, with the numbers of its run."""
-    names = list(dict.fromkeys(name for lane in race.lanes for name in lane.figures))
+    measured = [list(lap.values) for lane in race.lanes for lap in lane.laps]
+    names = list(dict.fromkeys(chain(*measured, *(lane.figures for lane in race.lanes))))
     text = io.StringIO()
     lines = csv.writer(text)
     lines.writerow([*BEFORE, *names])

@@ -30,6 +30,7 @@ from events.answers.worker.live_text import TEXT_CHARS_MAX, LiveText
 
 LANE_CHARS_MAX: Final = 64 * 1024  # of the text of an attempt that a reader gets that comes later
 READ_CHARS_MAX: Final = 64 * LANE_CHARS_MAX  # of all attempts, those that are left out too
+PIECE_CHARS: Final = 100  # that each piece counts as besides: many have numbers alone
 TEXTS_MAX: Final = 200  # of one event
 ADMITTED_S: Final = 1.0
 BACKLOGS_MAX: Final = 4  # that are read at once
@@ -178,7 +179,7 @@ class Backlog:
         self.is_full = is_whole or self._read_chars >= READ_CHARS_MAX
 
     def _add(self, piece: StoredPiece) -> None:
-        self._read_chars += len(piece.text)
+        self._read_chars += len(piece.text) + PIECE_CHARS
         if self._present.setdefault(piece.run, piece.attempt) != piece.attempt:
             return  # an attempt that came before, or one that was given up and speaks all the same
         self._chars[piece.run] = self._chars.get(piece.run, 0) + len(piece.text)
