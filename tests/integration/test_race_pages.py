@@ -245,10 +245,13 @@ async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str)
 async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,), asking(only) as client:
         track = Paddock(only, client)
-        await track.race("r", *PODS, lanes=[{"pod": pod, "parameters": {"events": 2}} for pod in PODS])
+        asked = {"priority": 7, "labels": {"team": "vision"}, "requires": {"gpu_gib": 0, "region": "any"}}
+        lanes = [{"pod": pod, "parameters": {"events": 2}} for pod in PODS]
+        await track.race("r", *PODS, lanes=lanes, **asked)
         runs = await track.start("r")
         shown = await client.get("/races/r")
         assert shown.status_code == 200, shown.text
+        assert "Agreed start" in shown.text
         assert shown.text.count('class="lane"') == 3
         assert "events = 2" in shown.text
         assert "data-active" in shown.text
@@ -256,18 +259,25 @@ async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_
         await track.finish(runs[1], [2.0, 2.1, 1.9])
         await track.finish(runs[2], [], "FAILED", error={"code": "OOM", "message": "no <b>"})
         await only.advance()
+        past = {"$set": {"start.at": only.deps.clock.now() - timedelta(seconds=9)}}
+        await only.db.groups.update_one({"_id": "r"}, past)
         over = (await client.get("/races/r")).text
+        assert "Started" in over
         assert "a won by" in over
         assert "no &lt;b&gt;" in over
         assert "data-active" not in over
         assert "/races/r" in (await client.get("/races")).text
         form = await client.get("/races/new", params={"like": "r"})
         assert form.text.count(" checked>") == 3
+        assert "\nevents=2</textarea>" in form.text
+        assert ('value="7"' in form.text, "team=vision" in form.text) == (True, True)
         typed = {"kind": "probe", "seconds": "0", "lane.a": "on", "lane.b": "on", "own.b": "events=3"}
         checked = await client.post("/races/new", data={**typed, "do": "check"})
         assert (checked.status_code, "Nothing was started" in checked.text) == (200, True)
-        look = (await client.get("/races/new/look", params=typed)).json()
+        look = (await client.post("/races/new/look", data=typed)).json()
         assert [each["grade"] for each in look["lanes"].values()] == ["GOOD", "GOOD"]
+        gone = await client.post("/races/new", data={**typed, "lane.gone": "on", "do": "check"})
+        assert "its pod has not reported" in gone.text
         started = await client.post("/races/new", data={**typed, "name": "typed", "do": "start"})
         assert started.headers["location"] == "/races/typed"
         assert (await track.one("typed"))["lanes"][1]["parameters"] == {"events": 3}
@@ -316,6 +326,9 @@ async def test_damaged_races_and_hostile_pods_are_told_in_words(database_url: st
         ):
             assert (await client.get(path)).status_code == 404
         assert (await client.post("/api/races/matrix/again")).status_code == 404
+        for order in ("again", "cancel"):
+            refused = await client.post(f"/races/matrix/{order}", data={"revision": "1"})
+            assert (refused.status_code, "has another plan" in refused.text) == (404, True)
         lies: list[tuple[str, Any]] = [
             ("plan.measure", 7), ("plan.lanes", [1, 2]), ("rounds", [{}]), ("since", "now"),
             ("run", {"kind": []}),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from control_plane.model.explanation import Hold, LivePod
@@ -26,6 +27,9 @@ from control_plane.model.groups.races.preflight import Wanted, checks_of, grade_
 from control_plane.model.groups.races.race import Lane
 from control_plane.runs.groups.races.service import needs
 from control_plane.server.web.drawing.race import Spread, sparkline, spread_chart, track
+from control_plane.server.web.forms.fields import Unfit
+from control_plane.server.web.pages.groups.races.form import parameters_in, words_of
+from events.kinds.declaring.spec import FIELD_NAME
 from events.kinds.results import Column
 from events.queue.abilities import Abilities
 from events.queue.pod_checks import Broken
@@ -200,6 +204,32 @@ def test_the_measure_is_the_first_with_a_direction_that_was_measured() -> None:
     for stored in ("count", 7, "min:", "max:a b", {}):
         with pytest.raises(Rejected, match="is not min:NAME"):
             stored_measure(stored, others)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=5), each, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.from_regex(FIELD_NAME, fullmatch=True), values, max_size=4))
+@example({"parameters": {"a": 1, "b": 2}, "prompt": "a, b", "number": "4", "not": "NaN", "empty": ""})
+def test_the_fields_of_a_lane_are_read_as_they_are_written(parameters: dict[str, Any]) -> None:
+    read = parameters_in("a", words_of(parameters))
+    assert json.dumps(read) == json.dumps(parameters)  # 1 is not 1.0, nor true
+
+
+def test_the_fields_of_a_lane_that_cannot_be_read_are_told() -> None:
+    assert parameters_in("a", "x = 1\r\n\r\ny=a, b=c ") == {"x": 1, "y": "a, b=c"}
+    assert parameters_in("a", "x=" + "[" * 100_000)["x"].startswith("[[")
+    for text, words in (
+        ("x", "a: 'x' is not name=value"),
+        ("=1", "is not"),
+        ("x=1\nx=2", "'x' is given twice"),
+    ):
+        with pytest.raises(Unfit, match=words):
+            parameters_in("a", text)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))

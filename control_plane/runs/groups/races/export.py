@@ -5,6 +5,7 @@ Law: of the events no more than a page of each lane is held; the manifest comes 
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import heapq
 import io
@@ -52,8 +53,10 @@ async def archived(archive: RaceArchive, reading: Reading, signer: Signer) -> As
         count += len(lines)
         yield b"".join(writing.added(b"".join(lines)))
     yield b"".join(writing.ended(count))
-    yield _file(writing, "summary.json", _json(summary(race)))
-    yield _file(writing, "laps.csv", laps_csv(race))
+    for name, made in (("summary.json", lambda: _json(summary(race))), ("laps.csv", lambda: laps_csv(race))):
+        yield _file(
+            writing, name, await asyncio.to_thread(made)
+        )  # beside the event loop: pods decide how much
     manifest = Manifest(
         run_id=race.id,
         kind=race.kind[:200],

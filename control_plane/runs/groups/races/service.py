@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -104,12 +104,12 @@ class RaceService:
         with reading_of("race", race_id):
             return await asyncio.to_thread(checked) if stored["run"]["kind"] in RUN_KINDS else []
 
-    async def machines(self, kind: str) -> list[tuple[str, list[Check]]]:
-        """Return every live pod that could be chosen, with its checks for a kind alone."""
+    async def machines(self, kind: str, chosen: Collection[str] = ()) -> list[LaneChecks]:
+        """Return every live pod, and those that are chosen, with its checks for a kind alone."""
         machines = await self._machines()
-        names = sorted({each.name for each in machines})
+        names = sorted({*(each.name for each in machines), *chosen})
         wanted = Wanted(class_key(kind, read_requirements({})), kind)
-        return [(name, checks_of(name, machines, wanted)) for name in names]
+        return [_lane_checks(Lane(name, {}), checks_of(name, machines, wanted)) for name in names]
 
     async def _machines(self) -> list[Machine]:
         return [machine_of(pod, document) for pod, document in await live_documents(self.reading)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
@@ -122,7 +123,8 @@ def _add_export(routes: APIRouter, deps: Deps) -> None:
         name = f"{race.id}-{race.round}.{wanted.format}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         if wanted.format == "csv":
-            return Response(laps_csv(race), media_type=MEDIA_TYPES["csv"], headers=headers)
+            laps = await asyncio.to_thread(laps_csv, race)
+            return Response(laps, media_type=MEDIA_TYPES["csv"], headers=headers)
         signer = signer_of(deps)
         archive = opened(race, signer, deps.clock.now())
         return StreamingResponse(archived(archive, deps.reading, signer), media_type=ZIP, headers=headers)
