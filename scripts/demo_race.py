@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from events.answers.plans.races import Race, RaceNumber
 from events.runtime.clock import SystemClock
+from podfleet.client.synchronous import Client
 from podfleet.embedded.interrupts import Interrupts
 from podfleet.embedded.stack import DEFAULT_DATA, DEFAULT_PORT, Stack
 from scripts.demo import EXIT_FAILED, Interrupted, with_fleet
@@ -28,7 +29,7 @@ THROTTLED: Final = "throttled"
 LOOK_S: Final = 0.5
 REPORT_LIMIT_S: Final = 30.0
 LEAVE_LIMIT_S: Final = 30.0
-OVER: Final = ("COMPLETED", "FAILED", "CANCELED", "CANCELLED")
+OVER: Final = ("COMPLETED", "FAILED", "CANCELED")
 SPEC: Final[dict[str, Any]] = {
     "model": "smollm2",
     "prompt": "Tell a short story of a lighthouse keeper.",
@@ -80,28 +81,26 @@ def _throttled(data: Path) -> Iterator[None]:
 
 
 def _run(stack: Stack, console: Console, asked: Interrupts) -> int:
-    headers = {"Authorization": f"Bearer {stack.api_key}"}
     clock = SystemClock()
-    with httpx.Client(base_url=stack.url, headers=headers, trust_env=False, timeout=30.0) as client:
+    with Client(stack.url, stack.api_key) as client:
         wait = _Wait(clock, asked)
-        pods = {str(each["pod"]) for each in LANES}
+        wanted = {str(each["pod"]) for each in LANES}
         end_s = clock.monotonic_s() + REPORT_LIMIT_S
-        while pods - _reporting(client) and clock.monotonic_s() < end_s:
+        while wanted - _reporting(client) and clock.monotonic_s() < end_s:
             wait()
-        body = {"kind": "prompt", "spec": SPEC, "lanes": LANES}
-        race = client.post("/api/races", json=body).raise_for_status().json()
-        path = f"/races/{race['id']}"
+        race = client.add_race("prompt", SPEC, lanes=LANES)
+        path = f"/races/{race.id}"
         link = stack.sign_in_link(path) or f"{stack.url}{path}"
         console.print(f"watch it  {escape(link)}", soft_wrap=True, highlight=False)
         webbrowser.open(link)
-        started = False
-        while race["status"] not in OVER:
+        is_told = False
+        while race.status not in OVER:
             wait()
-            race = client.get(f"/api{path}").raise_for_status().json()
-            if race["startAt"] is not None and not started:
-                started = True
-                console.print(f"all lanes start at {race['startAt']}")
-    return _report(console, race)
+            race = client.race(race.id)
+            if race.start_at is not None and not is_told:
+                is_told = True
+                console.print(f"all lanes start at {race.start_at}")
+    return report(console, race)
 
 
 class _Wait:
@@ -116,40 +115,41 @@ class _Wait:
         self._clock.wait(self._never, LOOK_S)
 
 
-def _reporting(client: httpx.Client) -> set[str]:
-    found = client.get("/api/pods", params={"limit": 100}).raise_for_status().json()
-    return {str(each["pod"]) for each in found["items"] if each["state"] not in ("stopped", "gone")}
+def _reporting(client: Client) -> set[str]:
+    return {each.pod for each in client.pods() if each.state not in ("stopped", "gone")}
 
 
-def _report(console: Console, race: dict[str, Any]) -> int:
+def report(console: Console, race: Race) -> int:
+    """Print what each lane measured, and who won; return 0 where every lane came in."""
     table = Table("", "pod", "settings", "TTFT", "tokens/s", "±95 %", "finished", "lane", box=SIMPLE_HEAD)
-    lanes = sorted(race["lanes"], key=lambda lane: (lane["place"] is None, lane["place"], lane["slot"]))
+    lanes = sorted(race.lanes, key=lambda lane: (lane.place is None, lane.place or 0, lane.slot))
     for lane in lanes:
-        figures = lane["figures"]
-        speed = figures.get("tokens_per_s")
-        settings = (lane["parameters"].get("parameters") or {}).items()
+        speed, first = lane.figures.get("tokens_per_s"), lane.figures.get("ttft_s")
+        settings = (lane.parameters.get("parameters") or {}).items()
         table.add_row(
-            "–" if lane["place"] is None else str(lane["place"]),
-            escape(lane["pod"]),
+            "–" if lane.place is None else str(lane.place),
+            escape(lane.pod),
             ", ".join(f"{name}={value}" for name, value in settings) or "defaults",
-            _number((figures.get("ttft_s") or {}).get("mean"), "{:.2f} s"),
-            _number((speed or {}).get("mean"), "{:.1f}"),
+            _number(None if first is None else first.mean, "{:.2f} s"),
+            _number(None if speed is None else speed.mean, "{:.1f}"),
             _number(_half(speed), "{:.1f}"),
-            _number(lane["finishS"], "{:.1f} s"),
-            escape(lane["state"] if lane["failure"] is None else str(lane["failure"]["code"])),
+            _number(lane.finish_s, "{:.1f} s"),
+            escape(lane.failure or lane.state),
         )
     console.print(table)
-    console.print(escape(race["verdict"]["says"]), soft_wrap=True)
-    if race["skewS"] is not None:
-        console.print(f"the lanes started within {1000 * race['skewS']:.1f} ms of each other")
-    return 0 if all(lane["status"] == "COMPLETED" for lane in lanes) else EXIT_FAILED
+    console.print(escape(race.verdict.says), soft_wrap=True)
+    if race.skew_s is not None:
+        console.print(f"the lanes started within {1000 * race.skew_s:.1f} ms of each other")
+    return 0 if all(lane.status == "COMPLETED" for lane in lanes) else EXIT_FAILED
 
 
-def _half(figure: dict[str, Any] | None) -> float | None:
+def _half(figure: RaceNumber | None) -> float | None:
     """Return half of the width of a mean's interval."""
-    if figure is None or figure["high"] is None or figure["low"] is None:
-        return None
-    return float(figure["high"] - figure["low"]) / 2
+    return (
+        None
+        if figure is None or figure.high is None or figure.low is None
+        else (figure.high - figure.low) / 2
+    )
 
 
 def _number(value: float | None, form: str) -> str:

@@ -233,7 +233,7 @@ def _that_may(class_key: str, pods: Sequence[LivePod]) -> Sequence[LivePod]:
 
 
 def _pinned_to_nobody(pin: str, last_report: datetime | None, evidence: Document) -> Reason:
-    known = "has never reported" if last_report is None else f"last reported at {timestamp(last_report)}"
+    known = "does not report" if last_report is None else f"last reported at {timestamp(last_report)}"
     message = f"it is pinned to {pin}, which {known}: it waits for a pod of this name"
     at = None if last_report is None else timestamp(last_report)
     return Reason("pinned_pod_away", message, {**evidence, "lastReportedAt": at})

@@ -33,7 +33,7 @@ def test_a_worker_says_what_it_is_and_takes_what_asks_for_it(fleet: Fleet, until
     pinned = fleet.submit(spec=BRIEF, requires={"pod": "pod-7", "labels": {"tenant": "vision"}})
     elsewhere = fleet.submit(requires={"labels": {"rack": "b1", "gpu": "h100"}})
     never = fleet.submit(requires={"pod": "pod-8"})
-    assert "pinned to pod-7, which has never reported" in first_reason(fleet, pinned)["message"]
+    assert "pinned to pod-7, which does not report" in first_reason(fleet, pinned)["message"]
     queue = {each["classKey"]: each for each in fleet.client.get("/api/queue").json()["items"]}
     assert queue["~pod-7/probe/cpu/any/tenant=vision"]["pod"] == "pod-7"
     assert queue["probe/cpu/any/cpu=>=1,gpus=0,rack=a4"]["labels"]["cpu"] == ">=1"

@@ -142,6 +142,29 @@ async def test_lanes_over_the_limit_are_given_up_and_the_race_ends(database_url:
         assert "60 s after its start are over" in [each["reason"] for each in group["journal"]]
 
 
+async def test_a_lane_whose_pod_is_gone_is_given_up_and_one_whose_pod_reports_is_not(
+    database_url: str,
+) -> None:
+    async with replicas(database_url, 1) as (only,):
+        track = Track(only)
+        lanes = await track.begin()
+        await track.hold(*lanes)
+        await only.advance()
+        await track.db.groups.update_one({}, [{"$set": {"start.at": {"$subtract": ["$start.at", 10_000]}}}])
+        await only.end("COMPLETED", lanes[0])
+        await track.db.runs.update_many({"_id": {"$in": lanes[1:]}}, {"$set": {"status": "QUEUED"}})
+        silent = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": 90}}
+        await track.db.pods.update_one({"pod": PODS[2]}, [{"$set": {"reportedAt": silent}}])
+        for _ in range(2):
+            await only.advance()
+        assert [run["status"] for run in await only.runs()] == ["COMPLETED", "QUEUED", "CANCELED"]
+        assert (await only.group())["status"] == "OPEN"
+        await track.db.pods.delete_one({"pod": PODS[1]})
+        for _ in range(3):
+            await only.advance()
+        assert (await only.group())["status"] == "COMPLETED"
+
+
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("step", ["decide", "start"])
 async def test_a_replica_that_dies_at_the_start_leaves_one_moment_to_the_next(

@@ -1,4 +1,4 @@
-"""Starts races: decides the moment once, tells every lane, and gives up those that are over the limit.
+"""Starts races: decides the moment once, tells every lane, gives up those that are gone or over the limit.
 
 Law: the moment is decided by one compare-and-set on the group, by the store's clock. Whoever looks next tells
 it to the runs that were not told: a replica that dies in between changes nothing.
@@ -7,14 +7,16 @@ it to the runs that were not told: a replica that dies in between changes nothin
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from control_plane.model.groups.plan import Group
-from control_plane.model.groups.races.race import Entrant, Race, is_over, next_start
+from control_plane.model.groups.races.race import Entrant, Race, is_over, next_start, state_of
 from control_plane.model.groups.status import Action, GroupStatus
+from control_plane.reads.reading import SILENT_AFTER
 from control_plane.runs.decisions import Decider
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Entry, Groups
@@ -46,7 +48,10 @@ class Starter:
         for each in entrants:
             if not each.has_moment:
                 await self._tell(group, each, start_at)
-        if not is_over(race, start_at, self.decider.clock.now()):
+        now = self.decider.clock.now()
+        if not is_over(race, start_at, now):
+            dead = [each for each in entrants if state_of(each, start_at, now) == "dead"]
+            await self._give_up(group, race, [each for each in dead if not each.has_ended], now)
             return False
         if group.status is GroupStatus.OPEN:
             entry = Entry(
@@ -54,6 +59,17 @@ class Starter:
             )
             await self.groups.decide(stored, entry, {})
         return True
+
+    async def _give_up(self, group: Group, race: Race, waiting: Sequence[Entrant], now: datetime) -> None:
+        """Cancel the lanes whose pod is gone: a run that is pinned to it waits for nobody else."""
+        lanes = {race.lanes[each.slot - group.first].pod: each for each in waiting}
+        workers = await self.races.workers([*lanes])
+        for pod, each in lanes.items():
+            seen_at = workers.get(pod, {}).get("reportedAt")
+            if seen_at is None or seen_at < now - SILENT_AFTER:
+                log.info("race.lane_given_up", extra={"group": group.id, "run": each.run_id, "pod": pod})
+                with suppress(Conflict):  # it ended by itself
+                    await self.decider.cancel(each.run_id, by=f"group:{group.id}")
 
     async def _decide(
         self, stored: Document, group: Group, race: Race, entrants: list[Entrant]

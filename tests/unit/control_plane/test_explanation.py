@@ -170,10 +170,10 @@ def test_the_evidence_of_labels_says_what_pods_have_instead() -> None:
 @pytest.mark.parametrize(
     ("pods", "last_report", "code", "says"),
     [
-        ([], None, "pinned_pod_away", "it is pinned to pod-7, which has never reported"),
-        (A100, None, "pinned_pod_away", "it is pinned to pod-7, which has never reported"),
+        ([], None, "pinned_pod_away", "it is pinned to pod-7, which does not report"),
+        (A100, None, "pinned_pod_away", "it is pinned to pod-7, which does not report"),
         (A100, NOW, "pinned_pod_away", "which last reported at 2026-03-01T00:00:00.000Z: it waits for a pod"),
-        ([labelled("pod-70/1")], None, "pinned_pod_away", "has never reported"),
+        ([labelled("pod-70/1")], None, "pinned_pod_away", "does not report"),
         ([labelled("pod-7/1")], NOW, "pod_idle", "pod-7/1 serves it and is idle"),
         ([labelled("pod-7/1", "busy"), *A100], NOW, "pods_busy", "pod-7, to which it is pinned, is busy"),
         (
