@@ -22,6 +22,7 @@ from events.runtime.errors import Transient
 log = logging.getLogger(__name__)
 
 NOT_RECORDED: Final = frozenset({"ingest", "claim"})
+ASKING: Final = frozenset({"/races/new/look"})  # changes nothing, and is asked with each letter that is typed
 RECORDED: Final = frozenset({"/api/runs/{run_id}/secrets"})  # the request of a pod that is recorded
 OBJECT_CHARS_MAX: Final = 200  # a path may name one at any length, and be refused for its scope afterwards
 
@@ -54,6 +55,8 @@ class Audited:
 
     async def _record(self, scope: Scope, admitted: Admitted | None, status: int, headers: Any) -> None:
         if admitted is None or (admitted.scope in NOT_RECORDED and admitted.route not in RECORDED):
+            return
+        if admitted.route in ASKING:
             return
         entry = {
             "_id": self.ids.ulid(),

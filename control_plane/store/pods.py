@@ -10,7 +10,7 @@ from typing import Any, Final
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 from control_plane.store.queue.run_counts import COUNT_MAX
-from events.queue.roster import SPANS_PER_HOUR
+from events.queue.roster import SPANS_PER_HOUR, span_of
 
 HOURS_MAX: Final = 24
 
@@ -70,8 +70,9 @@ class Pods:
 
     async def samples_of(self, pods: Sequence[str], since: datetime) -> dict[str, list[Document]]:
         """Return the telemetry samples of these workers since then, by their ids, the earliest first."""
-        first = f"{since:%Y-%m-%dT%H}"  # earlier releases keep a document an hour
-        spans = [{"_id": {"$gte": f"{pod}/{first}", "$lt": f"{pod}/9999"}} for pod in pods]
+        hour, first = f"{since:%Y-%m-%dT%H}", f"{span_of(since):%Y-%m-%dT%H:%M}"
+        spans: list[Document] = [{"_id": {"$gte": f"{pod}/{first}", "$lt": f"{pod}/9999"}} for pod in pods]
+        spans += [{"_id": f"{pod}/{hour}"} for pod in pods]  # earlier releases keep a document an hour
         found: dict[str, list[Document]] = {pod: [] for pod in pods}
         if not spans:
             return found

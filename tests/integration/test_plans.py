@@ -67,7 +67,6 @@ EXTRA = {
     "/api/races//export": "/api/races/sweep/export",
     "/races/": "/races/sweep",
     "/races/new": "/races/new?kind=probe",
-    "/races/new/look": "/races/new/look?kind=probe",
     "/api/tasks/": "/api/tasks/ONE",
     "/api/tasks//experiments": "/api/tasks/ONE/experiments",
     "/api/tasks//export": "/api/tasks/ONE/export",

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import threading
 import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from control_plane.model.groups.races.figures import figure_of
+from control_plane.runs.groups.races import reads
 from control_plane.server.deps import wire
+from control_plane.store.pods import Pods
 from events.files.export_check import checked
+from events.queue.roster import sample
 from events.runtime.clock import SystemClock, SystemIds
 from tests.integration.test_groups import Replica, asking, replicas
 
@@ -80,7 +87,11 @@ class Paddock:
         return dict(found.json())
 
 
-async def test_a_race_tells_laps_figures_places_and_by_how_much_it_was_won(database_url: str) -> None:
+async def test_a_race_tells_laps_figures_places_and_by_how_much_it_was_won(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = set[bool]()
+    monkeypatch.setattr(reads, "figure_of", lambda each: [places.add(is_main()), figure_of(each)][1])
     async with replicas(database_url, 1) as (only,), asking(only) as client:
         track = Paddock(only, client)
         made = await track.race("r", *PODS)
@@ -93,6 +104,7 @@ async def test_a_race_tells_laps_figures_places_and_by_how_much_it_was_won(datab
         await only.advance()
         race = await track.one("r")
         assert race["status"] == "COMPLETED"
+        assert places == {False}, "pods decide how much there is to compute"
         assert [lane["place"] for lane in race["lanes"]] == [1, 2, None]
         first = race["lanes"][0]
         assert [lap["values"]["value"] for lap in first["laps"]] == [1.0, 1.1, 0.9]
@@ -105,6 +117,14 @@ async def test_a_race_tells_laps_figures_places_and_by_how_much_it_was_won(datab
         assert race["lanes"][2]["failure"] == "OOM: no <b>"
         listed = (await client.get("/api/races", params={"pods": "c,nobody"})).json()["items"]
         assert [(each["id"], each["leader"]) for each in listed] == [("r", {"pod": "a", "value": 1.0})]
+        await only.db.lanes.update_one({"runId": runs[0]}, {"$set": {"lateS": 9.0}})  # nor may it win
+        (late,) = (await client.get("/api/races")).json()["items"]
+        assert late["leader"] == {"pod": "b", "value": pytest.approx(2.0)}
+        await only.db.groups.update_one({"_id": "r"}, {"$set": {"plan.measure": "min:finish_s"}})
+        (first,) = (await client.get("/api/races")).json()["items"]
+        assert (first["leader"]["pod"], first["leader"]["value"]) == ("b", await finish_s(track, 1))
+        await only.db.lanes.update_one({"runId": runs[0]}, {"$set": {"lateS": 0.001}})
+        await only.db.groups.update_one({"_id": "r"}, {"$unset": {"plan.measure": 1}})
         assert (await client.get("/api/races", params={"pods": "nobody"})).json()["items"] == []
         again = await client.post("/api/races/r/again")
         assert again.json()["round"] == 2
@@ -112,6 +132,14 @@ async def test_a_race_tells_laps_figures_places_and_by_how_much_it_was_won(datab
         earlier = (await client.get("/api/races/r", params={"round": 1})).json()
         assert [lane["place"] for lane in earlier["lanes"]] == [1, 2, None]
         assert (await client.get("/api/races/r", params={"round": 7})).status_code == 404
+
+
+def is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+async def finish_s(track: Paddock, slot: int) -> Any:
+    return (await track.one("r"))["lanes"][slot]["finishS"]
 
 
 async def test_a_race_is_exported_as_a_signed_archive_and_as_a_table(
@@ -129,8 +157,11 @@ async def _exported(track: Paddock, client: httpx.AsyncClient, path: Path) -> No
     runs = await track.start("r")
     await track.finish(runs[0], [1.0, 1.1])
     await track.finish(runs[1], [])
+    await track.db.results.update_one({"key": "1"}, {"$set": {"values.beside": 7}})  # no headline number
+    assert set((await track.one("r"))["lanes"][0]["figures"]) == {"value", "finish_s"}
     table = await client.get("/api/races/r/export", params={"format": "csv"})
     assert table.text.splitlines()[0].split(",")[:3] == ["round", "slot", "pod"]
+    assert table.text.splitlines()[0].split(",")[-3:] == ["value", "beside", "finish_s"]
     assert len(table.text.splitlines()) == 4
     whole = await client.get("/api/races/r/export")
     assert whole.status_code == 200, whole.text
@@ -141,6 +172,38 @@ async def _exported(track: Paddock, client: httpx.AsyncClient, path: Path) -> No
     assert json.loads(told["summary.json"])["a"]["metrics"]["value"] == pytest.approx(1.05)
     path.write_bytes(whole.content)
     assert checked(str(path)).manifest.run_id == "r"
+    await client.post("/api/races/r/cancel")
+    await track.replica.advance()
+    await client.post("/api/races/r/again")
+    await track.db.runs.delete_many({"groupId": "r"})
+    lost = await client.get("/api/races/r/export", params={"round": 1})
+    with zipfile.ZipFile(io.BytesIO(lost.content)) as archive:
+        assert list(json.loads(archive.read("summary.json"))) == ["slot 0", "slot 1"]
+
+
+async def test_samples_are_those_of_the_last_minutes_and_many_who_look_share_one_read(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replicas(database_url, 1) as (only,), asking(only) as client:
+        track = Paddock(only, client)
+        await track.race("r", "a", "b")
+        now = only.deps.clock.now()
+        for minutes in (1, 20):
+            at = now - timedelta(minutes=minutes)
+            wanted, update = sample("a/1", at, {"cpuUtil": minutes / 100, "memoryMib": 1.0})
+            await only.db.pod_telemetry.update_one(wanted, update, upsert=True)
+        asked: list[Any] = []
+        samples_of = Pods.samples_of
+
+        async def counted(*args: Any) -> Any:
+            asked.append(args)
+            return await samples_of(*args)
+
+        monkeypatch.setattr(Pods, "samples_of", counted)
+        found = await asyncio.gather(*(client.get("/api/races/r/samples") for _ in range(16)))
+        lanes = found[0].json()["lanes"]
+        assert [[each["cpuUtil"] for each in lane["samples"]] for lane in lanes] == [[0.01], []]
+        assert 0 < len(asked) < len(found)
 
 
 async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str) -> None:
@@ -182,10 +245,13 @@ async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str)
 async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,), asking(only) as client:
         track = Paddock(only, client)
-        await track.race("r", *PODS, lanes=[{"pod": pod, "parameters": {"events": 2}} for pod in PODS])
+        asked = {"priority": 7, "labels": {"team": "vision"}, "requires": {"gpu_gib": 0, "region": "any"}}
+        lanes = [{"pod": pod, "parameters": {"events": 2}} for pod in PODS]
+        await track.race("r", *PODS, lanes=lanes, **asked)
         runs = await track.start("r")
         shown = await client.get("/races/r")
         assert shown.status_code == 200, shown.text
+        assert "Agreed start" in shown.text
         assert shown.text.count('class="lane"') == 3
         assert "events = 2" in shown.text
         assert "data-active" in shown.text
@@ -193,18 +259,25 @@ async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_
         await track.finish(runs[1], [2.0, 2.1, 1.9])
         await track.finish(runs[2], [], "FAILED", error={"code": "OOM", "message": "no <b>"})
         await only.advance()
+        past = {"$set": {"start.at": only.deps.clock.now() - timedelta(seconds=9)}}
+        await only.db.groups.update_one({"_id": "r"}, past)
         over = (await client.get("/races/r")).text
+        assert "Started" in over
         assert "a won by" in over
         assert "no &lt;b&gt;" in over
         assert "data-active" not in over
         assert "/races/r" in (await client.get("/races")).text
         form = await client.get("/races/new", params={"like": "r"})
         assert form.text.count(" checked>") == 3
+        assert "\nevents=2</textarea>" in form.text
+        assert ('value="7"' in form.text, "team=vision" in form.text) == (True, True)
         typed = {"kind": "probe", "seconds": "0", "lane.a": "on", "lane.b": "on", "own.b": "events=3"}
         checked = await client.post("/races/new", data={**typed, "do": "check"})
         assert (checked.status_code, "Nothing was started" in checked.text) == (200, True)
-        look = (await client.get("/races/new/look", params=typed)).json()
+        look = (await client.post("/races/new/look", data=typed)).json()
         assert [each["grade"] for each in look["lanes"].values()] == ["GOOD", "GOOD"]
+        gone = await client.post("/races/new", data={**typed, "lane.gone": "on", "do": "check"})
+        assert "its pod has not reported" in gone.text
         started = await client.post("/races/new", data={**typed, "name": "typed", "do": "start"})
         assert started.headers["location"] == "/races/typed"
         assert (await track.one("typed"))["lanes"][1]["parameters"] == {"events": 3}
@@ -253,6 +326,9 @@ async def test_damaged_races_and_hostile_pods_are_told_in_words(database_url: st
         ):
             assert (await client.get(path)).status_code == 404
         assert (await client.post("/api/races/matrix/again")).status_code == 404
+        for order in ("again", "cancel"):
+            refused = await client.post(f"/races/matrix/{order}", data={"revision": "1"})
+            assert (refused.status_code, "has another plan" in refused.text) == (404, True)
         lies: list[tuple[str, Any]] = [
             ("plan.measure", 7), ("plan.lanes", [1, 2]), ("rounds", [{}]), ("since", "now"),
             ("run", {"kind": []}),

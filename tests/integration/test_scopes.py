@@ -171,7 +171,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /runs/new",
         "POST /groups/{group_id}/again",
         "GET /races/new",
-        "GET /races/new/look",
+        "POST /races/new/look",
         "POST /races/new",
         "POST /races/{race_id}/again",
         "POST /races/{race_id}/cancel",

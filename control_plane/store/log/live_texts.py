@@ -7,7 +7,7 @@ by its topics for whom that is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 COLLECTION: Final = "live_texts"
 KEPT: Final = timedelta(minutes=10)
 PIECES_MAX: Final = 1_000  # of one document
-BACKLOG_MAX: Final = 4_000  # documents that are read for one reader
+BACKLOG_MAX: Final = 2_000  # documents that are read for one reader
+BACKLOG_BATCH: Final = 50  # of them that are held at once
 TOPIC_CHARS_MAX: Final = 300
 
 Topic = Annotated[str, msgspec.Meta(max_length=TOPIC_CHARS_MAX)]
@@ -107,9 +108,10 @@ class LiveTextStore:
         ]
         await self.db[COLLECTION].insert_many(documents, ordered=False)
 
-    @answers()
-    async def latest(self, topic: str, since: datetime) -> list[Document]:
-        """Return what was stored for a topic since then, the newest first, as far as a reader can use it."""
+    async def latest(self, topic: str, since: datetime) -> AsyncGenerator[list[Document], None]:
+        """Yield what was stored for a topic since then, the newest first, some documents at a time."""
         wanted = {"topics": topic, "at": {"$gte": since}}
-        cursor = self.db[COLLECTION].find(wanted).sort([("topics", 1), ("_id", -1)]).limit(BACKLOG_MAX)
-        return await cursor.to_list()
+        found = self.db[COLLECTION].find(wanted, batch_size=BACKLOG_BATCH)
+        async with answers(), found.sort([("topics", 1), ("_id", -1)]).limit(BACKLOG_MAX) as cursor:
+            while some := await cursor.to_list(BACKLOG_BATCH):
+                yield some

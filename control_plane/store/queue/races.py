@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ WORKERS_MAX: Final = 500
 FIELDS: Final = ("slot", "status", "attempt", "createdAt", "startAt", "logOpen")
 # What of a lane's run its page tells besides.
 TOLD: Final = (*FIELDS, "finishedAt", "summary", "error.code", "error.message", "claimedBy", "classKey")
-OF_LIST: Final = ("groupId", "slot", "status", "summary", "classKey")
+OF_LIST: Final = (*FIELDS, "groupId", "finishedAt", "summary", "classKey")
 HIDDEN: Final = ("journal", "rounds", "pending")
 _NEWEST: Final[Order] = (("createdAt", -1), ("_id", -1))
 
@@ -59,8 +59,11 @@ class Races:
         return await read_page(self.db, wanted)
 
     @answers()
-    async def summaries(self, firsts: Mapping[str, int]) -> dict[str, list[Document]]:
-        """Return of each group the newest runs of its slots from the given one on, with their summaries."""
+    async def newest(self, firsts: Mapping[str, int]) -> dict[str, list[tuple[Mapping[str, Any], Document]]]:
+        """Return of each group the newest runs of its slots from the given one on that a pod has had.
+
+        Each comes with what its present attempt said of the start.
+        """
         rounds = [{"groupId": name, "slot": {"$gte": first}} for name, first in firsts.items()]
         if not rounds:
             return {}
@@ -68,7 +71,9 @@ class Races:
         runs: dict[str, list[Document]] = {name: [] for name in firsts}
         async for each in found.limit(RUNS_MAX):
             runs[each["groupId"]].append(each)
-        return {name: list(map(dict, newest(each).values())) for name, each in runs.items()}
+        last = {name: [*filter(_was_held, newest(each).values())] for name, each in runs.items()}
+        said = await self._said([_id_of(run) for each in last.values() for run in each])
+        return {name: [(run, said.get(_id_of(run), {})) for run in each] for name, each in last.items()}
 
     @answers()
     async def workers(self, names: Sequence[str]) -> dict[str, Document]:
@@ -84,18 +89,25 @@ class Races:
     async def _lanes(self, slots: Mapping[str, int], group_id: str, fields: Sequence[str]) -> list[LaneRun]:
         wanted = {"groupId": group_id, "slot": slots}
         runs = newest(await self.db[MEMBERS].find(wanted, dict.fromkeys(fields, 1)).limit(RUNS_MAX).to_list())
-        said = await self._said([lane_id(run["_id"], run["attempt"]) for run in runs.values()])
-        return [
-            LaneRun(_entrant(run, said.get(lane_id(run["_id"], run["attempt"]), {})), run)
-            for _, run in sorted(runs.items())
-        ]
+        said = await self._said(map(_id_of, runs.values()))
+        return [LaneRun(entrant_of(run, said.get(_id_of(run), {})), run) for _, run in sorted(runs.items())]
 
-    async def _said(self, ids: Sequence[str]) -> dict[str, Document]:
+    async def _said(self, ids: Iterable[str]) -> dict[str, Document]:
         found = await self.db[LANES].find({"_id": {"$in": list(ids)}}).to_list()
         return {each["_id"]: each for each in found}
 
 
-def _entrant(run: Mapping[str, Any], said: Mapping[str, Any]) -> Entrant:
+def _was_held(run: Mapping[str, Any]) -> bool:
+    attempt = run.get("attempt")
+    return isinstance(attempt, int) and attempt > 0
+
+
+def _id_of(run: Mapping[str, Any]) -> str:
+    return lane_id(run["_id"], run["attempt"])
+
+
+def entrant_of(run: Mapping[str, Any], said: Mapping[str, Any]) -> Entrant:
+    """Return the lane of a stored run, by what it said of the start."""
     return Entrant(
         slot=run["slot"],
         run_id=run["_id"],

@@ -76,7 +76,7 @@ class RaceMachine(Answer, frozen=True, kw_only=True):
 
 
 class RacedLane(RaceLane, frozen=True, kw_only=True):
-    """A lane with what it measured; `figures` are its numbers over `laps`, or the summary of its run.
+    """A lane with what it measured; `figures` are its headline numbers, over `laps` or of its run's summary.
 
     It ended `finish_s` after the start. `place` counts from 1; a lane that was late, or did not
     succeed, has none. `failure` says why it failed.
@@ -120,7 +120,7 @@ class RaceVerdict(Answer, frozen=True, kw_only=True):
 
 
 class RaceLeader(Answer, frozen=True, kw_only=True):
-    """The lane with the best mean of the measure so far."""
+    """The lane with the best measure so far of those that started in time and succeeded."""
 
     pod: str
     value: Amount

@@ -6,18 +6,28 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from control_plane.live import live_texts
 from control_plane.live.change_feed import topics
 from control_plane.live.live_texts import DOCUMENT_CHARS_MAX, HELD_MAX, STREAMS_MAX, LiveTexts
-from control_plane.server.api.streams.live_text import LANE_CHARS_MAX, backlog, joined
+from control_plane.server.api.streams.live_text import (
+    LANE_CHARS_MAX,
+    LONG_AGO,
+    PIECE_CHARS,
+    READ_CHARS_MAX,
+    Backlog,
+    Reader,
+    joined,
+)
 from control_plane.server.api.worker.live_text import LINE_BYTES_MAX, lines, read_piece
 from control_plane.store.changes import Change
 from control_plane.store.log.live_texts import LiveTextStore, StoredPiece, pieces_of
-from events.answers.worker.live_text import TEXT_CHARS_MAX, LivePiece
+from events.answers.worker.live_text import TEXT_CHARS_MAX, LivePiece, LiveText
 from events.runtime.errors import Rejected, Transient
 from events.testing import ManualClock, SeededIds
 from events.text.attempt_id import AttemptId
@@ -47,6 +57,11 @@ def gathering() -> tuple[LiveTexts, Store, ManualClock]:
 
 def piece(number: int = 0, text: str = "x", run: str = "R", attempt: int = 1, **more: Any) -> StoredPiece:
     return StoredPiece(run=run, attempt=attempt, lap=1, offset=number, text=text, **more)
+
+
+def stored(name: str, *pieces: StoredPiece) -> dict[str, Any]:
+    topics_of = [topic for each in pieces for topic in each.topics]
+    return {"_id": name, "topics": topics_of, "pieces": [msgspec.to_builtins(each) for each in pieces]}
 
 
 def played(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -206,14 +221,54 @@ def test_a_piece_is_what_its_line_says() -> None:
 
 def test_a_reader_that_comes_later_gets_the_present_attempts_within_bounds() -> None:
     newest_first = [
-        piece(4, "new", attempt=2), piece(9, "of the dead"), piece(0, "says", attempt=2, group="G"),
-        *(piece(1024 * number, "z" * 1024, run="S") for number in reversed(range(100))),
+        piece(4, "new", attempt=2, group="G"), piece(9, "of the dead", group="G"),
+        piece(0, "says", attempt=2, group="G"), piece(0, "a stranger's"),
+        *(piece(1024 * number, "z" * 1024, run="S", group="G") for number in reversed(range(100))),
     ]  # fmt: skip
-    texts = backlog(newest_first)
-    assert [(each.text, each.attempt) for each in texts if each.run == "R"] == [("says", 2), ("new", 2)]
+    found = Backlog("live/group/G")
+    found.add([stored(str(number), each) for number, each in enumerate(newest_first)])
+    assert (found.is_full, len(found.documents)) == (False, 104)
+    texts = [each for data in found.encoded() for each in msgspec.json.decode(data, type=list[LiveText])]
+    assert [(each.text, each.attempt) for each in texts if each.run == "R"] == [("saysnew", 2)]
     long = [each for each in texts if each.run == "S"]
     assert sum(len(each.text) for each in long) == LANE_CHARS_MAX
-    assert [each.offset for each in long] == [1024 * number for number in range(36, 100)]
+    assert [each.offset for each in long] == [4 * 1024 * number for number in range(9, 25)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "runs", "chars", "batches_max"),
+    [
+        ("live/run/R", 1, 1024, LANE_CHARS_MAX // 1024),
+        ("live/group/G", 9, 1024, READ_CHARS_MAX // (9 * 1024)),
+        ("live/group/G", 9, 0, READ_CHARS_MAX // (9 * PIECE_CHARS) + 1),
+    ],
+)
+def test_no_more_is_read_than_a_reader_can_use(topic: str, runs: int, chars: int, batches_max: int) -> None:
+    async def story() -> None:
+        batches = 0
+
+        async def latest(*_: object) -> AsyncIterator[list[dict[str, Any]]]:
+            nonlocal batches
+            while True:
+                batches += 1
+                some = [piece(0, "x" * chars, run=f"R{each or ''}", group="G") for each in range(runs)]
+                yield [stored(f"{batches}/{each.run}", each) for each in some]
+
+        deps: Any = SimpleNamespace(live=SimpleNamespace(store=SimpleNamespace(latest=latest)))
+        request: Any = SimpleNamespace(headers={})
+        reader = Reader(deps, request, topic, LONG_AGO, asyncio.Semaphore(1))
+        texts = "".join([each async for each in _decoded(reader._backlog("place"))])
+        assert batches <= batches_max
+        assert len(texts) == (runs * LANE_CHARS_MAX if chars else 0)
+
+    played(story)
+
+
+async def _decoded(events: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    async for each in events:
+        data = each.decode().split("data: ", 1)[1].split("\n", 1)[0]
+        for text in msgspec.json.decode(data, type=list[LiveText]):
+            yield text.text
 
 
 def test_pieces_that_follow_each_other_are_joined_and_others_are_not() -> None:

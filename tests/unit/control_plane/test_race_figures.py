@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from control_plane.model.explanation import Hold, LivePod
@@ -23,7 +24,12 @@ from control_plane.model.groups.races.figures import (
 from control_plane.model.groups.races.fit import fit_of
 from control_plane.model.groups.races.machine import Machine, machine_of
 from control_plane.model.groups.races.preflight import Wanted, checks_of, grade_of
+from control_plane.model.groups.races.race import Lane
+from control_plane.runs.groups.races.service import needs
 from control_plane.server.web.drawing.race import Spread, sparkline, spread_chart, track
+from control_plane.server.web.forms.fields import Unfit
+from control_plane.server.web.pages.groups.races.form import parameters_in, words_of
+from events.kinds.declaring.spec import FIELD_NAME
 from events.kinds.results import Column
 from events.queue.abilities import Abilities
 from events.queue.pod_checks import Broken
@@ -100,7 +106,7 @@ def test_a_model_fits_by_its_peak_in_what_is_usable(
 def test_the_checks_of_a_lane_tell_what_keeps_it_and_what_is_not_known() -> None:
     told = {
         "memoryMib": 8192,
-        "models": [{"name": "m", "bytes": GIB}, {"name": 7}, "x"],
+        "models": [{"name": "m", "bytes": GIB, "engine": "ollama"}, {"name": 7}, "x"],
         "engines": ["ollama"],
     }
     wanted = Wanted(class_key("probe", Requirements(pod="a")), "probe", model="m", engine="ollama")
@@ -124,6 +130,46 @@ def test_the_checks_of_a_lane_tell_what_keeps_it_and_what_is_not_known() -> None
     assert words == ["new will be fetched before the start"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "grades", "words"),
+    [
+        ({"model": "m", "engine": "ollama"}, "GOOD GOOD GOOD", "it has m:latest"),
+        ({"model": "m", "engine": "xllamacpp"}, "FAIL RISK RISK", "does not have m"),
+        ({"model": "w", "engine": "ollama"}, "GOOD RISK RISK", "will be fetched"),
+        ({"model": "w", "engine": "vllm", "in_image": True}, "GOOD GOOD FAIL", "it has w"),
+        ({"model": "m", "server": "here"}, "GOOD RISK GOOD", "not known whether the server here has m"),
+        ({"model": "x", "server": "comfyui"}, "FAIL RISK RISK", "not known"),
+    ],
+)
+def test_models_are_those_of_the_engine_or_the_server_that_a_lane_asks(
+    wanted: dict[str, Any], grades: str, words: str
+) -> None:
+    models = [{"name": "m:latest", "bytes": GIB, "engine": "ollama"}, {"name": "w", "bytes": 8 * GIB}]
+    told = {"memoryMib": 8192, "models": models, "engines": ["ollama", "docker"]}
+    fleet = [machine("a", told=told, labels={"endpoint-here": "yes"})]
+    lane = Wanted(class_key("probe", Requirements(pod="a")), "probe", **wanted)
+    found = {each.name: each for each in checks_of("a", fleet, lane)}
+    assert [found[name].grade for name in ("engine", "model", "memory")] == grades.split()
+    assert words in found["model"].says
+
+
+@pytest.mark.parametrize(
+    ("spec", "engine", "in_image", "server"),
+    [
+        ({}, "xllamacpp", False, ""),
+        ({"endpoint": "here"}, "", False, "here"),
+        ({"engine": "vllm", "image": "vllm/vllm-openai:v1"}, "vllm", True, ""),
+    ],
+)
+def test_a_lane_needs_what_its_run_will_ask_for(
+    spec: dict[str, Any], engine: str, in_image: bool, server: str
+) -> None:
+    found = needs({"kind": "prompt", "spec": {"model": "m", "prompt": "p"}}, Lane("a", spec))
+    assert (found.model, found.engine, found.in_image, found.server) == ("m", engine, in_image, server)
+    image = {"kind": "image", "spec": {"prompt": "p", "backend": "comfyui", "model": "m"}}
+    assert needs(image, Lane("a", {})).server == "comfyui"
+
+
 def test_a_race_is_decided_where_the_interval_is_beyond_zero_and_by_whoever_may_win() -> None:
     one, two = Contender("a", [10.0, 10.1, 9.9], True), Contender("b", [8.0, 8.1, 7.9], True)
     late = Contender("late", [99.0, 99.0], False)
@@ -136,7 +182,7 @@ def test_a_race_is_decided_where_the_interval_is_beyond_zero_and_by_whoever_may_
     assert (slow.winner, slow.difference and slow.difference.value) == ("b", pytest.approx(2.0))
     near = verdict([one, Contender("c", [10.0, 9.0, 11.0], True)], FAST, "", is_over=True)
     assert not near.is_decided
-    assert "which has zero" in near.says
+    assert "which contains zero; run more repeats" in near.says
     single = verdict([Contender("a", [2.0], True), Contender("b", [1.0], True)], FAST, "", is_over=True)
     assert (single.is_decided, "`repeats`" in single.says) == (False, True)
     equal = verdict([one, Contender("c", one.numbers, True)], FAST, "", is_over=True)
@@ -158,6 +204,32 @@ def test_the_measure_is_the_first_with_a_direction_that_was_measured() -> None:
     for stored in ("count", 7, "min:", "max:a b", {}):
         with pytest.raises(Rejected, match="is not min:NAME"):
             stored_measure(stored, others)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=5), each, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.from_regex(FIELD_NAME, fullmatch=True), values, max_size=4))
+@example({"parameters": {"a": 1, "b": 2}, "prompt": "a, b", "number": "4", "not": "NaN", "empty": ""})
+def test_the_fields_of_a_lane_are_read_as_they_are_written(parameters: dict[str, Any]) -> None:
+    read = parameters_in("a", words_of(parameters))
+    assert json.dumps(read) == json.dumps(parameters)  # 1 is not 1.0, nor true
+
+
+def test_the_fields_of_a_lane_that_cannot_be_read_are_told() -> None:
+    assert parameters_in("a", "x = 1\r\n\r\ny=a, b=c ") == {"x": 1, "y": "a, b=c"}
+    assert parameters_in("a", "x=" + "[" * 100_000)["x"].startswith("[[")
+    for text, words in (
+        ("x", "a: 'x' is not name=value"),
+        ("=1", "is not"),
+        ("x=1\nx=2", "'x' is given twice"),
+    ):
+        with pytest.raises(Unfit, match=words):
+            parameters_in("a", text)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))

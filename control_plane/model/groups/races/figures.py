@@ -164,7 +164,7 @@ def verdict(contenders: Sequence[Contender], goal: Goal, unit: str, *, is_over: 
         return _with(told, why, is_decided=False)
     interval = f"95 % interval {found.low:.4g} to {found.high:.4g}"
     if found.low <= 0:
-        why += f", {interval}, which has zero; more repeats tell more"
+        why += f", {interval}, which contains zero; run more repeats"
         return _with(told, why, is_decided=False)
     return _with(
         told, f"{first.pod} won by {amount} in {goal.name} before {second.pod}, {interval}", is_decided=True

@@ -18,6 +18,15 @@ NAME_CHARS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
+class Model:
+    """A model that lies on a machine; `engine` is set where one engine alone has it."""
+
+    name: str
+    size: int | None = None
+    engine: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """A live worker with its equipment; what it does not tell is None."""
 
@@ -28,7 +37,7 @@ class Machine:
     device: str | None = None
     cpu: str | None = None
     cpus: int | None = None
-    models: Mapping[str, int | None] | None = None
+    models: Sequence[Model] | None = None
     engines: Sequence[str] | None = None
 
     @property
@@ -73,13 +82,13 @@ def machine_of(pod: LivePod, document: Mapping[str, Any]) -> Machine:
     )
 
 
-def _models(told: Sequence[Any]) -> dict[str, int | None]:
-    found: dict[str, int | None] = {}
+def _models(told: Sequence[Any]) -> list[Model]:
+    found: list[Model] = []
     for each in told[:MODELS_MAX]:
         name = _text(each.get("name")) if isinstance(each, Mapping) else None
         if name is not None:
             size = _amount(each.get("bytes"))
-            found[name] = int(size) if size else None
+            found.append(Model(name, int(size) if size else None, _text(each.get("engine"))))
     return found
 
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from control_plane.model.groups.races.fit import Fit, Grade, fit_of, worst
-from control_plane.model.groups.races.machine import Machine
+from control_plane.model.groups.races.machine import Machine, Model
 from events.formatting import size
+from events.models.containers import PROGRAM
+from events.models.engines import ENGINES
 from events.queue.abilities import lacks
+from events.queue.labels import ENDPOINT, HAS
 from events.queue.pod_checks import obstacle
 
-FETCHING: Final = frozenset({"ollama"})  # engines that fetch a model which they do not have
+LATEST: Final = ":latest"  # what a library adds to a name without a tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +30,18 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a lane needs: the class of its run, the model that it loads, and the engine that serves it.
+    """What a lane needs: the class of its run, the model, and the engine or the server that serves it.
 
-    Where nothing is said of a model, or of an engine, there is none.
+    An engine `in_image` is brought by the run, and its pod needs Docker. A server has the name by which pods
+    say that they have it. Where nothing is said of a model, an engine or a server, there is none.
     """
 
     class_key: str
     kind: str
     model: str = ""
     engine: str = ""
+    in_image: bool = False
+    server: str = ""
 
 
 def checks_of(pod: str, machines: Sequence[Machine], wanted: Wanted) -> list[Check]:
@@ -79,15 +85,26 @@ def _queue_checks(machine: Machine, wanted: Wanted) -> Iterator[Check]:
 
 
 def _model_checks(machine: Machine, machines: Sequence[Machine], wanted: Wanted) -> Iterator[Check]:
-    if wanted.engine:
-        yield _engine_check(machine, wanted.engine)
+    if wanted.server:
+        yield _server_check(machine, wanted.server)
+    elif wanted.engine:
+        yield _engine_check(machine, PROGRAM if wanted.in_image else wanted.engine)
     if not wanted.model:
         return
     there, grade = _model_words(machine, wanted)
     yield Check("model", grade, there)
     memory, of = machine.model_memory
-    fit = fit_of(memory, _bytes_of(machine, machines, wanted.model), of=of)
+    fit = fit_of(memory, _bytes_of(machine, machines, wanted), of=of)
     yield Check("memory", fit.grade, fit.says, fit)
+
+
+def _server_check(machine: Machine, server: str) -> Check:
+    if not machine.labels:
+        return Check("engine", "RISK", "its worker does not tell which servers its runs may ask")
+    if machine.labels.get(f"{ENDPOINT}{server}") != HAS:
+        says = f"it has no server {server}: its operator names one in PODFLEET_ENDPOINTS"
+        return Check("engine", "FAIL", says)
+    return Check("engine", "GOOD", f"it has the server {server}")
 
 
 def _engine_check(machine: Machine, engine: str) -> Check:
@@ -100,19 +117,35 @@ def _engine_check(machine: Machine, engine: str) -> Check:
 
 
 def _model_words(machine: Machine, wanted: Wanted) -> tuple[str, Grade]:
+    if wanted.server:
+        return f"it is not known whether the server {wanted.server} has {wanted.model}", "RISK"
     if machine.models is None:
         return "its worker does not tell which models it has", "RISK"
-    if wanted.model in machine.models:
-        found = machine.models[wanted.model]
-        return f"it has {wanted.model}" + ("" if found is None else f", {size(found)}"), "GOOD"
-    if wanted.engine in FETCHING:
+    if (found := _model_of(machine, wanted)) is not None:
+        return f"it has {found.name}" + ("" if found.size is None else f", {size(found.size)}"), "GOOD"
+    if _is_of_library(wanted):
         return f"{wanted.model} will be fetched before the start", "RISK"
     return f"it does not have {wanted.model}; the lane fetches it before the start, or fails", "RISK"
 
 
-def _bytes_of(machine: Machine, machines: Sequence[Machine], model: str) -> int | None:
-    """Return the bytes of a model as this machine knows them, else as another one does."""
+def _is_of_library(wanted: Wanted) -> bool:
+    """Say whether the engine has models of its own alone, and fetches those that it lacks."""
+    return wanted.engine in ENGINES and ENGINES[wanted.engine].weights == "library"
+
+
+def _model_of(machine: Machine, wanted: Wanted) -> Model | None:
+    """Return the wanted model as a machine has it for the engine of the lane; any engine's for a server."""
+    own = wanted.engine if _is_of_library(wanted) else None
+    names = {wanted.model} if own is None and not wanted.server else {wanted.model, f"{wanted.model}{LATEST}"}
+    for each in machine.models or ():
+        if each.name in names and (wanted.server or each.engine in {own, wanted.engine}):
+            return each
+    return None
+
+
+def _bytes_of(machine: Machine, machines: Sequence[Machine], wanted: Wanted) -> int | None:
+    """Return the bytes of the wanted model as this machine knows them, else as another one does."""
     for each in (machine, *machines):
-        if each.models is not None and (found := each.models.get(model)):
-            return found
+        if (found := _model_of(each, wanted)) is not None and found.size:
+            return found.size
     return None

@@ -5,12 +5,14 @@ Law: of the events no more than a page of each lane is held; the manifest comes 
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import heapq
 import io
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -51,8 +53,10 @@ async def archived(archive: RaceArchive, reading: Reading, signer: Signer) -> As
         count += len(lines)
         yield b"".join(writing.added(b"".join(lines)))
     yield b"".join(writing.ended(count))
-    yield _file(writing, "summary.json", _json(summary(race)))
-    yield _file(writing, "laps.csv", laps_csv(race))
+    for name, made in (("summary.json", lambda: _json(summary(race))), ("laps.csv", lambda: laps_csv(race))):
+        yield _file(
+            writing, name, await asyncio.to_thread(made)
+        )  # beside the event loop: pods decide how much
     manifest = Manifest(
         run_id=race.id,
         kind=race.kind[:200],
@@ -93,9 +97,9 @@ def metadata(race: Race) -> dict[str, Any]:
 
 
 def summary(race: Race) -> dict[str, Any]:
-    """Return of each machine its numbers."""
+    """Return of each machine its numbers, by the name of its pod, or its slot where that is not known."""
     return {
-        each.pod: {
+        each.pod or f"slot {each.slot}": {
             "state": each.state,
             "status": each.status,
             "place": each.place,
@@ -111,7 +115,8 @@ def summary(race: Race) -> dict[str, Any]:
 
 def laps_csv(race: Race) -> bytes:
     """Return a line for each lap; of a lane without laps one line, with the numbers of its run."""
-    names = list(dict.fromkeys(name for lane in race.lanes for name in lane.figures))
+    measured = [list(lap.values) for lane in race.lanes for lap in lane.laps]
+    names = list(dict.fromkeys(chain(*measured, *(lane.figures for lane in race.lanes))))
     text = io.StringIO()
     lines = csv.writer(text)
     lines.writerow([*BEFORE, *names])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -38,7 +38,7 @@ from control_plane.reads.reading import Reading, listing, moment_key, required
 from control_plane.runs.groups.standing import lane_told, problems_of
 from control_plane.runs.groups.starter import started_at
 from control_plane.store.queue.groups import Groups
-from control_plane.store.queue.races import LaneRun, Races
+from control_plane.store.queue.races import LaneRun, Races, entrant_of
 from control_plane.store.results import ResultReads, WantedRows
 from events.answers.answer import Listing
 from events.answers.plans import races as told
@@ -54,8 +54,7 @@ from events.text.truncation import brief
 
 FAILURE_CHARS_MAX: Final = 300
 SAMPLES_MAX: Final = 120  # of a machine, the latest
-SAMPLES_AT_ONCE: Final = 4
-NOT_OF_FIGURES: Final = frozenset({"lap"})
+SAMPLES_FOR: Final = timedelta(minutes=3)  # a pod that somebody looks at reports every second
 PODS_MAX: Final = 16  # by which a list is asked for
 Json = Mapping[str, Any]
 
@@ -113,7 +112,7 @@ class RaceReads:
         firsts = {
             each["_id"]: each["first"] for each in found.documents if isinstance(each.get("first"), int)
         }
-        runs = await self.races.summaries(firsts)
+        runs = await self.races.newest(firsts)
         return listing("races", found, lambda group: _row(group, runs.get(group["_id"], ())))
 
     async def one(self, race_id: str, round_: int | None = None) -> told.Race:
@@ -129,11 +128,15 @@ class RaceReads:
             is_active = chosen.is_present and GroupStatus(chosen.status) in ACTIVE
             problems = await problems_of(self.reading, stored, race) if is_active else {}
             workers, rows = await asyncio.gather(self.races.workers(pods), self._laps(lanes))
-            made = self._lanes(race, chosen, pods, lanes, start_at, problems, rows, workers)
-            goal, columns = _measure(stored, {name for each in made for name in each.figures})
-            return typed(
-                _told(stored, race, chosen, made, start_at, lanes, goal, columns, is_over=not is_active)
-            )
+
+            def made() -> told.Race:
+                each = self._lanes(stored, race, chosen, pods, lanes, start_at, problems, rows, workers)
+                goal, columns = _measure(stored, {name for lane in each for name in lane.figures})
+                return typed(
+                    _told(stored, race, chosen, each, start_at, lanes, goal, columns, is_over=not is_active)
+                )
+
+            return await asyncio.to_thread(made)  # beside the event loop: pods decide how much it is
 
     async def stored(self, race_id: str) -> Json:
         """Return the group of a race. Raises `NotFound`."""
@@ -145,50 +148,47 @@ class RaceReads:
         return found
 
     async def samples(self, race_id: str) -> told.RaceSamples:
-        """Return what the machines of a race had in use lately."""
+        """Return what the machines of a race had in use in the last minutes."""
         stored = await self.stored(race_id)
         with reading_of("race", race_id):
             pods = [lane.pod for lane in race_of(stored["plan"]).lanes]
-        workers = await self.races.workers(pods)
-        turns = asyncio.Semaphore(SAMPLES_AT_ONCE)
+        workers = {pod: each["_id"] for pod, each in (await self.races.workers(pods)).items()}
+        since = self.reading.clock.now() - SAMPLES_FOR
+        found = await self.reading.samples(list(workers.values()), since)
+        lately = {pod: found[worker][-SAMPLES_MAX:] for pod, worker in workers.items()}
+        return told.RaceSamples(
+            lanes=[told.LaneSamples(pod=pod, samples=lately.get(pod, [])) for pod in pods]
+        )
 
-        async def of_pod(pod: str) -> told.LaneSamples:
-            if pod not in workers:
-                return told.LaneSamples(pod=pod, samples=[])
-            async with turns:
-                found = await self.reading.telemetry(workers[pod]["_id"], 1)
-            return told.LaneSamples(pod=pod, samples=found[-SAMPLES_MAX:])
-
-        return told.RaceSamples(lanes=[*await asyncio.gather(*map(of_pod, pods))])
-
-    async def _laps(self, lanes: Sequence[LaneRun]) -> dict[str, list[tuple[int, dict[str, float]]]]:
+    async def _laps(self, lanes: Sequence[LaneRun]) -> dict[str, Sequence[Json]]:
         wanted = [
             WantedRows(run_id=each.run["_id"], attempt=each.run["attempt"], set=LAPS, limit=LAPS_MAX)
             for each in lanes
         ]
         pages = await asyncio.gather(*map(self.results.page, wanted))
-        return {each.run_id: laps_of(page.rows) for each, page in zip(wanted, pages, strict=True)}
+        return {each.run_id: page.rows for each, page in zip(wanted, pages, strict=True)}
 
     def _lanes(
         self,
+        stored: Json,
         race: Race,
         chosen: Round,
         pods: Sequence[str],
         lanes: Sequence[LaneRun],
         start_at: datetime | None,
         problems: Mapping[str, str],
-        rows: Mapping[str, Sequence[tuple[int, Mapping[str, float]]]],
+        rows: Mapping[str, Sequence[Json]],
         workers: Mapping[str, Json],
     ) -> list[told.RacedLane]:
         by_slot, now = {each.entrant.slot: each for each in lanes}, self.reading.clock.now()
-        made = []
+        among, made = {each.name for each in columns_of(stored["run"]["kind"])}, []
         for place, pod in enumerate(pods):
             lane = by_slot.get(chosen.first + place)
             entrant = None if lane is None else lane.entrant
             state = state_of(entrant, start_at, now)
             standing = lane_told(chosen.first + place, pod, entrant, problems.get(pod), state)
             run = {} if lane is None else lane.run
-            own = rows.get(run.get("_id", ""), ())
+            own = laps_of(rows.get(run.get("_id", ""), ()))
             finish = _finish_s(entrant, run, start_at)
             known = chosen.is_present and place < len(race.lanes)
             made.append(
@@ -199,7 +199,7 @@ class RaceReads:
                     finished_at=None if run.get("finishedAt") is None else timestamp(run["finishedAt"]),
                     finish_s=finish,
                     laps=[told.RaceLap(lap=number, values=dict(values)) for number, values in own],
-                    figures=_figures(own, run.get("summary"), finish),
+                    figures=_figures(own, run.get("summary"), finish, among),
                     place=None,
                     failure=_failure(run),
                     machine=_machine(workers.get(pod)),
@@ -255,20 +255,21 @@ def _told(
     )
 
 
-def _row(group: Json, runs: Sequence[Json]) -> told.RaceRow:
-    """Return a race as a list shows it. Raises `UnreadableDocument`."""
+def _row(group: Json, runs: Sequence[tuple[Json, Json]]) -> told.RaceRow:
+    """Return a race as a list shows it, by its runs and what each said of the start.
+
+    Raises `UnreadableDocument`.
+    """
     with reading_of("race", group.get("_id")):
-        summaries = [run.get("summary") or {} for run in runs]
-        names = {name for each in summaries for name, value in each.items() if is_measured(value)}
-        goal, columns = _measure(group, names)
         start_at = started_at(group)
-        values = [
-            (read_class(run["classKey"]).pod or "", (run.get("summary") or {}).get(goal.name))
-            for run in runs
-            if _has_succeeded(run["status"])
+        measured = [
+            (read_class(run["classKey"]).pod or "", _summary(entrant_of(run, said), run, start_at))
+            for run, said in runs
+            if _may_win(entrant_of(run, said))
         ]
-        measured = [(pod, value) for pod, value in values if is_measured(value)]
-        best = min(measured, key=lambda each: each[1] if goal.is_lower_better else -each[1], default=None)
+        goal, columns = _measure(group, {name for _, values in measured for name in values})
+        values = [(pod, each[goal.name]) for pod, each in measured if goal.name in each]
+        best = min(values, key=lambda each: each[1] if goal.is_lower_better else -each[1], default=None)
         return typed(
             told.RaceRow(
                 id=group["_id"],
@@ -283,6 +284,17 @@ def _row(group: Json, runs: Sequence[Json]) -> told.RaceRow:
                 created_at=timestamp(group["createdAt"]),
             )
         )
+
+
+def _may_win(entrant: Entrant) -> bool:
+    """Say whether a lane started in time, and has succeeded."""
+    return entrant.started_at is not None and not entrant.is_late and _has_succeeded(entrant.status)
+
+
+def _summary(entrant: Entrant, run: Json, start_at: datetime | None) -> dict[str, float]:
+    """Return the numbers of a run, and how long after the start it ended."""
+    found = {**(run.get("summary") or {}), FINISH.name: _finish_s(entrant, run, start_at)}
+    return {name: value for name, value in found.items() if is_measured(value)}
 
 
 def columns_of(kind: str) -> Sequence[Column]:
@@ -366,9 +378,14 @@ def _finish_s(entrant: Entrant | None, run: Json, start_at: datetime | None) -> 
 
 
 def _figures(
-    laps: Sequence[tuple[int, Mapping[str, float]]], summary: Any, finish_s: float | None
+    laps: Sequence[tuple[int, Mapping[str, float]]],
+    summary: Any,
+    finish_s: float | None,
+    among: Collection[str],
 ) -> dict[str, told.RaceNumber]:
-    numbers = numbers_of(laps, summary if isinstance(summary, Mapping) else {})
+    """Return the figures of the headline numbers; of all numbers where the kind is not installed here."""
+    measured = numbers_of(laps, summary if isinstance(summary, Mapping) else {})
+    numbers = {name: each for name, each in measured.items() if name in among or not among}
     if finish_s is not None:
         numbers[FINISH.name] = [finish_s]
     figures = {name: figure_of(each) for name, each in numbers.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,13 +22,14 @@ from control_plane.runs.explainer import live_documents
 from control_plane.runs.groups.races.reads import told_measure
 from control_plane.runs.groups.service import GroupService, WantedGroup
 from events.answers.plans.races import FitNumbers, LaneChecks, RaceCheck, RaceChecks
-from events.kinds import RUN_KINDS, kind_of, read_spec, weights_of
+from events.kinds import RUN_KINDS, kind_of, normal_of, read_spec, weights_of
 from events.models.engines import ENGINES
 from events.queue.requirements import class_key, read_requirements
 from events.runtime.clock import Clock, Ids
 
 KEY_CHARS: Final = 16
 CHANCE_CHARS: Final = 6
+SERVERS: Final = frozenset({"comfyui"})  # backends that are servers of a pod, as an endpoint is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class RaceService:
         found: list[list[Check]] = []
 
         def checked() -> None:
-            found.extend(checks_of(lane.pod, machines, _wanted(wanted.run, lane)) for lane in lanes)
+            found.extend(checks_of(lane.pod, machines, needs(wanted.run, lane)) for lane in lanes)
 
         await self.groups.beside(checked)  # a kind decides how long a specification takes
         kind = kind_of(wanted.run["kind"], among=RUN_KINDS)
@@ -96,19 +97,19 @@ class RaceService:
         def checked() -> list[LaneChecks]:
             lanes = race_of(stored["plan"]).lanes
             return [
-                _lane_checks(lane, checks_of(lane.pod, machines, _wanted(stored["run"], lane)))
+                _lane_checks(lane, checks_of(lane.pod, machines, needs(stored["run"], lane)))
                 for lane in lanes
             ]
 
         with reading_of("race", race_id):
             return await asyncio.to_thread(checked) if stored["run"]["kind"] in RUN_KINDS else []
 
-    async def machines(self, kind: str) -> list[tuple[str, list[Check]]]:
-        """Return every live pod that could be chosen, with its checks for a kind alone."""
+    async def machines(self, kind: str, chosen: Collection[str] = ()) -> list[LaneChecks]:
+        """Return every live pod, and those that are chosen, with its checks for a kind alone."""
         machines = await self._machines()
-        names = sorted({each.name for each in machines})
+        names = sorted({*(each.name for each in machines), *chosen})
         wanted = Wanted(class_key(kind, read_requirements({})), kind)
-        return [(name, checks_of(name, machines, wanted)) for name in names]
+        return [_lane_checks(Lane(name, {}), checks_of(name, machines, wanted)) for name in names]
 
     async def _machines(self) -> list[Machine]:
         return [machine_of(pod, document) for pod, document in await live_documents(self.reading)]
@@ -138,18 +139,20 @@ class RaceService:
         return f"race-{self.clock.now():%Y-%m-%d-%H%M%S}-{self.ids.ulid()[-CHANCE_CHARS:].lower()}"
 
 
-def _wanted(run: Mapping[str, Any], lane: Lane) -> Wanted:
-    """Return what a lane needs, by its specification."""
+def needs(run: Mapping[str, Any], lane: Lane) -> Wanted:
+    """Return what a lane needs, by its specification as the run will have it."""
     values: Values = lane.parameters
     kind = kind_of(run["kind"], among=RUN_KINDS)
-    spec = read_spec(kind.name, assigned(run.get("spec") or {}, values))
+    spec = normal_of(kind, read_spec(kind.name, assigned(run.get("spec") or {}, values)))
     requires = read_requirements({**(run.get("requires") or {}), "pod": lane.pod})
-    engine = getattr(spec, "engine", "")
+    engine, backend = getattr(spec, "engine", ""), getattr(spec, "backend", "")
     return Wanted(
         class_key(kind.name, requires),
         kind.name,
         model=weights_of(kind.name, spec),
         engine=engine if engine in ENGINES else "",
+        in_image=bool(getattr(spec, "image", "")),
+        server=getattr(spec, "endpoint", None) or (backend if backend in SERVERS else ""),
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
+from control_plane.concurrency.singleflight import Singleflight
 from control_plane.reads.results.archive import ZIP
 from control_plane.reads.results.export import MEDIA_TYPES
 from control_plane.runs.groups.races.export import archived, laps_csv, opened
@@ -50,6 +53,7 @@ def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/races`."""
     routes = Routes(tags=["races"])
     reads, service = deps.races, deps.race_service
+    joined: Singleflight[RaceSamples] = Singleflight()
 
     async def told(race_id: str, response: Response, number: int | None = None) -> Race:
         race = await reads.one(race_id, number)
@@ -78,7 +82,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/api/races/{race_id}/samples", responses={404: {}})
     async def samples(race_id: str, _: MayRead) -> RaceSamples:
-        found = await reads.samples(race_id)
+        found = await joined.read(race_id, partial(reads.samples, race_id))  # many may watch the same race
         await deps.pod_looks.look([lane.pod for lane in found.lanes])  # then they report every second
         return found
 
@@ -119,7 +123,8 @@ def _add_export(routes: APIRouter, deps: Deps) -> None:
         name = f"{race.id}-{race.round}.{wanted.format}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         if wanted.format == "csv":
-            return Response(laps_csv(race), media_type=MEDIA_TYPES["csv"], headers=headers)
+            laps = await asyncio.to_thread(laps_csv, race)
+            return Response(laps, media_type=MEDIA_TYPES["csv"], headers=headers)
         signer = signer_of(deps)
         archive = opened(race, signer, deps.clock.now())
         return StreamingResponse(archived(archive, deps.reading, signer), media_type=ZIP, headers=headers)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -27,6 +29,8 @@ from control_plane.store.log.live_texts import StoredPiece, group_topic, pieces_
 from events.answers.worker.live_text import TEXT_CHARS_MAX, LiveText
 
 LANE_CHARS_MAX: Final = 64 * 1024  # of the text of an attempt that a reader gets that comes later
+READ_CHARS_MAX: Final = 64 * LANE_CHARS_MAX  # of all attempts, those that are left out too
+PIECE_CHARS: Final = 100  # that each piece counts as besides: many have numbers alone
 TEXTS_MAX: Final = 200  # of one event
 ADMITTED_S: Final = 1.0
 BACKLOGS_MAX: Final = 4  # that are read at once
@@ -110,15 +114,22 @@ class Reader:
         return await is_still_admitted(self._request, self._headers, "read")
 
     async def _backlog(self, place: str) -> AsyncIterator[bytes]:
-        async with self._backlogs:
-            found = await self._deps.live.store.latest(self._topic, self._since)
-        self._told = frozenset(str(each["_id"]) for each in found)
-        pieces = (piece for each in found for piece in reversed(pieces_of(each, self._topic)))
-        texts = joined(backlog(pieces))
-        for first in range(0, len(texts), TEXTS_MAX):
-            some = texts[first : first + TEXTS_MAX]
+        events = await self._read_backlog()
+        last = len(events) - 1
+        for number, data in enumerate(events):
             # What ends in the middle of it has no place yet: whoever comes back is told all of it again.
-            yield event("text", _encoded(some), place if first + TEXTS_MAX >= len(texts) else None)
+            yield event("text", data, place if number == last else None)
+
+    async def _read_backlog(self) -> list[str]:
+        """Return the data of the events of what was shown lately; nothing else of it is kept."""
+        found = Backlog(self._topic)
+        async with self._backlogs, aclosing(self._deps.live.store.latest(self._topic, self._since)) as read:
+            async for documents in read:
+                await asyncio.to_thread(found.add, documents)  # beside the event loop: pods decide how much
+                if found.is_full:
+                    break
+            self._told = frozenset(found.documents)
+            return await asyncio.to_thread(found.encoded)
 
     def _news(self, news: News) -> bytes:
         """Return the text of news, which is made once for all readers of a topic."""
@@ -145,18 +156,40 @@ def _encoded(texts: Iterable[LiveText]) -> str:
     return msgspec.json.encode(list(texts)).decode()
 
 
-def backlog(newest_first: Iterable[StoredPiece]) -> list[LiveText]:
-    """Return, the oldest first, what the present attempt of each run has shown lately, within bounds."""
-    present: dict[str, int] = {}
-    chars: dict[str, int] = {}
-    kept: list[StoredPiece] = []
-    for piece in newest_first:
-        if present.setdefault(piece.run, piece.attempt) != piece.attempt:
-            continue  # an attempt that came before, or one that was given up and speaks all the same
-        chars[piece.run] = chars.get(piece.run, 0) + len(piece.text)
-        if chars[piece.run] <= LANE_CHARS_MAX:
-            kept.append(piece)
-    return [piece.shown for piece in reversed(kept)]
+@dataclass(slots=True)
+class Backlog:
+    """What the present attempt of each run has shown lately, within bounds; the newest come first."""
+
+    topic: str
+    documents: list[str] = field(default_factory=list)
+    is_full: bool = False
+    _present: dict[str, int] = field(default_factory=dict)
+    _chars: dict[str, int] = field(default_factory=dict)
+    _read_chars: int = 0
+    _kept: list[StoredPiece] = field(default_factory=list)
+
+    def add(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        """Keep what is of use in further documents."""
+        for document in documents:
+            self.documents.append(str(document["_id"]))
+            for piece in reversed(pieces_of(document, self.topic)):
+                self._add(piece)
+        is_of_run = self.topic in map(run_topic, self._present)
+        is_whole = is_of_run and min(self._chars.values(), default=0) >= LANE_CHARS_MAX
+        self.is_full = is_whole or self._read_chars >= READ_CHARS_MAX
+
+    def _add(self, piece: StoredPiece) -> None:
+        self._read_chars += len(piece.text) + PIECE_CHARS
+        if self._present.setdefault(piece.run, piece.attempt) != piece.attempt:
+            return  # an attempt that came before, or one that was given up and speaks all the same
+        self._chars[piece.run] = self._chars.get(piece.run, 0) + len(piece.text)
+        if self._chars[piece.run] <= LANE_CHARS_MAX:
+            self._kept.append(piece)
+
+    def encoded(self) -> list[str]:
+        """Return the data of the events that tell it, the oldest first."""
+        texts = joined(piece.shown for piece in reversed(self._kept))
+        return [_encoded(texts[first : first + TEXTS_MAX]) for first in range(0, len(texts), TEXTS_MAX)]
 
 
 def joined(texts: Iterable[LiveText]) -> list[LiveText]:

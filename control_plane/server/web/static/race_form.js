@@ -1,7 +1,7 @@
 // Says while a race is typed whether the lanes that are ticked can take it.
 const WAIT_MS = 300;
-const CHARS_MAX = 6000; // of a question; a longer one is answered by the button
 const MARKS = { GOOD: "✓", RISK: "⚠", FAIL: "✗" };
+const NOT_CHECKED = { problem: "The lanes could not be checked just now.", lanes: {} };
 let timer = 0;
 let asked = new AbortController();
 
@@ -9,7 +9,13 @@ function tell(form, found) {
   form.querySelector("#race-problem").textContent = found.problem;
   for (const machine of form.querySelectorAll(".machine")) {
     const lane = found.lanes[machine.dataset.pod];
-    if (!lane || !(lane.grade in MARKS)) continue;
+    const isKnown = lane && lane.grade in MARKS;
+    if (!isKnown && !machine.querySelector("input:checked") && !machine.dataset.told) continue;
+    machine.dataset.told = "1"; // what was said of other fields, or of a lane, is not true any more
+    if (!isKnown) {
+      for (const place of machine.querySelectorAll(".graded, .checks")) place.replaceChildren();
+      continue;
+    }
     const badge = document.createElement("span");
     badge.className = `badge g-${lane.grade}`;
     badge.textContent = `${MARKS[lane.grade]} ${lane.grade}`;
@@ -25,17 +31,19 @@ function tell(form, found) {
 async function ask(form) {
   asked.abort();
   asked = new AbortController();
-  const typed = [...new FormData(form)].filter(([name, value]) => typeof value === "string" && value && name !== "form_token");
-  const query = new URLSearchParams(typed).toString();
-  if (query.length > CHARS_MAX) return;
-  const answer = await fetch(`${form.dataset.raceForm}?${query}`, { signal: asked.signal });
-  if (answer.ok) tell(form, await answer.json());
+  const typed = [...new FormData(form)].filter(([, value]) => typeof value === "string" && value);
+  const question = { method: "POST", body: new URLSearchParams(typed), signal: asked.signal };
+  try {
+    const answer = await fetch(form.dataset.raceForm, question);
+    tell(form, answer.ok ? await answer.json() : NOT_CHECKED);
+  } catch (error) {
+    if (error.name !== "AbortError") tell(form, NOT_CHECKED); // another question has come behind an aborted one
+  }
 }
 
 document.addEventListener("input", ({ target }) => {
   const form = target.closest("form[data-race-form]");
   if (!form || !form.querySelector(".machine input:checked")) return;
   clearTimeout(timer);
-  // An older question that was given up, or a server away for a moment: the next letter asks again.
-  timer = setTimeout(() => ask(form).catch(() => undefined), WAIT_MS);
+  timer = setTimeout(() => ask(form), WAIT_MS); // after a failure the next letter asks again
 });

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.server.api.contract.race_bodies import OF_RACE, RaceBody
-from control_plane.server.web.forms.fields import Unfit, read_body
+from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.run import RunForm
 from events.answers.plans.races import Race
 from events.kinds.kind import Kind
@@ -26,9 +26,9 @@ class RaceForm:
     typed: Mapping[str, str]
 
     @classmethod
-    def like(cls, kind: Kind, race: Race) -> RaceForm:
-        """Return the form filled in as a race was."""
-        typed = dict(RunForm.like(kind, {"spec": race.spec}).typed)
+    def like(cls, kind: Kind, race: Race, run: Mapping[str, Any]) -> RaceForm:
+        """Return the form filled in as a race was; `run` is what each of its lanes does."""
+        typed = dict(RunForm.like(kind, run).typed)
         typed |= {f"{LANE}{each.pod}": "on" for each in race.lanes}
         typed |= {f"{OWN}{each.pod}": words_of(each.parameters) for each in race.lanes if each.parameters}
         goal = f"{'min' if race.measure.direction == 'lower' else 'max'}:{race.measure.name}"
@@ -53,8 +53,9 @@ class RaceForm:
         """Return the race. Raises `Unfit`."""
         run = self.run.body().model_dump(exclude_none=True, exclude={"not_before"})
         if len(self.ticked) < 2:
-            raise Unfit([NOTHING_TICKED], {"": NOTHING_TICKED})
-        lanes = [{"pod": pod, **_parameters(pod, self.own(pod))} for pod in self.ticked]
+            raise _unfit(NOTHING_TICKED)
+        own = {pod: parameters_in(pod, self.own(pod)) for pod in self.ticked}
+        lanes = [{"pod": pod, **({"parameters": each} if each else {})} for pod, each in own.items()]
         wanted: dict[str, Any] = {**run, "lanes": lanes}
         for name in ("ready_s", "limit_s"):
             if text := self.typed.get(name, "").strip():
@@ -72,31 +73,47 @@ class RaceForm:
 
 
 def words_of(parameters: Mapping[str, Any]) -> str:
-    """Return fields of a lane's own as they are typed."""
-    return ", ".join(
-        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in parameters.items()
-    )
+    """Return fields of a lane's own as they are typed: a line each, what could be read as JSON as JSON."""
+    return "\n".join(f"{name}={_text_of(value)}" for name, value in parameters.items())
 
 
-def _parameters(pod: str, text: str) -> dict[str, Any]:
-    """Return the fields of a lane's own, such as `threads=4, n=100`. Raises `Unfit`."""
-    found = {}
-    for part in filter(None, map(str.strip, text.split(","))):
-        name, equals, value = part.partition("=")
-        if not equals or not name.strip():
-            problem = f"{pod}: {part[:80]!r} is not name=value, such as threads=4"
-            raise Unfit([problem], {"": problem})
-        try:
-            found[name.strip()] = json.loads(value)
-        except ValueError:
-            found[name.strip()] = value.strip()
-    return {"parameters": found} if found else {}
+def parameters_in(pod: str, text: str) -> dict[str, Any]:
+    """Return the fields of a lane's own, a line each, such as `threads=4`. Raises `Unfit`."""
+    found: dict[str, Any] = {}
+    for line in filter(None, map(str.strip, typed_lines(text).split("\n"))):
+        name, equals, value = line.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise _unfit(f"{pod}: {line[:80]!r} is not name=value, such as threads=4")
+        if name in found:
+            raise _unfit(f"{pod}: {name[:80]!r} is given twice")
+        found[name] = _value_of(value.strip())
+    return found
+
+
+def _text_of(value: Any) -> str:
+    is_plain = isinstance(value, str) and value == value.strip() and not set("\r\n") & {*value}
+    return str(value) if is_plain and _value_of(value) == value else json.dumps(value)
+
+
+def _value_of(text: str) -> Any:
+    """Return the text's value as JSON, else the text itself, as the command line does."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _unfit(problem: str) -> Unfit:
+    return Unfit([problem], {"": problem})
 
 
 def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        problem = f"{name}: a number of seconds"
-        raise Unfit([problem], {"": problem}) from None
+        raise _unfit(f"{name}: a number of seconds") from None

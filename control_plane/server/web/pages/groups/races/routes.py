@@ -18,6 +18,8 @@ from pydantic import AfterValidator
 
 from control_plane.concurrency.singleflight import Singleflight
 from control_plane.model.groups.status import ACTIVE, TRANSITIONS, Action, GroupStatus
+from control_plane.model.presentation import plain
+from control_plane.model.views.readable import reading_of
 from control_plane.runs.groups.races.reads import RaceFilters, columns_of
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.contract.struct_routes import Routes
@@ -84,8 +86,8 @@ class RacePages:
         code: int = 200,
     ) -> HTMLResponse:
         """Show the form, with its problems or the checks of its lanes."""
-        machines = await self.site.deps.race_service.machines(form.kind.name)
-        told = {} if checks is None else {each.pod: each for each in checks.lanes}
+        machines = await self.site.deps.race_service.machines(form.kind.name, form.ticked)
+        told = {each.pod: each for each in (*machines, *(() if checks is None else checks.lanes))}
         return await self.site.show(
             "races/race_form.html",
             code,
@@ -94,11 +96,16 @@ class RacePages:
             form=form,
             parts=form.run.shown(problems or {}),
             problems=problems or {},
-            machines=machines,
-            told=told,
+            machines=told.values(),
             checks=checks,
             measures=[each for each in form.kind.headline if each.type == "number"],
         )
+
+    async def like(self, race_id: str) -> RaceForm:
+        """Return the form of a race filled in as another one was. Raises `NotFound`, `UnreadableDocument`."""
+        race, group = await self.site.deps.races.one(race_id), await self.site.deps.races.stored(race_id)
+        with reading_of("race", race_id):
+            return RaceForm.like(kind_of(race.kind, among=RUN_KINDS), race, plain(group["run"]))
 
     async def save(self, kind: str, typed: Mapping[str, str], by: str) -> Response:
         """Start the race as it was typed, or only check it."""
@@ -160,6 +167,7 @@ class RacePages:
             checks={each.pod: each for each in checks},
             history=[each for each in history.items if each.id != race_id][:HISTORY_SHOWN],
             is_active=is_active,
+            has_started=race.start_at is not None and datetime.fromisoformat(race.start_at) <= now,
             may_do={each.value for each in (Action.CANCEL, Action.AGAIN) if _may(race, each)},
             marks=MARKS,
             lane_marks=LANE_MARKS,
@@ -282,15 +290,14 @@ def router(site: Site) -> APIRouter:
     @routes.get("/races/new")
     async def new(_: MaySubmit, kind: Name = None, like: Name = None) -> Response:
         if like:
-            race = await site.deps.races.one(like)
-            return await pages.form(RaceForm.like(kind_of(race.kind, among=RUN_KINDS), race))
+            return await pages.form(await pages.like(like))
         if not kind:
             return see("/races#new")
         return await pages.form(RaceForm(kind_of(kind, among=RUN_KINDS), {}))
 
-    @routes.get("/races/new/look")
+    @routes.post("/races/new/look")  # prompts are no part of an address, which logs would keep
     async def look(principal: MaySubmit, request: Request) -> dict[str, Any]:
-        return await pages.look(dict(request.query_params), principal.name)
+        return await pages.look(await typed_texts(request), principal.name)
 
     @routes.post("/races/new")
     async def create(principal: MaySubmit, request: Request) -> Response:
@@ -303,11 +310,13 @@ def router(site: Site) -> APIRouter:
 
     @routes.post("/races/{race_id}/again")
     async def again(race_id: str, principal: MaySubmit, revision: Revision) -> Response:
+        await site.deps.races.stored(race_id)
         order = site.deps.groups.service.again(race_id, revision=int(revision), by=principal.name)
         return await carried_out(site, order, _path(race_id))
 
     @routes.post("/races/{race_id}/cancel")
     async def cancel(race_id: str, principal: MaySubmit) -> Response:
+        await site.deps.races.stored(race_id)
         order = site.deps.groups.service.cancel(race_id, by=principal.name)
         return await carried_out(site, order, _path(race_id))
 
