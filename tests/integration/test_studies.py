@@ -104,6 +104,29 @@ async def test_the_baseline_and_the_best_run_again_and_the_answer_and_the_page_s
         assert not {kind for kind in kinds if kind.startswith("group")}
 
 
+async def test_a_study_that_is_paused_in_its_confirmation_goes_on_with_the_same_runs(
+    database_url: str,
+) -> None:
+    async with replicas(database_url, 2) as (only, other), asking(only) as client:
+        await only.add(plan=PLAN | {"parallel": 1})
+        while len(await only.runs()) < 10:  # the confirmation has the slots 8 to 13
+            await only.advance()
+            if len(await only.runs()) < 10:
+                await measured(only)
+        assert (await client.post("/api/groups/g/pause")).json()["status"] == "PAUSED"
+        await measured(only)  # what a pod has begun comes to its end
+        for _ in range(3):
+            await only.advance()
+            await other.advance()
+        assert len(await only.runs()) == 10
+        told = (await client.get("/api/groups/g")).json()["study"]
+        assert told["state"] == "confirmation"
+        assert (await client.post("/api/groups/g/resume")).json()["status"] == "OPEN"
+        xs = await until_closed(other)
+        best, second = sorted({*xs} - {0.0}, key=lambda x: abs(x - 1))[:2]
+        assert xs[8:] == [best, second, 0.0, best, second, 0.0]
+
+
 async def test_of_two_goals_the_best_are_the_front_on_the_page_and_in_the_answer(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
