@@ -104,7 +104,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
     if not _is_sound(store, settings.mode, world, stores):
         return None
     queue = world.queue(store)
-    inventory = inventory_look(fork_server.options, world.clock)
+    inventory = inventory_look(fork_server.options)
     services = tuple(sorted(settings.services))
     gauges = Gauges(open_driver(), settings.data, inventory.current, services=services)
     capabilities = gauges.capabilities()

@@ -132,7 +132,7 @@ class Delivery(Answer, frozen=True, kw_only=True):
 
 
 class ResetOrder(Answer, frozen=True, kw_only=True):
-    """The order to reset a service, as the pod hears it: nothing in it is executed."""
+    """The order to reset a service, with `force` also while the pod has a run; nothing in it is executed."""
 
     id: str
     service: str

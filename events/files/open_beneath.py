@@ -98,6 +98,17 @@ def read_beneath(folder: Path, path: RunPath | SafeName) -> BinaryIO:
         raise
 
 
+@contextmanager
+def folder_beneath(folder: Path, path: RunPath | SafeName) -> Iterator[int]:
+    """Open a folder for its descriptor. Raises `OSError` where there is none, or a link leads to it."""
+    with _opened(folder) as root:
+        handle = opener()(root, path, _FOLDER, 0)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
 def open_plain(path: str) -> int:
     """Open what lies at an absolute path for reading. Raises `OSError` where a link stands on the way."""
     with _opened(Path("/")) as root:

@@ -14,8 +14,8 @@ import psutil
 from events.runtime.errors import Transient
 from events.runtime.measured_clock import CLAIMS_MAX_S, THE_STORES, ahead_words
 from pod_worker.health.check import Finding
+from pod_worker.machine.hardware import MIB
 
-MIB: Final = 1024 * 1024
 DISK_FREE_MIN: Final = 64 * MIB  # less fails an attempt in its first minutes
 MEMORY_FREE_MIN: Final = 64 * MIB  # a pipeline's process alone takes more
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -11,8 +11,8 @@ from typing import Final
 
 import psutil
 
-from pod_worker.machine.gpu import MIB, Gpu, GpuDriver, GpuUse
-from pod_worker.machine.hardware import Disk, cpu_model, disks_of
+from pod_worker.machine.gpu import Gpu, GpuDriver, GpuUse
+from pod_worker.machine.hardware import MIB, Disk, cpu_model, disks_of
 from pod_worker.machine.inventory import NOT_LOOKED, Inventory
 
 FAULTS_MAX: Final = 16

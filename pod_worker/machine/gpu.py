@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 
 import pynvml
 
-MIB: Final = 1024 * 1024
+from pod_worker.machine.hardware import MIB
+
 EVENTS_MAX: Final = 100  # so many are taken in one look
 XID_EVENT: Final = pynvml.nvmlEventTypeXidCriticalError
 # The errors of the hardware among the Xids; those of a program (13, 31, 43, 45) say nothing of the card:

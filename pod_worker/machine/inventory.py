@@ -12,12 +12,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from events.delivery.pipe import FoundModel
 from events.runtime.clock import Clock
+from events.runtime.loops import run_every
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.machine.engines import engines_here
 from pod_worker.machine.names import name_of
@@ -32,6 +34,7 @@ MODELS_MAX: Final = 100
 ENGINES_MAX: Final = 64
 ANSWER_BYTES_MAX: Final = 1 << 20
 BYTES_MAX: Final = 2**53 - 1
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 COMMAND: Final = (sys.executable, "-m", "pod_worker.child.inventory")
 
 
@@ -74,11 +77,17 @@ class InventoryLook:
 
     def run(self, quiet: threading.Event, clock: Clock, tell: Callable[[], object]) -> None:
         """Look, and `tell` that there is news where there is, again and again until `quiet`."""
-        pause_s = FIRST_LOOK_S
-        while not clock.wait(quiet, pause_s):
-            before, pause_s = self.found, LOOK_EVERY_S
-            if self.run_once() != before:
-                tell()
+        if not clock.wait(quiet, FIRST_LOOK_S):
+            run_every(LOOK_EVERY_S, partial(self._look, tell), stop=quiet, clock=clock)
+
+    def _look(self, tell: Callable[[], object]) -> None:
+        before = self.found
+        try:
+            self.run_once()
+        except Exception as error:  # noqa: BLE001 - what others wrote is read: the next look may be better
+            log.warning("inventory.unknown", extra={"why": f"{type(error).__name__}: {error}"})
+        if self.found != before:
+            tell()
 
     def current(self) -> Inventory:
         """Return what the last look found."""
@@ -101,7 +110,7 @@ class InventoryLook:
                 check=False,
             )
             return msgspec.json.decode(done.stdout[:ANSWER_BYTES_MAX], type=list[FoundModel])
-        except (subprocess.TimeoutExpired, OSError, msgspec.MsgspecError) as error:
+        except (subprocess.TimeoutExpired, OSError, *UNREADABLE) as error:
             log.warning("inventory.unknown", extra={"why": str(error)})
             return []
         finally:
@@ -110,9 +119,9 @@ class InventoryLook:
                 space.close()
 
 
-def inventory_look(options: ChildOptions, clock: Clock) -> InventoryLook:
+def inventory_look(options: ChildOptions) -> InventoryLook:
     """Return the look at this pod, its Ollama included."""
-    return InventoryLook(options, ollama=lambda: ollama_models(options.environ, clock))
+    return InventoryLook(options, ollama=lambda: ollama_models(options.environ))
 
 
 def _told(found: Sequence[FoundModel]) -> tuple[Model, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -10,7 +11,6 @@ import httpx
 import msgspec
 
 from events.delivery.pipe import FoundModel
-from events.runtime.clock import Clock
 
 PORT: Final = 11434
 ANSWER_S: Final = 1.0
@@ -27,24 +27,30 @@ class _Tags(msgspec.Struct):
     models: list[_Tag] = []
 
 
-def ollama_models(environ: Mapping[str, str], clock: Clock) -> list[FoundModel]:
+def ollama_models(environ: Mapping[str, str]) -> list[FoundModel]:
     """Return the models that it lists; none where nothing answers in time, or something odd does."""
     port = re.search(r":(\d{1,5})/?\Z", environ.get("OLLAMA_HOST", "").strip())
     url = f"http://127.0.0.1:{port[1] if port else PORT}/api/tags"
-    until_s = clock.monotonic_s() + ANSWER_S
-    body = b""
     try:
-        with (
-            httpx.Client(trust_env=False, timeout=ANSWER_S, follow_redirects=False) as client,
-            client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as answer,
-        ):
-            if answer.status_code != httpx.codes.OK:
-                return []
-            for piece in answer.iter_raw():
-                body += piece
-                if len(body) > ANSWER_BYTES_MAX or clock.monotonic_s() > until_s:
-                    return []
-        tags = msgspec.json.decode(body, type=_Tags)
-    except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError):
+        tags = msgspec.json.decode(asyncio.run(_answer(url)), type=_Tags)
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
+        return []
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return []
     return [FoundModel(name=each.name, bytes=each.size, engine=NAME) for each in tags.models]
+
+
+async def _answer(url: str) -> bytes:
+    """Return the body of an answer, empty for an odd one. Raises `TimeoutError`, also where headers drip."""
+    async with (
+        asyncio.timeout(ANSWER_S),
+        httpx.AsyncClient(trust_env=False, timeout=ANSWER_S, follow_redirects=False) as client,
+        client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as answer,
+    ):
+        body = b""
+        if answer.status_code == httpx.codes.OK:
+            async for piece in answer.aiter_raw():
+                body += piece
+                if len(body) > ANSWER_BYTES_MAX:
+                    return b""
+        return body

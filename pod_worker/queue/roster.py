@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import quote
 
+from events.answers.pods import ResetOrder
 from events.catalog import RunHeartbeat
 from events.delivery.sender import Telemetry as Spool
 from events.queue.claims import Claim
@@ -19,7 +20,7 @@ from events.text.attempt_id import AttemptId
 from pod_worker.delivery import DeliveryReport
 from pod_worker.health.check import Reported
 from pod_worker.machine.gauges import Capabilities, Gauges, Telemetry
-from pod_worker.services.orders import Outcome, ResetOrder, reset_orders
+from pod_worker.services.orders import Outcome, reset_orders
 
 log = logging.getLogger(__name__)
 

@@ -12,19 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from events.answers.pods import ResetOrder
 from events.text.service_name import SERVICE_NAME
 
 ID: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 ORDERS_MAX: Final = 8  # of one answer
-
-
-@dataclass(frozen=True, slots=True)
-class ResetOrder:
-    """The order to reset a service; with `force` also while the pod has a run."""
-
-    id: str
-    service: str
-    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +37,5 @@ def reset_orders(said: object) -> tuple[ResetOrder, ...]:
         match each:
             case {"id": str(name), "service": str(service)} if isinstance(each, Mapping):
                 if ID.fullmatch(name) and re.fullmatch(SERVICE_NAME, service):
-                    found.append(ResetOrder(name, service, each.get("force") is True))
+                    found.append(ResetOrder(id=name, service=service, force=each.get("force") is True))
     return tuple(found)

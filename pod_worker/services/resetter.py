@@ -1,11 +1,13 @@
 """Resets services by the orders of the fleet: each order once, one after another, while the pod has no run.
 
 Law: an order is on the disk before it is begun. A worker that ends meanwhile, an answer that comes twice and
-a control plane that repeats an old order never have it done again.
+a control plane that repeats an old order never have it done again. Where the disk's file cannot be read, no
+order is begun.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -18,11 +20,12 @@ from typing import Final, Protocol
 
 import msgspec
 
+from events.answers.pods import ResetOrder
 from events.runtime.clock import Clock
 from events.runtime.loops import Threads
 from events.text.mask import Mask
 from pod_worker.services import command
-from pod_worker.services.orders import Outcome, ResetOrder
+from pod_worker.services.orders import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -56,18 +59,28 @@ class Journal:
 
     file: Path
     kept: dict[str, Outcome | None] = field(init=False)
+    damage: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         self.kept = {}
-        with suppress(OSError, msgspec.MsgspecError), self.file.open("rb") as opened:
-            stored = msgspec.json.decode(opened.read(DOCUMENT_BYTES_MAX), type=list[_Kept])
-            self.kept = {each.id: each.outcome for each in stored}
+        try:
+            with self.file.open("rb") as opened:
+                stored = msgspec.json.decode(opened.read(DOCUMENT_BYTES_MAX), type=list[_Kept])
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self.damage = f"{self.file} cannot be read ({error}); move it away, and start the worker again"
+            log.error("service.journal_damaged", extra={"why": self.damage})
+            return
+        self.kept = {each.id: each.outcome for each in stored}
 
     def put(self, name: str, outcome: Outcome | None) -> None:
-        """Keep what is known of an order, durably. Raises `OSError`."""
+        """Keep what is known of an order, durably. Raises `OSError`, always where the file was damaged."""
         self.kept[name] = outcome
         while len(self.kept) > KNOWN_MAX:
             del self.kept[next(iter(self.kept))]
+        if self.damage:
+            raise OSError(errno.EIO, self.damage)
         written = self.file.with_suffix(".new")
         with written.open("wb") as opened:
             opened.write(msgspec.json.encode([_Kept(*each) for each in self.kept.items()]))

@@ -1,22 +1,25 @@
 """What models are on this pod: weights of its own, a folder of models, and the cache of the hub's libraries.
 
-Law: it reads names and sizes, follows no link, and looks at a bounded number of files. What it removes can
-be fetched again: what somebody put here stays.
+Law: it reads names and sizes, follows no link, and looks at a bounded number of entries. What it removes
+can be fetched again: what somebody put here stays.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
+from events.files.open_beneath import folder_beneath
+from events.files.paths import BadPath, RunPath
 from stages.engines.weights import ENDING, FOLDER, WEIGHTS
 
-FILES_MAX: Final = 20_000
+ENTRIES_MAX: Final = 100_000  # files and folders of one look: a second or two
 MODELS_MAX: Final = 1_000
 OF_HUB: Final = "models--"
 UNFINISHED: Final = ".incomplete"
@@ -34,7 +37,12 @@ class Cached:
 
 def cached(variables: Mapping[str, str], folder: Path = FOLDER) -> list[Cached]:
     """Return the models that engines find here without a network, the largest first."""
-    found = [*_files(folder), *_folder(variables.get("MODEL_PATH", "")), *_hub(hub_cache(variables))]
+    left = iter(range(ENTRIES_MAX))
+    found = [
+        *_files(folder),
+        *_folder(variables.get("MODEL_PATH", ""), left),
+        *_hub(hub_cache(variables), left),
+    ]
     return sorted(found, key=lambda each: (-each.size, each.name))
 
 
@@ -43,16 +51,23 @@ def emptied(
 ) -> list[Cached]:
     """Remove the weights that were fetched into `folder`, and what downloads from the hub left unfinished.
 
-    Returns what was removed. Raises `OSError` for what cannot be.
+    Returns what was removed. Raises `OSError` for what cannot be, when all else is removed.
     """
-    fetched = [each for each in _files(folder) if each.name in known]
-    unfinished = [
-        Cached(path.name, path, path.lstat().st_size, False)
-        for path in islice(hub_cache(variables).glob(f"{OF_HUB}*/blobs/*{UNFINISHED}"), FILES_MAX)
-    ]
-    for each in (*fetched, *unfinished):
-        each.path.unlink(missing_ok=True)
-    return [*fetched, *unfinished]
+    removed: list[Cached] = []
+    failure: OSError | None = None
+    fetched = ((each, each.path.unlink) for each in _files(folder) if each.name in known)
+    for each, remove in chain(fetched, _unfinished(hub_cache(variables))):
+        try:
+            remove()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            failure = error
+        else:
+            removed.append(each)
+    if failure is not None:
+        raise failure
+    return removed
 
 
 def hub_cache(variables: Mapping[str, str]) -> Path:
@@ -64,39 +79,79 @@ def hub_cache(variables: Mapping[str, str]) -> Path:
 
 
 def _files(folder: Path) -> Iterator[Cached]:
-    for path in _entries(folder):
-        if path.suffix == ENDING and path.is_file():
-            yield Cached(path.stem, path, path.stat().st_size)
+    for each in _entries(folder):
+        path = Path(each.path)
+        if path.suffix == ENDING and each.is_file(follow_symlinks=False):
+            yield Cached(path.stem, path, _bytes(each))
 
 
-def _folder(place: str) -> Iterator[Cached]:
-    for path in _entries(Path(place)) if place.strip() else ():
-        size, is_whole = _size(path)
-        yield Cached(path.name.removesuffix(ENDING), path, size, is_whole)
+def _folder(place: str, left: Iterator[int]) -> Iterator[Cached]:
+    for each in _entries(Path(place)) if place.strip() else ():
+        if not each.is_symlink():
+            yield Cached(each.name.removesuffix(ENDING), Path(each.path), *_size(each, left))
 
 
-def _hub(place: Path) -> Iterator[Cached]:
-    for path in _entries(place):
-        if path.name.startswith(OF_HUB):
-            size, is_whole = _size(path)
-            name = path.name.removeprefix(OF_HUB).replace("--", "/")
-            yield Cached(name, path, size, is_whole and (path / "snapshots").is_dir())
+def _hub(place: Path, left: Iterator[int]) -> Iterator[Cached]:
+    for each in _models(place):
+        size, is_whole = _size(each, left)
+        name = each.name.removeprefix(OF_HUB).replace("--", "/")
+        is_there = any(part.name == "snapshots" for part in _folders(Path(each.path)))
+        yield Cached(name, Path(each.path), size, is_whole and is_there)
 
 
-def _entries(folder: Path) -> list[Path]:
-    with suppress(OSError):
-        return sorted(Path(each.path) for each in islice(os.scandir(folder), MODELS_MAX))
+def _models(place: Path) -> Iterator[os.DirEntry[str]]:
+    return (each for each in _folders(place) if each.name.startswith(OF_HUB))
+
+
+def _folders(place: Path) -> Iterator[os.DirEntry[str]]:
+    return (each for each in _entries(place) if each.is_dir(follow_symlinks=False))
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return sorted(islice(entries, MODELS_MAX), key=lambda each: each.name)
     return []
 
 
-def _size(path: Path) -> tuple[int, bool]:
+def _unfinished(place: Path) -> Iterator[tuple[Cached, Callable[[], None]]]:
+    """Yield what downloads left unfinished, and how each is removed where it was found."""
+    left = iter(range(ENTRIES_MAX))
+    for model in _models(place):
+        with (
+            suppress(OSError, BadPath),
+            folder_beneath(place, RunPath(f"{model.name}/blobs")) as blobs,
+            os.scandir(blobs) as entries,
+        ):
+            for _, each in zip(left, entries, strict=False):
+                if each.name.endswith(UNFINISHED) and each.is_file(follow_symlinks=False):
+                    path = Path(model.path, "blobs", each.name)
+                    remove = partial(os.unlink, each.name, dir_fd=blobs)
+                    yield Cached(each.name, path, _bytes(each), False), remove
+
+
+def _size(entry: os.DirEntry[str], left: Iterator[int]) -> tuple[int, bool]:
     """Return the bytes of a file, or of the files below a folder, and whether none is unfinished."""
-    if not path.is_dir():
-        return path.lstat().st_size, True
-    files = (Path(at, name) for at, _, names in os.walk(path) for name in names)
     size, is_whole = 0, True
-    for file in islice(files, FILES_MAX):
-        is_whole = is_whole and file.suffix != UNFINISHED
-        with suppress(OSError):
-            size += 0 if file.is_symlink() else file.lstat().st_size
+    for _, each in zip(left, _below(entry), strict=False):
+        if each.is_file(follow_symlinks=False):
+            is_whole = is_whole and not each.name.endswith(UNFINISHED)
+            size += _bytes(each)
     return size, is_whole
+
+
+def _below(entry: os.DirEntry[str]) -> Iterator[os.DirEntry[str]]:
+    """Yield an entry, and all that lies below it where it is a folder."""
+    yield entry
+    folders = [entry] if entry.is_dir(follow_symlinks=False) else []
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for each in entries:
+                yield each
+                if each.is_dir(follow_symlinks=False):
+                    folders.append(each)
+
+
+def _bytes(entry: os.DirEntry[str]) -> int:
+    with suppress(OSError):
+        return entry.stat(follow_symlinks=False).st_size
+    return 0

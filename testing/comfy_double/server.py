@@ -37,6 +37,7 @@ FAULTS: Final[Mapping[str, str]] = {
     "traversal": "it names an output outside of its folder",
     "other_folder": "it names an output in its folder of inputs",
     "vanishes": "the checkpoint is gone when the workflow comes",
+    "unlisted": "it lists its checkpoints once, and refuses them",
     "node_errors": "it refuses the workflow",
     "oom": "the workflow runs out of memory",
     "arch": "the device is too old for it",
@@ -95,6 +96,7 @@ class ComfyDouble:
     _pending: list[list[Any]] = field(default_factory=list)
     _running: list[list[Any]] = field(default_factory=list)
     _sockets: dict[str, web.WebSocketResponse] = field(default_factory=dict)
+    _has_listed: bool = False
     _cache: set[str] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop = field(init=False)
     _end: asyncio.Event = field(init=False)
@@ -151,6 +153,9 @@ class ComfyDouble:
         kind = request.match_info["kind"]
         if kind != "CheckpointLoaderSimple":
             return web.json_response({})
+        if "unlisted" in self.faults and self._has_listed:
+            return web.Response(status=500)
+        self._has_listed = True
         names: list[Any] = [[*self.checkpoints], {"tooltip": "The name of the checkpoint (model) to load."}]
         if "new_list" in self.faults:
             names = ["COMBO", {"options": [*self.checkpoints]}]
@@ -198,7 +203,7 @@ class ComfyDouble:
     async def _prompt(self, request: web.Request) -> web.Response:
         asked = await request.json()
         graph, client = asked["prompt"], str(asked.get("client_id", ""))
-        names = () if "vanishes" in self.faults else self.checkpoints
+        names = () if self.faults & {"vanishes", "unlisted"} else self.checkpoints
         errors: dict[str, Any] = {}
         for id, node in graph.items():
             problem: dict[str, Any] | None = None

@@ -209,6 +209,8 @@ def test_a_server_that_counts_more_than_it_was_sent_is_not_believed(scripted: Sc
     found = scripted.measure("boasting")
     assert found.tokens_from == "counted from chunks: usage is more than was sent"
     assert (found.tokens_in, found.tokens_out, found.scale.is_measured) == (3 * 40, 3, False)
+    assert ask(f"{scripted.url}/v1", "boasting")[0].prompt_tokens is None
+    assert ask(f"{scripted.url}/v1", "plain")[0].prompt_tokens is not None
 
 
 def test_an_answer_ends_with_its_mark_even_where_the_connection_is_held(scripted: Scripted) -> None:

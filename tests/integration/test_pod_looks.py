@@ -6,11 +6,14 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from control_plane.runs.pods.looks import FOR_MAX_S, KNOWN_MAX, LOOK_EVERY_S, PodLooks
 from control_plane.runs.pods.resets import KEPT_MAX
 from control_plane.server.deps import Deps
 from control_plane.store.pods import Pods
 from events.queue.roster import LOOKED_AT_EVERY_S, REPORT_EVERY_S, sample
+from events.runtime.errors import Conflict
 from events.testing import ManualClock
 from tests.integration.in_process import control_plane
 from tests.integration.test_quarantiner import LONG_AGO, report
@@ -113,7 +116,11 @@ async def test_the_outcome_of_a_reset_is_in_the_audit_log_once_and_so_is_that_no
         assert [(each.service, each.state, each.message) for each in shown] == [
             ("comfyui", "unanswered", ""), ("ollama", "done", "fine")
         ]  # fmt: skip
-        for number in range(25):
-            await deps.db.pods.update_one({}, {"$set": {"orders.resets.$[].until": LONG_AGO}})
+        for number in range(KEPT_MAX):
             await deps.pod_resets.order("a/1", "ollama", by=f"ann-{number}")
+            await deps.db.pods.update_one({}, {"$set": {"orders.resets.$[].until": LONG_AGO}})
+        with pytest.raises(Conflict, match="still being recorded"):
+            await deps.pod_resets.order("a/1", "ollama", by="ann")
+        assert await deps.pod_resets.run_once() == KEPT_MAX
+        await deps.pod_resets.order("a/1", "ollama", by="ann")
         assert len((await deps.reading.pod("a/1")).resets) == KEPT_MAX

@@ -31,6 +31,7 @@ from control_plane.kinds.trial.forms import (
     rows_of,
     scenario_words,
 )
+from control_plane.kinds.trial.known_models import known_models
 from control_plane.kinds.trial.reads import TaskReads
 from control_plane.kinds.trial.service import TaskService
 from control_plane.model.groups.plan import plan_of
@@ -100,6 +101,7 @@ class TaskPages:
     ) -> HTMLResponse:
         """Show the form of a new task, or of one that there is."""
         engines = [(each, _rows(name, form), presets_of(name)) for name, each in ENGINES.items()]
+        models = await known_models(self.site.deps.reading)
         return await self.site.show(
             f"{KIND.name}/task_form.html",
             code,
@@ -112,6 +114,8 @@ class TaskPages:
             outlook=outlook,
             is_late=is_late,
             scenarios=scenario_words(form.traffic_scenarios),
+            models=models.names,
+            where=models.words(form.model_id.strip()),
         )
 
     async def outlook(self, form: TaskForm, by: str) -> str:
@@ -264,7 +268,8 @@ def router(site: Site, reads: TaskReads, service: TaskService) -> APIRouter:
             outlook = f"not known yet: {'; '.join(unfit.problems)}"
         except Rejected as error:
             outlook = f"not known yet: {error.message}"
-        return {"scenarios": scenario_words(form.traffic_scenarios), "outlook": outlook}
+        where = (await known_models(site.deps.reading)).words(form.model_id.strip())
+        return {"scenarios": scenario_words(form.traffic_scenarios), "outlook": outlook, "model": where}
 
     @routes.post("/tasks/import")
     async def bring(principal: MaySubmit, request: Request) -> Response:

@@ -7,6 +7,7 @@ at a time for a service; an order that nobody has answered in `ORDERED_FOR` is n
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -44,7 +45,7 @@ class PodResets:
         """Order a worker to reset a service; one that has a run only with `force`.
 
         Raises `NotFound`, `Rejected` for a service that it does not name, `Conflict` for a worker that has
-        left, one that has a run, and a service that is being reset.
+        left, one that has a run, a service that is being reset, and more orders than can be recorded.
         """
         for _ in range(TRIES_MAX):
             stored = required(await self.pods.find(pod_id), "pod", pod_id)
@@ -55,11 +56,12 @@ class PodResets:
                     "reset_under_way", f"{service} of {pod_id} is being reset; wait for its outcome"
                 )
             before = (stored.get("orders") or {}).get("resets")
+            kept = _with_room(pod_id, before or ())
             order = {
                 "id": self.ids.ulid(), "service": service, "force": force, "by": by, "at": now,
                 "until": now + ORDERED_FOR, "entry": self.ids.ulid(), "isRecorded": False,
             }  # fmt: skip
-            if await self.pods.order_resets(pod_id, before, [*(before or ()), order][-KEPT_MAX:]):
+            if await self.pods.order_resets(pod_id, before, [*kept, order]):
                 return await self.reading.pod(pod_id)
         raise Transient("contended", "the orders to this pod are changing concurrently; try again")
 
@@ -75,6 +77,19 @@ class PodResets:
                     await self.pods.mark_recorded(stored["_id"], reset.id)
                     recorded += 1
         return recorded
+
+
+def _with_room(pod_id: str, orders: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the orders without the oldest ones in the audit log, so that there is room for another."""
+    kept, recorded = list(orders), [each for each in orders if each["isRecorded"]]
+    for each in recorded[: max(0, len(orders) + 1 - KEPT_MAX)]:
+        kept.remove(each)
+    if len(kept) >= KEPT_MAX:
+        why = (
+            f"the outcomes of {len(kept)} resets of {pod_id} are still being recorded; try again in a minute"
+        )
+        raise Conflict("too_many_resets", why)
+    return kept
 
 
 def _require_possible(pod: Pod, service: str, *, force: bool) -> None:

@@ -13,10 +13,9 @@ from control_plane.access.auth import Principal, require, sender_of
 from control_plane.log.admission import Admission
 from control_plane.log.ingest import Ingestor, Sender
 from control_plane.server.api.contract.struct_routes import Routes
-from control_plane.server.http.bodies import read_body
+from control_plane.server.http.bodies import UnsupportedMedia, read_body
 from control_plane.server.metrics import EVENTS, REFUSED
 from events.codec import Decoded, Refusal, decode_batch, decode_binary, decode_ndjson, decode_structured
-from events.runtime.errors import Rejected
 
 NDJSON: Final = "application/x-ndjson"
 BATCH: Final = "application/cloudevents-batch+json"
@@ -24,10 +23,6 @@ STRUCTURED: Final = "application/cloudevents+json"
 PLAIN_JSON: Final = "application/json"
 
 May = Annotated[Principal, Depends(require("ingest"))]
-
-
-class UnsupportedMedia(Rejected):
-    """This route does not accept the request's Content-Type."""
 
 
 def router(ingestor: Ingestor, admission: Admission) -> APIRouter:

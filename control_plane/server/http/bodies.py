@@ -29,6 +29,10 @@ ACCEPTED_ENCODINGS: Final = ("gzip", "zstd", "identity")
 AcquireSlot = Callable[[], Awaitable[None]]
 
 
+class UnsupportedMedia(Rejected):
+    """The route does not accept the request's Content-Type."""
+
+
 class UnsupportedEncoding(Rejected):
     """The body is compressed in a way that is not read here, or more than once."""
 

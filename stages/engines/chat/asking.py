@@ -16,7 +16,7 @@ import msgspec
 from events.models.endpoints import Form
 from events.runtime.clock import Clock
 from stages.engines.chat.reading import ChatReading, OllamaReading
-from stages.engines.load.client import Got, exchange
+from stages.engines.load.client import Got, chat_body, exchange
 
 SAID_CHARS_MAX: Final = 500
 
@@ -126,7 +126,7 @@ class Server:
         left = reading.close()
         if left and heard is not None and reading.first_s is not None:
             heard(_progress(reading, got, left))
-        return self._answer(question, reading, got)
+        return self._answer(reading, got)
 
     @property
     def _address(self) -> str:
@@ -134,34 +134,19 @@ class Server:
         return f"{self.base_url.rstrip('/')}{path}"
 
     def _body(self, asked: Question) -> bytes:
-        body: dict[str, object] = {
-            "model": asked.model,
-            "messages": [{"role": "user", "content": asked.prompt}],
-            "stream": True,
-        }
-        if self.form == "ollama":
-            body["options"] = {
-                "num_predict": asked.tokens_max,
-                "temperature": asked.temperature,
-                "seed": asked.seed,
-                "num_ctx": asked.context,
-            }
-        else:
-            body |= {
-                "max_tokens": asked.tokens_max,
-                "temperature": asked.temperature,
-                "seed": asked.seed,
-                "stream_options": {"include_usage": True},
-            }
-            if asked.is_eos_ignored:
-                body["ignore_eos"] = True
-        return msgspec.json.encode(body)
+        sampling = {"temperature": asked.temperature, "seed": asked.seed}
+        if self.form == "openai":
+            body = chat_body(asked.model, asked.prompt, asked.tokens_max, asked.is_eos_ignored)
+            return msgspec.json.encode(body | sampling)
+        options = sampling | {"num_predict": asked.tokens_max, "num_ctx": asked.context}
+        messages = [{"role": "user", "content": asked.prompt}]
+        return msgspec.json.encode(
+            {"model": asked.model, "messages": messages, "stream": True, "options": options}
+        )
 
-    def _answer(self, asked: Question, reading: ChatReading, got: Got) -> Answer:
-        usage, counted = reading.usage, reading.usage.completion_tokens
-        # more than it was allowed cannot be, nor none with text
-        is_counted = counted is not None and bool(reading.chunks) <= counted <= asked.tokens_max + 1
-        prompt_tokens, cached = usage.prompt_tokens, reading.own.cached_tokens
+    def _answer(self, reading: ChatReading, got: Got) -> Answer:
+        counted = reading.counted
+        prompt_tokens, cached = reading.usage.prompt_tokens, reading.own.cached_tokens
         return Answer(
             failure=got.failure,
             said=got.said[:SAID_CHARS_MAX],
@@ -170,10 +155,10 @@ class Server:
             ended_s=reading.finished_s or reading.done_s or self.clock.monotonic_s(),
             first_s=reading.first_s,
             gaps_s=tuple(reading.gaps_s),
-            tokens=counted or 0 if is_counted else reading.chunks,
-            tokens_from="usage" if is_counted else "chunks",
-            prompt_tokens=prompt_tokens,
-            cached_tokens=cached,
+            tokens=reading.chunks if counted is None else counted,
+            tokens_from="chunks" if counted is None else "usage",
+            prompt_tokens=None if got.is_beyond(prompt_tokens) else prompt_tokens,
+            cached_tokens=None if got.is_beyond(cached) else cached,
             reason=reading.reason,
             chars=reading.said.chars,
             replaced=reading.said.replaced,

@@ -6,9 +6,8 @@ bytes of all and the time are bounded.
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
@@ -24,6 +23,7 @@ ASK_S: Final = 30.0
 LINE_BYTES_MAX: Final = 64 << 10
 PULL_BYTES_MAX: Final = 64 << 20  # of lines that tell how far it is
 WORDS_CHARS: Final = 300
+LAYERS_MAX: Final = 1_000  # of one model, which has about five
 
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 Pulling = Callable[[float, str], object]  # how far it is, and in words
@@ -63,7 +63,7 @@ class Library:
         """Have the server fetch a model. Raises `PipelineError`: MODEL_MISSING, with its words."""
         if not NAME.fullmatch(model):
             raise _missing(model, "it is no [namespace/]model[:tag] of Ollama's library, and is not pulled")
-        pull = _Pull(tell)
+        pull = Pull(tell)
         got = await self._post("/pull", {"model": model, "stream": True}, pull.read, limit_s)
         if got.failure == "timeout":
             raise _missing(model, f"pulling it took more than {limit_s:.0f} s (pull_s); {pull.words}")
@@ -76,11 +76,11 @@ class Library:
         self,
         path: str,
         body: dict[str, object],
-        read: Callable[[aiohttp.ClientResponse, Got], asyncio.Future[None] | object],
+        read: Callable[[aiohttp.ClientResponse, Got], Awaitable[None]],
         limit_s: float,
     ) -> Got:
         request = (f"{self.base_url.rstrip('/')}{path}", msgspec.json.encode(body))
-        return await exchange(self.session, request, read, limit_s, Got(0.0))  # type: ignore[arg-type]
+        return await exchange(self.session, request, read, limit_s, Got(0.0))
 
 
 async def _ignored(response: aiohttp.ClientResponse, got: Got) -> None:
@@ -88,13 +88,16 @@ async def _ignored(response: aiohttp.ClientResponse, got: Got) -> None:
 
 
 @dataclass(slots=True)
-class _Pull:
-    """What a server says while it fetches a model."""
+class Pull:
+    """What a server says while it fetches a model: how far all layers are, once for each whole percent."""
 
     tell: Pulling
     error: str = ""
     words: str = "it said nothing"
     is_done: bool = False
+    _layers: dict[str, tuple[int, int]] = field(default_factory=dict)  # what is there, and the whole
+    _done: int = 0
+    _whole: int = 0
     _told: int = -1
 
     async def read(self, response: aiohttp.ClientResponse, got: Got) -> None:
@@ -125,10 +128,19 @@ class _Pull:
         self.error = said.error[:WORDS_CHARS]
         self.is_done = said.status == "success"
         self.words = f"its last word was {said.status[:WORDS_CHARS]!r}"
-        share = min(1.0, said.completed / said.total) if said.total else 0.0
-        if (percent := int(100 * share)) != self._told:
+        if said.total and (said.digest in self._layers or len(self._layers) < LAYERS_MAX):
+            self._add(said.digest, min(said.completed, said.total), said.total)
+        share = self._done / self._whole if self._whole else 0.0
+        if (percent := int(100 * share)) > self._told:
             self._told = percent
             self.tell(share, said.status[:WORDS_CHARS])
+
+    def _add(self, layer: str, done: int, whole: int) -> None:
+        """Take how far a layer is in the place of what was said of it before."""
+        before = self._layers.get(layer, (0, 0))
+        self._layers[layer] = (done, whole)
+        self._done += done - before[0]
+        self._whole += whole - before[1]
 
 
 def _missing(model: str, why: str) -> PipelineError:

@@ -52,6 +52,13 @@ class Got:
     said: str = ""
     usage: Usage = field(default_factory=Usage)
 
+    def is_beyond(self, tokens: int | None) -> bool:
+        """Return whether a prompt cannot have so many tokens: more than what was sent has bytes.
+
+        No token is shorter than a letter; what a template adds has room in what is sent beside the prompt.
+        """
+        return (tokens or 0) > self.sent_bytes
+
 
 async def exchange(
     session: aiohttp.ClientSession,
@@ -119,16 +126,7 @@ class Client:
         if not asking.tokens_out:
             body = {"model": target.model, "input": asking.prompt}
             return f"{base_url}/embeddings", msgspec.json.encode(body)
-        chat: dict[str, object] = {
-            "model": target.model,
-            "messages": [{"role": "user", "content": asking.prompt}],
-            "max_tokens": asking.tokens_out,
-            "temperature": 0.0,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        if target.takes_ignore_eos:
-            chat["ignore_eos"] = True
+        chat = chat_body(target.model, asking.prompt, asking.tokens_out, target.takes_ignore_eos)
         return f"{base_url}/chat/completions", msgspec.json.encode(chat)
 
     async def _stream(self, response: aiohttp.ClientResponse, reading: Reading) -> None:
@@ -140,13 +138,9 @@ class Client:
 
     def _answered(self, asking: Asking, reading: Reading, got: Got, moments: tuple[float, float]) -> Answered:
         usage = reading.usage if asking.tokens_out else got.usage
-        counted = usage.completion_tokens if asking.tokens_out else 0
-        # no token is shorter than a letter; what a template adds has room in what is sent beside the prompt
-        is_beyond = (usage.prompt_tokens or 0) > got.sent_bytes
-        # more than it was allowed cannot be, nor none with text
+        counted = reading.counted if asking.tokens_out else 0
+        is_beyond = got.is_beyond(usage.prompt_tokens)
         is_counted = usage.prompt_tokens is not None and counted is not None and not is_beyond
-        if is_counted and asking.tokens_out:
-            is_counted = 0 < (counted or 0) <= asking.tokens_out + 1
         return Answered(
             due_s=moments[0],
             sent_s=got.sent_s,
@@ -163,6 +157,19 @@ class Client:
             said=got.said.replace(self.target.key, "***") if self.target.key else got.said,
             id=reading.id,
         )
+
+
+def chat_body(model: str, prompt: str, tokens_max: int, is_eos_ignored: bool) -> dict[str, object]:
+    """Return what asks for an answer of the API of OpenAI, in pieces and with its usage."""
+    body: dict[str, object] = {
+        "model": model,
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": tokens_max,
+        "temperature": 0.0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    return body | {"ignore_eos": True} if is_eos_ignored else body
 
 
 @asynccontextmanager

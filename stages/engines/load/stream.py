@@ -106,6 +106,13 @@ class Reading:
         """How many pieces of text there were."""
         return 0 if self.first_s is None else 1 + len(self.gaps_s)
 
+    @property
+    def counted(self) -> int | None:
+        """The tokens that the server counts; None for more than it was allowed, and for none with text."""
+        counted = self.usage.completion_tokens
+        is_possible = counted is not None and bool(self.chunks) <= counted <= self.tokens_out + 1
+        return counted if is_possible else None
+
     def feed(self, data: bytes, now_s: float) -> None:
         """Read what came at a moment. Raises `BadAnswer`."""
         self._bytes += len(data)

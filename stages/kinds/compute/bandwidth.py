@@ -157,14 +157,17 @@ class OfNumpy:
         self._in_parts(_filled)
 
     def clear(self) -> None:
+        """Empty what the kernel writes."""
         self._in_parts(_cleared)
 
     def seconds(self) -> float:
+        """Run the kernel once; return the seconds that it took."""
         begun_s = self.now_s()
         self._in_parts(self._kernel)
         return self.now_s() - begun_s
 
     def is_all(self, value: float) -> bool:
+        """Say whether the kernel has written this value everywhere."""
         x = self.arrays[0]
         return all(bool(np.all(x[low : low + BLOCK] == value)) for low in range(0, len(x), BLOCK))
 
@@ -211,6 +214,7 @@ class OfCuda:
 
     @classmethod
     def make(cls, torch: Any, kernel: str, count: int) -> OfCuda:
+        """Return a kernel whose arrays are written."""
         arrays = [torch.full((count,), value, dtype=torch.float64, device="cuda") for value in (0.0, Y, Z)]
         return cls(
             torch=torch,
@@ -221,12 +225,15 @@ class OfCuda:
         )
 
     def clear(self) -> None:
+        """Empty what the kernel writes."""
         self.arrays[0].zero_()
 
     def seconds(self) -> float:
+        """Run the kernel once; return the seconds that it took."""
         return gpu.seconds_of(self.torch, self._kernel)
 
     def is_all(self, value: float) -> bool:
+        """Say whether the kernel has written this value everywhere."""
         return bool((self.arrays[0] == value).all())
 
     def _kernel(self) -> None:

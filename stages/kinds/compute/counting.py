@@ -8,12 +8,12 @@ from typing import Final
 
 from events.kinds.results import Value
 from events.runtime.errors import PipelineError
-from stages.kinds.compute.crew import Crew, crew_of
 from stages.kinds.compute.laps import Job, Lap, Telling, per_s, timed
 from stages.kinds.compute.machine import memory_left_bytes, need_memory
 from stages.kinds.compute.primes import Plan, expected
+from stages.kinds.compute.process_pool import Pool, pool_of
 
-PROCESS_BYTES: Final = 48 << 20  # of a process of a crew, with numpy
+PROCESS_BYTES: Final = 48 << 20  # of a process of a pool, with numpy
 
 
 @contextmanager
@@ -25,11 +25,11 @@ def counted(job: Job) -> Iterator[Lap]:
     lower = "n, or take segmented_sieve" if array_bytes else "threads"
     need_memory(array_bytes + PROCESS_BYTES * (job.threads - 1), memory_left_bytes(), lower=lower)
     right = expected(spec.n)
-    with crew_of(spec.n, job.threads, array_bytes, job.variables) as crew:
+    with pool_of(spec.n, job.threads, array_bytes, job.variables) as pool:
 
         def lap(telling: Telling) -> Mapping[str, Value]:
             begun_s = job.clock.monotonic_s()
-            found = count(plan, crew, telling)
+            found = count(plan, pool, telling)
             elapsed_s = job.clock.monotonic_s() - begun_s
             if found != right:
                 raise PipelineError(
@@ -47,14 +47,14 @@ def counted(job: Job) -> Iterator[Lap]:
         yield lap
 
 
-def count(plan: Plan, crew: Crew, telling: Telling) -> int:
+def count(plan: Plan, pool: Pool, telling: Telling) -> int:
     """Return how many primes there are up to the plan's N."""
     found = 1 if plan.n >= 2 else 0  # 2 is the even one
     steps = list(plan.steps())
     cost = sum(piece.cost for step in steps for piece in step)
     done = 0.0
     for step in steps:
-        for piece, primes in crew.counts(step):
+        for piece, primes in pool.counts(step):
             found += primes
             done += piece.cost
             telling.progress(done / cost, "primes", found)

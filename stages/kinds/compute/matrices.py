@@ -171,6 +171,7 @@ class OfNumpy:
 
     @classmethod
     def make(cls, job: Job) -> OfNumpy:
+        """Return a product whose matrices are made, and have their memory."""
         size, chance = job.spec.size, np.random.default_rng(SEED)
         matrices = {name: np.zeros((size, size), dtype=np.float32) for name in "abc"}
         for row in matrices["c"]:
@@ -181,11 +182,13 @@ class OfNumpy:
         return cls(matrices=matrices, now_s=job.clock.monotonic_s)
 
     def seconds(self, first: int, last: int) -> float:
+        """Compute rows of the product; return the seconds that it took."""
         begun_s = self.now_s()
         np.matmul(self.matrices["a"][first:last], self.matrices["b"], out=self.matrices["c"][first:last])
         return self.now_s() - begun_s
 
     def rows(self, name: str, first: int, last: int) -> npt.NDArray[np.float64]:
+        """Return rows of the matrix `a`, `b` or `c`."""
         return self.matrices[name][first:last].astype(np.float64)
 
 
@@ -203,6 +206,7 @@ class OfTorch:
 
     @classmethod
     def make(cls, job: Job, torch: Any, has_cuda: bool) -> OfTorch:
+        """Return a product whose matrices are made, and have their memory."""
         types = {"bf16": torch.bfloat16, "fp16": torch.float16}
         device = "cuda" if has_cuda else "cpu"
         chance = torch.Generator(device=device).manual_seed(SEED)
@@ -229,6 +233,7 @@ class OfTorch:
         )
 
     def seconds(self, first: int, last: int) -> float:
+        """Compute rows of the product; return the seconds that it took."""
         left, right, out = self.matrices["a"][first:last], self.matrices["b"], self.matrices["c"][first:last]
         if self.has_cuda:
             return gpu.seconds_of(self.torch, lambda: self.torch.mm(left, right, out=out))
@@ -237,5 +242,6 @@ class OfTorch:
         return self.now_s() - begun_s
 
     def rows(self, name: str, first: int, last: int) -> npt.NDArray[np.float64]:
+        """Return rows of the matrix `a`, `b` or `c`."""
         found: npt.NDArray[np.float64] = self.matrices[name][first:last].double().cpu().numpy()
         return found

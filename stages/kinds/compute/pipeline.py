@@ -13,10 +13,10 @@ from stages.kinds.compute.bandwidth import streamed
 from stages.kinds.compute.copies import copied
 from stages.kinds.compute.counting import counted
 from stages.kinds.compute.disk import stored
+from stages.kinds.compute.lap_reporter import LapReporter, figures
 from stages.kinds.compute.laps import Job, Lap, means
 from stages.kinds.compute.machine import cores
 from stages.kinds.compute.matrices import multiplied
-from stages.kinds.compute.voice import Voice, figures
 
 PREPARE: Final = "prepare"
 MEASURE: Final = "measure"
@@ -52,14 +52,14 @@ def run(context: Context) -> str:
             lap = stack.enter_context(WORKS[spec.work](job))
         context.wait_for_start()
         with context.stage(MEASURE, index=2, total=2) as stage:
-            voice = Voice(context, stage, _says(spec), spec.progress_interval_s, spec.repeats)
+            reporter = LapReporter(context, stage, _says(spec), spec.progress_interval_s, spec.repeats)
             for number in range(1, spec.repeats + 1):
-                voice.begin(number)
-                values = {**lap(voice), "threads_requested": requested}
+                reporter.begin(number)
+                values = {**lap(reporter), "threads_requested": requested}
                 laps.append(values)
                 context.result(LAPS.name, str(number), {"lap": number, **values}, status="done")
                 context.summarize(means(laps))
-                voice.end(values)
+                reporter.end(values)
     return f"{_says(spec)}: {', '.join(figures(means(laps))[:FIGURES])}"
 
 

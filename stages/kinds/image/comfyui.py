@@ -80,6 +80,8 @@ class ComfyUI:
             return run_within(PREPARE_S, self._prepared, NEVER)
         except BadAnswer as error:
             raise _nonsense(error) from error
+        except _Silent as error:
+            raise self._unreachable(error) from error
 
     def draw(self, lap: Lap, progress: Progress) -> Drawn:
         """Make the pictures of a lap. Raises `PipelineError`."""
@@ -92,6 +94,9 @@ class ComfyUI:
         except BadAnswer as error:
             self._withdraw()
             raise _nonsense(error) from error
+        except _Silent as error:
+            self._withdraw()
+            raise self._unreachable(error) from error
         except BaseException:  # also where the run is to stop
             self._withdraw()
             raise
@@ -105,11 +110,8 @@ class ComfyUI:
 
     async def _prepared(self) -> str:
         async with self._connected() as server:
-            try:
-                names = checkpoints(await server.json("GET", f"/object_info/{LOADER}"))
-                stats = await server.json("GET", "/system_stats")
-            except _Silent as error:
-                raise self._unreachable(error) from error
+            names = checkpoints(await server.json("GET", f"/object_info/{LOADER}"))
+            stats = await server.json("GET", "/system_stats")
             if self.spec.model not in names:
                 raise _missing(self.spec.model, names)
         version = said(at(stats, "system", "comfyui_version") or "?")[:40]
@@ -148,10 +150,7 @@ class ComfyUI:
 
     async def _posted(self, server: _Server, lap: Lap) -> str:
         body = {"prompt": workflow(self.spec, lap), "client_id": self.client}
-        try:
-            status, answer = await server.asked("POST", "/prompt", body)
-        except _Silent as error:
-            raise self._unreachable(error) from error
+        status, answer = await server.asked("POST", "/prompt", body)
         if status == 200:
             return prompt_id(answer)
         words, is_name = refusal(answer)
@@ -171,9 +170,9 @@ class ComfyUI:
                 found = outcome(await server.json("GET", f"/history/{id}"), id)
                 missed = missed + 1 if found is None and not await self._is_queued(server, id) else 0
                 heard_s = now_s
-            except _Silent as error:
+            except _Silent:
                 if now_s - heard_s > self.silent_s:
-                    raise self._unreachable(error) from error
+                    raise
                 found = None
             if found is not None and found.error:
                 raise _failed(found)

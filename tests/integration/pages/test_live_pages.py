@@ -7,13 +7,17 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import pymongo
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from events.catalog import RunLog, RunStarted
+from events.delivery.pipe import Shown
+from events.queue.requirements import class_key, read_requirements
 from events.queue.settlement import End
 from tests.integration.conftest import start_control_plane
 from tests.integration.pages.conftest import patient
+from tests.integration.test_live_text import showing
 
 pytestmark = pytest.mark.xdist_group("pages")
 Until = Callable[..., None]
@@ -175,3 +179,38 @@ def test_the_header_starts_a_benchmark_and_says_by_itself_that_one_runs(
     expect(sign).to_contain_text("1", timeout=SOON_MS)
     hand.settle(End("failed", "BROKEN", "it broke"))
     expect(sign).to_have_count(0, timeout=SOON_MS)
+
+
+def test_a_race_shows_what_its_lanes_say_once_each_also_to_a_phone_that_was_away(
+    scripted: Page, fleet: Any, by_hand: Callable[..., Any], until: Until, name: str
+) -> None:
+    pods = [f"{name}-a", f"{name}-b"]
+    with pymongo.MongoClient[dict[str, Any]](fleet.database_url) as client:
+        for pod in pods:
+            said = {"pod": pod, "state": "idle", "kinds": ["probe"], "region": None, "checks": []}
+            report = {"$set": said, "$currentDate": {"reportedAt": True, "startedAt": True}}
+            client.get_default_database().pods.update_one({"_id": f"{pod}/1"}, report, upsert=True)
+    body = {"kind": "probe", "name": name, "lanes": [{"pod": pod} for pod in pods]}
+    assert fleet.client.post("/api/races", json=body).status_code == 201
+    until(lambda: all(each["runId"] for each in fleet.client.get(f"/api/races/{name}").json()["lanes"]))
+    hands = [by_hand("runs", class_key("probe", read_requirements({"pod": pod}))) for pod in pods]
+    page = scripted
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"/races/{name}")
+    first, second = (page.locator(f".lane[data-pod='{pod}'] .said") for pod in pods)
+    with showing(fleet, hands[0].claim) as a, showing(fleet, hands[1].claim) as b:
+        a.put(Shown(lap=1, offset=0, text="one "))
+        b.put(Shown(lap=1, offset=0, text="<b>eins</b>"))
+        expect(first).to_have_text("one ", timeout=SOON_MS)
+        expect(second).to_have_text("<b>eins</b>", timeout=SOON_MS)
+        page.context.set_offline(True)
+        a.put(Shown(lap=1, offset=4, text="two ü 🚀 "))
+        page.context.set_offline(False)
+        a.put(Shown(lap=1, offset=12, text="three"))
+        expect(first).to_have_text("one two ü 🚀 three", timeout=SOON_MS)
+        page.reload()
+        expect(first).to_have_text("one two ü 🚀 three", timeout=SOON_MS)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it fits a phone"
+    for hand in hands:
+        hand.settle(End("failed", "BROKEN", "it broke"))
+    expect(page.locator(".lanes")).not_to_have_attribute("data-active", "", timeout=SOON_MS)

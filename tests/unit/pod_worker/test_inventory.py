@@ -6,19 +6,20 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from events.delivery.pipe import FoundModel
-from events.runtime.clock import SystemClock
+from events.testing import ManualClock
 from pod_worker.child.health_trial import try_cuda
 from pod_worker.child.process import ChildOptions
+from pod_worker.machine import ollama
 from pod_worker.machine.hardware import CPUINFO_BYTES_MAX, cpu_model, disks_of
 from pod_worker.machine.inventory import BYTES_MAX, MODELS_MAX, InventoryLook, Model
 from pod_worker.machine.names import NAME_CHARS_MAX
@@ -66,9 +67,9 @@ def listing(said: object) -> tuple[str, ...]:
     return (sys.executable, "-c", f"print({text!r})")
 
 
-def look(said: object, ollama: list[FoundModel] | None = None) -> tuple[Model, ...] | None:
+def look(said: object, others: list[FoundModel] | None = None) -> tuple[Model, ...] | None:
     options = ChildOptions(environ={"PATH": os.defpath})
-    return InventoryLook(options, listing(said), ollama=lambda: ollama or []).run_once().models
+    return InventoryLook(options, listing(said), ollama=lambda: others or []).run_once().models
 
 
 def test_the_models_of_all_places_are_listed_the_largest_first_and_what_lies_is_cut() -> None:
@@ -85,6 +86,22 @@ def test_the_models_of_all_places_are_listed_the_largest_first_and_what_lies_is_
         assert look(lie) == ()
 
 
+def test_a_look_that_fails_in_whatever_way_is_made_again_and_news_are_told() -> None:
+    quiet, looks, told = Event(), list[int](), list[object]()
+
+    def models() -> list[FoundModel]:
+        looks.append(1)
+        if len(looks) == 1:
+            raise ValueError("no number")
+        if len(looks) == 3:
+            quiet.set()
+        return [FoundModel(name="a")]
+
+    found = InventoryLook(ChildOptions(environ={"PATH": os.defpath}), listing([]), ollama=models)
+    found.run(quiet, ManualClock(), lambda: told.append(found.current().models))
+    assert (len(looks), told) == (3, [None, (Model("a", None),)])
+
+
 def test_weights_that_lie_in_a_folder_are_found_by_a_process_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "tiny.gguf").write_bytes(bytes(1234))
     environ = {"PATH": os.defpath, "MODEL_PATH": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "none")}
@@ -94,14 +111,24 @@ def test_weights_that_lie_in_a_folder_are_found_by_a_process_of_their_own(tmp_pa
     assert found.engines is not None
 
 
+DRIPS = b"headers"
+
+
 class Ollama(BaseHTTPRequestHandler):
     """Answers as its server was told to."""
 
     def do_GET(self) -> None:
         status, body = self.server.answers[self.path]  # type: ignore[attr-defined]
         self.send_response(status)
-        self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):
+            for number in range(400 if body == DRIPS else 0):
+                self.send_header(f"x-{number}", "y")
+                self.flush_headers()
+                self.server.given_up.wait(0.02)  # type: ignore[attr-defined]
+            self.end_headers()
+            self.wfile.write(body)
+            return
+        self.server.given_up.set()  # type: ignore[attr-defined]
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -111,11 +138,13 @@ class Ollama(BaseHTTPRequestHandler):
 def serving(status: int, body: bytes) -> Iterator[Mapping[str, str]]:
     server = HTTPServer(("127.0.0.1", 0), Ollama)
     server.answers = {"/api/tags": (status, body)}  # type: ignore[attr-defined]
+    server.given_up = Event()  # type: ignore[attr-defined]
     Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield {"OLLAMA_HOST": f"http://0.0.0.0:{server.server_port}"}
     finally:
         server.shutdown()
+        assert body != DRIPS or server.given_up.is_set()  # type: ignore[attr-defined]
         server.server_close()
 
 
@@ -127,17 +156,22 @@ def serving(status: int, body: bytes) -> Iterator[Mapping[str, str]]:
         (200, b"{}", []),
         (200, b'{"models": [{"name": 3}]}', []),
         (200, b"<html>", []),
+        (200, b'{"models": [{"name": "\xff"}]}', []),
+        (200, b'{"models": ' + b"[" * 100_000, []),
+        (200, DRIPS, []),
         (200, b"x" * (ANSWER_BYTES_MAX + 1), []),
         (500, b'{"models": [{"name": "x"}]}', []),
     ],
 )  # fmt: skip
 def test_an_ollama_of_this_machine_lists_its_models_and_an_odd_one_lists_none(
-    status: int, body: bytes, models: list[Any]
+    status: int, body: bytes, models: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if body == DRIPS:
+        monkeypatch.setattr(ollama, "ANSWER_S", 0.1)
     with serving(status, body) as environ:
-        found = ollama_models(environ, SystemClock())
+        found = ollama_models(environ)
     assert [(each.name, each.bytes, each.engine) for each in found] == models
-    assert ollama_models(environ, SystemClock()) == [], "nobody listens there any more"
+    assert ollama_models(environ) == [], "nobody listens there any more"
 
 
 class Tensor:

@@ -18,9 +18,8 @@ from control_plane.access.auth import Forbidden
 from control_plane.access.key_ring import Unauthorized
 from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.server.api.contract.openapi import PROBLEM_MEDIA_TYPE
-from control_plane.server.api.ingest import UnsupportedMedia
 from control_plane.server.http.answer_headers import HEADERS
-from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding
+from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding, UnsupportedMedia
 from events.codec import TooLarge
 from events.kinds.declaring.fields import NOT_OF_PATTERN, PATTERN_CHARS_MAX
 from events.runtime.errors import (

@@ -1,6 +1,6 @@
 // Lets the fields of a form follow another one until they are edited, and says while it is typed what a form asks for.
 const WAIT_MS = 300;
-const CHARS_MAX = 6000; // of a question; of a longer one only the scenarios are told
+const CHARS_MAX = 6000; // of a question; of a longer one only scenarios and model are told
 let timer = 0;
 let asked = new AbortController();
 
@@ -44,7 +44,7 @@ async function ask(form) {
   asked = new AbortController();
   const typed = [...new FormData(form)].filter(([, value]) => typeof value === "string" && value);
   let query = new URLSearchParams(typed.filter(([name]) => name !== "form_token"));
-  if (query.toString().length > CHARS_MAX) query = new URLSearchParams(typed.filter(([name]) => name === "traffic_scenarios"));
+  if (query.toString().length > CHARS_MAX) query = new URLSearchParams(typed.filter(([name]) => ["traffic_scenarios", "model_id"].includes(name)));
   const answer = await fetch(`${form.dataset.task}?${query}`, { signal: asked.signal });
   if (!answer.ok) return;
   const found = await answer.json();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -14,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
+from events.answers.pods import ResetOrder
 from events.runtime.clock import SystemClock
 from events.runtime.loops import start_thread
 from events.text.mask import Mask
 from pod_worker.services import command
 from pod_worker.services.allowed import BUILT_IN, SERVICES_MAX, WORDS_MAX, services_of
-from pod_worker.services.orders import ORDERS_MAX, Outcome, ResetOrder, reset_orders
+from pod_worker.services.orders import ORDERS_MAX, Outcome, reset_orders
 from pod_worker.services.resetter import (
     KNOWN_MAX,
     LINES_MAX,
@@ -37,7 +40,7 @@ SECRET = "a-secret-of-this-pod"
 
 
 def order(number: int, service: str, *, force: bool = False) -> ResetOrder:
-    return ResetOrder(f"{number:026d}", service, force)
+    return ResetOrder(id=f"{number:026d}", service=service, force=force)
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -86,8 +89,8 @@ def test_what_is_no_order_is_left_out_and_nothing_but_id_name_and_force_is_taken
     ]  # fmt: skip
     for lie in lies:
         assert reset_orders([lie]) == ()
-    assert reset_orders([good]) == (ResetOrder(f"{1:026d}", "ollama", True),)
-    assert reset_orders([{**good, "force": 1}]) == (ResetOrder(f"{1:026d}", "ollama"),)
+    assert reset_orders([good]) == (order(1, "ollama", force=True),)
+    assert reset_orders([{**good, "force": 1}]) == (order(1, "ollama"),)
     assert len(reset_orders([good] * 10**5)) == ORDERS_MAX
     for lie in (None, 3, "orders", {"id": 3}, b"x"):
         assert reset_orders(lie) == ()
@@ -122,9 +125,15 @@ def test_an_order_that_a_workers_end_cut_off_is_never_begun_again(tmp_path: Path
     again.hear([order(1, "a")])
     assert not file.exists()
     assert [(each.ok, each.code) for each in again.outcomes()] == [(False, "CUT_OFF")]
-    for damage in (b"", b"{", b'[{"id": 3}]'):
+    for damage in (b"", b"{", b"\xff", b"[" * 100_000, b'[{"id": 3}]'):
         (tmp_path / "resets.json").write_bytes(damage)
-        assert resetter(tmp_path, {}).outcomes() == ()
+        again = resetter(tmp_path, {"a": appending(file)})
+        again.hear([order(1, "a")])
+        assert not file.exists(), "it may have been done"
+        (told,) = again.outcomes()
+        assert told.code == "DISK_FAILED"
+        assert "resets.json" in told.message
+        assert (tmp_path / "resets.json").read_bytes() == damage
 
 
 def test_a_name_that_the_operator_did_not_give_is_refused_and_orders_are_bounded(tmp_path: Path) -> None:
@@ -244,3 +253,34 @@ def test_the_cache_of_engines_loses_what_was_fetched_and_nothing_that_somebody_p
     removed = emptied({"HF_HUB_CACHE": str(tmp_path / "hub")}, weights)
     assert sorted(each.path.name for each in removed) == ["ab.incomplete", "smollm2.gguf"]
     assert {each.name for each in (*weights.iterdir(), *blobs.iterdir())} == {"mine.gguf", "cd"}
+
+
+def test_what_runs_left_in_the_cache_neither_stops_its_emptying_nor_leads_it_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, elsewhere = tmp_path / "hub", tmp_path / "elsewhere"
+    for folder in (hub / "models--a/blobs/y.incomplete", hub / "models--c/blobs", elsewhere / "blobs"):
+        folder.mkdir(parents=True)
+    (hub / "models--b").symlink_to(elsewhere)
+    (hub / "models--d").mkdir()
+    (hub / "models--d/blobs").symlink_to(elsewhere / "blobs")
+    (hub / "models--e\n/blobs").mkdir(parents=True)
+    for file in (elsewhere / "blobs/x.incomplete", *(hub / f"models--c/blobs/{n}.incomplete" for n in "pq")):
+        file.write_bytes(bytes(10))
+    (hub / "models--c/blobs/link.incomplete").symlink_to(elsewhere / "blobs/x.incomplete")
+    unlink = os.unlink
+
+    def refused(name: str, **more: Any) -> None:
+        if name == "p.incomplete":
+            raise PermissionError(errno.EPERM, "not permitted", name)
+        unlink(name, **more)
+
+    monkeypatch.setattr(os, "unlink", refused)
+    with pytest.raises(PermissionError):
+        emptied({"HF_HUB_CACHE": str(hub)}, tmp_path / "none")
+    monkeypatch.undo()
+    left = {each.name for each in (hub / "models--c/blobs").iterdir()}
+    assert left == {"p.incomplete", "link.incomplete"}, "the others are removed all the same"
+    (removed,) = emptied({"HF_HUB_CACHE": str(hub)}, tmp_path / "none")
+    assert (removed.name, removed.size) == ("p.incomplete", 10)
+    assert (elsewhere / "blobs/x.incomplete").exists()

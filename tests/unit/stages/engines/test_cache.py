@@ -11,6 +11,7 @@ from events.models.rows.llama_cpp import XLLAMACPP
 from events.models.rows.ollama import OLLAMA
 from events.models.rows.vllm import VLLM
 from events.runtime.errors import PipelineError
+from stages.engines import cache
 from stages.engines.__main__ import main
 from stages.engines.cache import cached, hub_cache
 from stages.engines.weights import model_of
@@ -36,6 +37,27 @@ def test_models_are_found_in_every_place_with_their_sizes(tmp_path: Path) -> Non
         ("large", 300, True), ("org/name", 100, True), ("org/half", 50, False), ("tiny", 10, True)
     ]  # fmt: skip
     assert cached({"HOME": f"{tmp_path}/nobody"}, tmp_path / "none") == []
+
+
+def test_links_are_not_followed_and_folders_count_as_much_as_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = a_file(tmp_path / "elsewhere/large/part", 300).parent
+    own = a_file(tmp_path / "models/own.gguf", 10)
+    for place in ("models/linked", "home/hub/models--org--linked", "home/hub/models--org--own/snapshots"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).symlink_to(elsewhere)
+    (tmp_path / "weights").symlink_to(tmp_path / "models")
+    (tmp_path / "models/alias.gguf").symlink_to(own)
+    variables = {"HF_HOME": f"{tmp_path}/home", "MODEL_PATH": f"{tmp_path}/models"}
+    found = [(each.name, each.size, each.is_whole) for each in cached(variables, tmp_path / "weights")]
+    assert found == [("own", 10, True), ("own", 10, True), ("org/own", 0, False)]
+    for number in range(20):
+        (tmp_path / f"models/a/{number}/b/c").mkdir(parents=True)
+    for most, size in ((1_000, 10), (30, 0)):
+        monkeypatch.setattr(cache, "ENTRIES_MAX", most)
+        sizes = {each.name: each.size for each in cached(variables, tmp_path / "none")}
+        assert sizes["own"] == size, "its folders have used the look up"
 
 
 def test_the_cache_is_where_the_libraries_of_the_hub_look() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from events.models.endpoints import endpoints, read_endpoints
+from stages.engines.chat.library import LAYERS_MAX, Pull
 from stages.engines.chat.reading import ChatReading, OllamaReading, OwnTimes
 from stages.engines.chat.said import Said
+from stages.engines.load.client import Got
 from stages.engines.load.stream import BadAnswer
 
 CUTS = st.lists(st.integers(0, 200), max_size=8)
@@ -78,6 +83,46 @@ def test_ollama_says_its_times_with_its_last_line() -> None:
     assert ollama(word, end, word).is_overrun
     with pytest.raises(BadAnswer, match="cut_off"):
         ollama(word).end(2.0)
+
+
+class Pieces:
+    """The body of an answer."""
+
+    def __init__(self, *lines: object) -> None:
+        self.content, self._lines = self, lines
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        for each in self._lines:
+            yield json.dumps(each).encode() + b"\n"
+
+
+def pulled(*lines: object) -> list[tuple[int, str]]:
+    """Return what a pull tells of these lines, its shares in percent."""
+    told: list[tuple[int, str]] = []
+    pull = Pull(lambda share, words: told.append((int(100 * share), words)))
+    asyncio.run(pull.read(cast(Any, Pieces(*lines)), Got(0.0)))
+    return told
+
+
+def test_a_pull_tells_how_far_all_layers_are_and_each_percent_once() -> None:
+    def layer(digest: str, done: int, total: int = 200) -> dict[str, object]:
+        return {"status": f"pulling {digest}", "digest": digest, "completed": done, "total": total}
+
+    honest = [
+        {"status": "pulling manifest"},
+        layer("a", 100),
+        layer("a", 200),
+        layer("b", 50),
+        layer("b", 200),
+    ]
+    assert pulled(*honest, {"status": "verifying"}, {"status": "success"}) == [
+        (0, "pulling manifest"), (50, "pulling a"), (100, "pulling a")
+    ]  # fmt: skip
+    assert pulled(layer("b", 0), layer("a", 0, 600), layer("b", 400), layer("a", 600)) == [
+        (0, "pulling b"), (25, "pulling b"), (100, "pulling a")
+    ]  # fmt: skip
+    assert len(pulled(*[layer("a", 2 + 2 * (each % 2)) for each in range(1_000)])) == 2
+    assert len(pulled(*[layer(str(each), 200) for each in range(2 * LAYERS_MAX)])) == 1
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from events.kinds import read_spec
 from events.kinds.compute import HEADLINE, LAPS, ComputeSpec
 from events.runtime.errors import PipelineError, Rejected
 from stages.kinds.compute import gpu, machine, matrices
+from stages.kinds.compute.lap_reporter import progress_line, short
 from stages.kinds.compute.laps import means
 from stages.kinds.compute.pipeline import run
-from stages.kinds.compute.voice import progress_line, short
 from stages.testing import RecordingLiveView, RecordingReporter, make_context
 
 HERE: Final = "stages.kinds.compute"

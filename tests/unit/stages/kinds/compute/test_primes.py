@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from events.kinds.compute import PRIMES
 from events.runtime.errors import PipelineError
 from stages.kinds.compute.counting import count
-from stages.kinds.compute.crew import Alone, Crew, Processes, crew_of
 from stages.kinds.compute.primes import BLOCK, KNOWN, SEGMENT, Counter, Piece, Plan, expected, summed
+from stages.kinds.compute.process_pool import Pool, ProcessPool, SingleProcess, pool_of
 
 ALL: Final = sorted(PRIMES)
 
@@ -34,7 +34,7 @@ class Heard:
 def counted(work: str, n: int, threads: int = 1, heard: Heard | None = None) -> int:
     plan = Plan(work, n, threads)
     array = np.ones(plan.odds, dtype=np.bool_) if work == "simple_sieve" else None
-    return count(plan, Alone(Counter(n, array)), heard or Heard())
+    return count(plan, SingleProcess(Counter(n, array)), heard or Heard())
 
 
 def by_definition(n: int) -> int:
@@ -92,22 +92,22 @@ def test_pieces_of_a_plan_cover_each_odd_number_once() -> None:
 
 def test_processes_count_what_one_thread_counts_and_end_with_their_crew() -> None:
     n = 300_000
-    with crew_of(n, 3, Plan("simple_sieve", n, 3).odds, {}) as crew:
-        assert isinstance(crew, Processes)
+    with pool_of(n, 3, Plan("simple_sieve", n, 3).odds, {}) as pool:
+        assert isinstance(pool, ProcessPool)
         for work in ALL:
-            found = {count(Plan(work, n, threads), crew, Heard()) for threads in (1, 2, 3, 4)}
+            found = {count(Plan(work, n, threads), pool, Heard()) for threads in (1, 2, 3, 4)}
             assert found == {counted(work, n)} == {25_997}
-        assert [each.process.poll() for each in crew.members] == [None] * 3
-    assert None not in [each.process.poll() for each in crew.members]
+        assert [each.process.poll() for each in pool.workers] == [None] * 3
+    assert None not in [each.process.poll() for each in pool.workers]
 
 
 @contextmanager
-def members_that(does: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
-    """Provide a crew whose processes say that they are ready, and then do something else."""
+def workers_that(does: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    """Provide a pool whose processes say that they are ready, and then do something else."""
     program = f"import os,sys,time; print(0, flush=True); sys.stdin.readline(); {does}"
-    monkeypatch.setattr("stages.kinds.compute.crew.COMMAND", (sys.executable, "-c", program))
-    with crew_of(100, 2, 0, {}) as crew:
-        yield crew
+    monkeypatch.setattr("stages.kinds.compute.process_pool.COMMAND", (sys.executable, "-c", program))
+    with pool_of(100, 2, 0, {}) as pool:
+        yield pool
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def members_that(does: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
 def test_a_process_that_ends_or_answers_nonsense_fails_the_run(
     does: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.kinds.compute.crew.LEAVE_S", 0.1)
-    with members_that(does, monkeypatch) as crew, pytest.raises(PipelineError, match=says) as caught:
-        list(crew.counts([Piece("sieve", 0, 50)]))
+    monkeypatch.setattr("stages.kinds.compute.process_pool.LEAVE_S", 0.1)
+    with workers_that(does, monkeypatch) as pool, pytest.raises(PipelineError, match=says) as caught:
+        list(pool.counts([Piece("sieve", 0, 50)]))
     assert (caught.value.code, caught.value.retryable) == ("PROCESS_ENDED", True)

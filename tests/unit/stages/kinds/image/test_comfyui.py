@@ -122,6 +122,7 @@ def test_what_is_only_slow_or_noise_makes_pictures_all_the_same(fault: str) -> N
         ("deep", "IMAGE_FAILED", "answered what it may not: no JSON"),
         ("no_id", "IMAGE_FAILED", "no id of the workflow"),
         ("errors", "IMAGE_UNREACHABLE", "history was answered with 500: 500: Internal Server Error"),
+        ("unlisted", "IMAGE_UNREACHABLE", "object_info was answered with 500"),
         ("redirects", "IMAGE_FAILED", "could not be fetched: it was answered with 302"),
     ],
 )
@@ -130,7 +131,7 @@ def test_each_lie_is_a_failure_that_says_what_it_was(fault: str, code: str, word
         failed = asked.fails()
         until(lambda: not double.waiting)  # a lap that failed leaves nothing in the queue
     assert failed.code == code, failed
-    assert failed.retryable == (fault in ("forgets", "interrupted", "errors"))
+    assert failed.retryable == (fault in ("forgets", "interrupted", "errors", "unlisted"))
     with pytest.raises(PipelineError, match=words):
         raise failed
 

@@ -28,7 +28,7 @@ ANSWER_BYTES_MAX: Final = 32
 LEAVE_S: Final = 2.0
 
 
-class Crew(Protocol):
+class Pool(Protocol):
     """Does pieces in any order."""
 
     def counts(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int]]:
@@ -37,19 +37,20 @@ class Crew(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
-    """The crew of one thread: this one."""
+class SingleProcess:
+    """The pool of one thread: this process."""
 
     counter: Counter
 
     def counts(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int]]:
+        """Yield each piece with its count, one after the other."""
         for piece in pieces:
             yield piece, self.counter.do(piece.step, piece.start, piece.stop, piece.first, piece.last)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A process of a crew."""
+class Worker:
+    """A process of a pool."""
 
     process: subprocess.Popen[bytes]
 
@@ -91,39 +92,40 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Processes:
-    """A crew of processes, each with a piece at a time."""
+class ProcessPool:
+    """A pool of processes, each with a piece at a time."""
 
-    members: tuple[Member, ...]
+    workers: tuple[Worker, ...]
 
     def counts(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int]]:
+        """Yield each piece with its count as soon as it is done. Raises `PipelineError`."""
         rest = iter(pieces)
         with selectors.DefaultSelector() as selector:
-            busy: dict[Member, Piece] = {}
-            for member, piece in zip(self.members, rest, strict=False):
-                assert member.process.stdout is not None
-                member.take(piece)
-                busy[member] = piece
-                selector.register(member.process.stdout, selectors.EVENT_READ, member)
+            busy: dict[Worker, Piece] = {}
+            for worker, piece in zip(self.workers, rest, strict=False):
+                assert worker.process.stdout is not None
+                worker.take(piece)
+                busy[worker] = piece
+                selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
             while busy:
                 for key, _ in selector.select():
-                    member = key.data
-                    done, count = busy.pop(member), member.answer()
+                    worker = key.data
+                    done, count = busy.pop(worker), worker.answer()
                     following = next(rest, None)
                     if following is None:
                         selector.unregister(key.fileobj)
                     else:
-                        member.take(following)
-                        busy[member] = following
+                        worker.take(following)
+                        busy[worker] = following
                     yield done, count
 
 
 @contextmanager
-def crew_of(n: int, threads: int, array_bytes: int, variables: Mapping[str, str]) -> Iterator[Crew]:
-    """Provide a crew for counts up to `n`, prepared to begin; its array has `array_bytes`, 0 for none."""
+def pool_of(n: int, threads: int, array_bytes: int, variables: Mapping[str, str]) -> Iterator[Pool]:
+    """Provide a pool for counts up to `n`, prepared to begin; its array has `array_bytes`, 0 for none."""
     if threads == 1:
         array = _touched(np.empty(array_bytes, dtype=np.bool_)) if array_bytes else None
-        yield Alone(Counter(n, array))
+        yield SingleProcess(Counter(n, array))
         return
     environment = {name: variables[name] for name in PASSED if name in variables}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -137,16 +139,16 @@ def crew_of(n: int, threads: int, array_bytes: int, variables: Mapping[str, str]
             words += [str(array_bytes), str(fd)]
             shared = (fd,)
             _touched(np.frombuffer(mmap.mmap(fd, array_bytes), dtype=np.bool_))
-        members = []
+        workers = []
         for _ in range(threads):
             process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, pass_fds=shared
             )
-            members.append(Member(process))
-            stack.callback(members[-1].close)
-        for member in members:
-            member.answer()  # prepared
-        yield Processes(tuple(members))
+            workers.append(Worker(process))
+            stack.callback(workers[-1].close)
+        for worker in workers:
+            worker.answer()  # prepared
+        yield ProcessPool(tuple(workers))
 
 
 def _touched(array: Flags) -> Flags:

@@ -51,8 +51,8 @@ def _numbers(values: Mapping[str, Value]) -> dict[str, float]:
 
 
 @dataclass(slots=True)
-class Voice:
-    """Speaks for the laps of one run."""
+class LapReporter:
+    """Reports the laps of one run."""
 
     context: Context
     stage: Stage
