@@ -117,7 +117,7 @@ async def test_a_race_tells_laps_figures_places_and_by_how_much_it_was_won(
         assert race["lanes"][2]["failure"] == "OOM: no <b>"
         listed = (await client.get("/api/races", params={"pods": "c,nobody"})).json()["items"]
         assert [(each["id"], each["leader"]) for each in listed] == [("r", {"pod": "a", "value": 1.0})]
-        await only.db.lanes.update_one({"runId": runs[0]}, {"$set": {"lateS": 9.0}})  # nor may it win
+        await only.db.lanes.update_one({"runId": runs[0]}, {"$set": {"lateS": 9.0}})  # and so it cannot win
         (late,) = (await client.get("/api/races")).json()["items"]
         assert late["leader"] == {"pod": "b", "value": pytest.approx(2.0)}
         await only.db.groups.update_one({"_id": "r"}, {"$set": {"plan.measure": "min:finish_s"}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -14,7 +15,7 @@ from pymongo import MongoClient
 from events.catalog import RunStarted, StageMetric, StageStarted
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End
-from events.runtime.clock import SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 from events.text.key_text import letters
 from pod_worker.queue.mongo import MongoQueue, connect
 from tests.integration.conftest import Fleet, HandDriven
@@ -134,6 +135,39 @@ def schedule(fleet: Any, name: str, **body: object) -> dict[str, Any]:
     assert answer.status_code == 201, answer.text
     made: dict[str, Any] = answer.json()
     return made
+
+
+@pytest.fixture
+def two_pods(fleet: Fleet, name: str) -> Iterator[list[str]]:
+    """Two pods that report as little as a race needs, and are gone afterwards."""
+    pods = [f"{name}-{each}" for each in "ab"]
+    line = {"state": "idle", "kinds": ["probe"], "checks": [], "region": None}
+    now = SystemClock().now()
+    with MongoClient[dict[str, Any]](fleet.database_url) as client:
+        known = client.get_default_database().pods
+        known.insert_many([{"_id": f"{each}/1", "pod": each, "reportedAt": now, **line} for each in pods])
+        yield pods
+        known.delete_many({"pod": {"$in": pods}})
+
+
+def test_the_lanes_of_a_race_are_checked_as_they_are_typed(scripted: Page, two_pods: list[str]) -> None:
+    scripted.goto("/races/new?kind=probe")
+    for each in two_pods:
+        scripted.locator(f'[name="lane.{each}"]').check()
+    own = scripted.locator(f'[name="own.{two_pods[0]}"]')
+    badges = scripted.locator(f'.machine[data-pod^="{two_pods[0][:-1]}"] .badge')
+    problem = scripted.locator("#race-problem")
+    own.fill("seconds=soon")
+    expect(problem).to_contain_text("seconds")
+    expect(badges).to_have_count(0)  # what was said of other fields is gone
+    own.fill("seconds=1" + " " * 9_000)  # too long for an address
+    expect(problem).to_be_empty()
+    expect(badges).to_have_count(2)
+    scripted.route("**/races/new/look", lambda route: route.fulfill(body="no JSON"))
+    own.fill("seconds=2")
+    expect(problem).to_contain_text("could not be checked")
+    expect(badges).to_have_count(0)
+    scripted.unroute_all()
 
 
 def test_a_schedule_is_previewed_and_added_by_the_form(

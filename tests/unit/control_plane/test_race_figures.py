@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from control_plane.model.groups.races.fit import fit_of
 from control_plane.model.groups.races.machine import Machine, machine_of
 from control_plane.model.groups.races.preflight import Wanted, checks_of, grade_of
 from control_plane.model.groups.races.race import Lane
+from control_plane.runs.groups.races.reads import _row
 from control_plane.runs.groups.races.service import needs
 from control_plane.server.web.drawing.race import Spread, sparkline, spread_chart, track
 from control_plane.server.web.forms.fields import Unfit
@@ -257,3 +259,24 @@ def test_pictures_escape_names_and_take_any_number() -> None:
     assert spread_chart("x", []) is None
     assert 'd="M120 1"' in sparkline([None, float("nan"), 7.0], "util")
     assert 'width="4"' in track(5.0, 1.0, 0.0, "x", is_running=False)
+
+
+def test_of_equal_lanes_a_list_names_the_first_whatever_the_order_of_the_store() -> None:
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    said = {"startedAt": now, "lateS": 0.0}
+    runs = [
+        (
+            {"_id": pod, "slot": slot, "status": "COMPLETED", "attempt": 1, "createdAt": now,
+             "classKey": f"~{pod}/probe/cpu/any", "summary": {"value": 5.0}},
+            said,
+        )
+        for slot, pod in ((1, "b"), (0, "a"))
+    ]  # fmt: skip
+    plan = {"kind": "race", "lanes": [{"pod": "a"}, {"pod": "b"}], "ready_s": 9.0, "limit_s": 9.0}
+    group = {
+        "_id": "g", "run": {"kind": "probe"}, "plan": plan, "status": "COMPLETED", "round": 1,
+        "createdBy": "ada", "createdAt": now,
+    }  # fmt: skip
+    leader = _row(group, runs).leader
+    assert leader is not None
+    assert (leader.pod, leader.value) == ("a", 5.0)

@@ -264,7 +264,7 @@ def _row(group: Json, runs: Sequence[tuple[Json, Json]]) -> told.RaceRow:
         start_at = started_at(group)
         measured = [
             (read_class(run["classKey"]).pod or "", _summary(entrant_of(run, said), run, start_at))
-            for run, said in runs
+            for run, said in sorted(runs, key=lambda each: each[0]["slot"])  # of equals the first lane
             if _may_win(entrant_of(run, said))
         ]
         goal, columns = _measure(group, {name for _, values in measured for name in values})
