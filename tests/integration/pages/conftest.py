@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import pytest
 from playwright.sync_api import (
@@ -23,8 +24,9 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
+from pymongo import MongoClient
 
-from events.runtime.clock import SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 from podfleet.embedded.mongod import Mongod
 from tests.integration.conftest import Fleet, fleet_on
 from tests.servers import S3Server, own_database
@@ -142,3 +144,16 @@ def scripted(tabs: Tabs, fleet: Fleet) -> Iterator[Page]:
     """A page of the fleet that must not complain, for what scripts alone do."""
     with quiet(tabs(True), fleet.url) as lent:
         yield lent
+
+
+@pytest.fixture
+def two_pods(fleet: Fleet, name: str) -> Iterator[list[str]]:
+    """Two pods that report as little as a race needs, and are gone afterwards."""
+    pods = [f"{name}-{each}" for each in "ab"]
+    line = {"state": "idle", "kinds": ["probe"], "checks": [], "region": None}
+    now = SystemClock().now()
+    with MongoClient[dict[str, Any]](fleet.database_url) as client:
+        known = client.get_default_database().pods
+        known.insert_many([{"_id": f"{each}/1", "pod": each, "reportedAt": now, **line} for each in pods])
+        yield pods
+        known.delete_many({"pod": {"$in": pods}})

@@ -177,7 +177,7 @@ TREES = {
           - heading "New task" [level=1]
           - textbox "Name"
           - group "Model":
-            - textbox /Model id/
+            - combobox /Model id/
           - group "Engine":
             - combobox /Engine/
           - group "Traffic":

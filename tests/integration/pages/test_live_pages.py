@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-import pymongo
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
@@ -182,22 +181,16 @@ def test_the_header_starts_a_benchmark_and_says_by_itself_that_one_runs(
 
 
 def test_a_race_shows_what_its_lanes_say_once_each_also_to_a_phone_that_was_away(
-    scripted: Page, fleet: Any, by_hand: Callable[..., Any], until: Until, name: str
+    scripted: Page, fleet: Any, by_hand: Callable[..., Any], until: Until, two_pods: list[str], name: str
 ) -> None:
-    pods = [f"{name}-a", f"{name}-b"]
-    with pymongo.MongoClient[dict[str, Any]](fleet.database_url) as client:
-        for pod in pods:
-            said = {"pod": pod, "state": "idle", "kinds": ["probe"], "region": None, "checks": []}
-            report = {"$set": said, "$currentDate": {"reportedAt": True, "startedAt": True}}
-            client.get_default_database().pods.update_one({"_id": f"{pod}/1"}, report, upsert=True)
-    body = {"kind": "probe", "name": name, "lanes": [{"pod": pod} for pod in pods]}
+    body = {"kind": "probe", "name": name, "lanes": [{"pod": pod} for pod in two_pods]}
     assert fleet.client.post("/api/races", json=body).status_code == 201
     until(lambda: all(each["runId"] for each in fleet.client.get(f"/api/races/{name}").json()["lanes"]))
-    hands = [by_hand("runs", class_key("probe", read_requirements({"pod": pod}))) for pod in pods]
+    hands = [by_hand("runs", class_key("probe", read_requirements({"pod": pod}))) for pod in two_pods]
     page = scripted
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(f"/races/{name}")
-    first, second = (page.locator(f".lane[data-pod='{pod}'] .said") for pod in pods)
+    first, second = (page.locator(f".lane[data-pod='{pod}'] .said") for pod in two_pods)
     with showing(fleet, hands[0].claim) as a, showing(fleet, hands[1].claim) as b:
         a.put(Shown(lap=1, offset=0, text="one "))
         b.put(Shown(lap=1, offset=0, text="<b>eins</b>"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -15,7 +14,7 @@ from pymongo import MongoClient
 from events.catalog import RunStarted, StageMetric, StageStarted
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End
-from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemIds
 from events.text.key_text import letters
 from pod_worker.queue.mongo import MongoQueue, connect
 from tests.integration.conftest import Fleet, HandDriven
@@ -135,19 +134,6 @@ def schedule(fleet: Any, name: str, **body: object) -> dict[str, Any]:
     assert answer.status_code == 201, answer.text
     made: dict[str, Any] = answer.json()
     return made
-
-
-@pytest.fixture
-def two_pods(fleet: Fleet, name: str) -> Iterator[list[str]]:
-    """Two pods that report as little as a race needs, and are gone afterwards."""
-    pods = [f"{name}-{each}" for each in "ab"]
-    line = {"state": "idle", "kinds": ["probe"], "checks": [], "region": None}
-    now = SystemClock().now()
-    with MongoClient[dict[str, Any]](fleet.database_url) as client:
-        known = client.get_default_database().pods
-        known.insert_many([{"_id": f"{each}/1", "pod": each, "reportedAt": now, **line} for each in pods])
-        yield pods
-        known.delete_many({"pod": {"$in": pods}})
 
 
 def test_the_lanes_of_a_race_are_checked_as_they_are_typed(scripted: Page, two_pods: list[str]) -> None:
