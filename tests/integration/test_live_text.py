@@ -178,6 +178,7 @@ def test_who_does_not_hold_the_run_or_sends_anything_else_shows_nothing(
     with listening(fleet.client, f"runs/{run_id}") as heard:
         taken = post(fleet, run_id, mine, good)
         assert (taken.status_code, taken.json()) == (200, {"taken": 1, "dropped": 0})
+        until(lambda: heard.text(run_id) == "mine")  # it listens: of a backlog it would not get all
         assert post(fleet, run_id, foreign, good).json()["code"] == "foreign_run"
         assert post(fleet, run_id, mine[:-3] + "xxx", good).status_code == 401
         later = replace(claims[run_id], attempt=2).run_token
