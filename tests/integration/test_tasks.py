@@ -386,6 +386,23 @@ async def test_an_estimate_counts_experiments_and_what_is_wrong_is_refused_by_it
         assert (await only.http.get("/api/tasks")).json()["items"] == []
 
 
+async def test_the_form_suggests_the_models_of_live_pods_and_says_where_one_is(database_url: str) -> None:
+    async with clients(database_url) as (only,):
+
+        async def where(model: str) -> str:
+            found: str = (await only.http.get("/tasks/look", params={"model_id": model})).json()["model"]
+            return found
+
+        assert await where("a/b/<b>") == "", "nobody is there to ask"
+        models = [{"name": "a/b/<b>"}, {"name": "a/b/<b>"}, "no model"]
+        said = {"pod": "m", "state": "idle", "kinds": [], "checks": [], "capabilities": {"models": models}}
+        reported = {"$set": said, "$currentDate": {"reportedAt": True, "startedAt": True}}
+        await only.replica.db.pods.update_one({"_id": "m/1"}, reported, upsert=True)
+        assert "<option>a/b/&lt;b&gt;</option>" in (await only.http.get("/tasks/new")).text
+        assert await where("a/b/<b>") == "on 1 of 1 live pods"
+        assert (await where("other")).startswith("no live pod has it")
+
+
 async def test_a_task_is_made_edited_started_and_shown_on_its_pages(database_url: str) -> None:
     async with clients(database_url) as (only,):
         http = only.http
@@ -403,16 +420,6 @@ async def test_a_task_is_made_edited_started_and_shown_on_its_pages(database_url
         look = (await http.get("/tasks/look", params=typed)).json()
         assert look["scenarios"].startswith("✓ 2 scenarios: 100 tokens in, 20 out; about 200 ± 50 tokens in")
         assert look["outlook"].startswith("at most 2 experiments")
-        assert look["model"] == ""
-        models = [{"name": "a/b/<b>"}, {"name": "a/b/<b>"}, "no model"]
-        said = {"pod": "m", "state": "idle", "kinds": [], "checks": [], "capabilities": {"models": models}}
-        reported = {"$set": said, "$currentDate": {"reportedAt": True, "startedAt": True}}
-        await only.replica.db.pods.update_one({"_id": "m/1"}, reported, upsert=True)
-        assert "<option>a/b/&lt;b&gt;</option>" in (await http.get("/tasks/new")).text
-        look = (await http.get("/tasks/look", params={**typed, "model_id": "a/b/<b>"})).json()
-        assert look["model"] == "on 1 of 1 live pods"
-        look = (await http.get("/tasks/look", params=typed)).json()
-        assert look["model"].startswith("no live pod has it")
         wrong = {**typed, "traffic_scenarios": "D(100", "p.xllamacpp.n_parallel": "1, 999", "do": "save"}
         refused = await http.post("/tasks/new", data=wrong)
         assert (refused.status_code, "D(100" in refused.text) == (422, True)

@@ -114,21 +114,32 @@ def test_weights_that_lie_in_a_folder_are_found_by_a_process_of_their_own(tmp_pa
 DRIPS = b"headers"
 
 
+class OllamaServer(HTTPServer):
+    """A server with one answer, which knows when its client has given up."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(("127.0.0.1", 0), Ollama)
+        self.answers = {"/api/tags": (status, body)}
+        self.given_up = Event()
+
+
 class Ollama(BaseHTTPRequestHandler):
     """Answers as its server was told to."""
 
+    server: OllamaServer
+
     def do_GET(self) -> None:
-        status, body = self.server.answers[self.path]  # type: ignore[attr-defined]
+        status, body = self.server.answers[self.path]
         self.send_response(status)
         with suppress(ConnectionError):
             for number in range(400 if body == DRIPS else 0):
                 self.send_header(f"x-{number}", "y")
                 self.flush_headers()
-                self.server.given_up.wait(0.02)  # type: ignore[attr-defined]
+                self.server.given_up.wait(0.02)
             self.end_headers()
             self.wfile.write(body)
             return
-        self.server.given_up.set()  # type: ignore[attr-defined]
+        self.server.given_up.set()
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -136,15 +147,13 @@ class Ollama(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(status: int, body: bytes) -> Iterator[Mapping[str, str]]:
-    server = HTTPServer(("127.0.0.1", 0), Ollama)
-    server.answers = {"/api/tags": (status, body)}  # type: ignore[attr-defined]
-    server.given_up = Event()  # type: ignore[attr-defined]
+    server = OllamaServer(status, body)
     Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield {"OLLAMA_HOST": f"http://0.0.0.0:{server.server_port}"}
     finally:
         server.shutdown()
-        assert body != DRIPS or server.given_up.is_set()  # type: ignore[attr-defined]
+        assert body != DRIPS or server.given_up.is_set()
         server.server_close()
 
 
