@@ -265,8 +265,7 @@ def accepted(parameter: Parameter) -> str:
     elif parameter.type == "switch":
         takes = "true, false"
     elif parameter.leaves_a_core:
-        takes = f"{_text(float(parameter.low))} to one less than the cores, which is the default"
-        return f"{parameter.says}: {takes}"
+        takes = f"{_text(float(parameter.low))} to one less than the cores"
     else:
         takes = f"{_text(float(parameter.low))} to {_text(float(parameter.high))}"
     usual = parameter.usual if parameter.default is None else parameter.default

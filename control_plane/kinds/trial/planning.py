@@ -186,10 +186,7 @@ def runs_max(task: TaskBody) -> int:
 
 
 def baseline_of(task: TaskBody) -> Json | None:
-    """Return the values that are tried first; None without any.
-
-    The default of a number of threads is one less than the cores of the pod; the highest value stands for it.
-    """
+    """Return the values that are tried first; None without any."""
     wanted = task.optimization.baseline
     if isinstance(wanted, dict):
         return {name: wanted[name] for name in varied(task)}
@@ -197,7 +194,7 @@ def baseline_of(task: TaskBody) -> Json | None:
     known = {each.name: each for each in engine.parameters} if engine else {}
     if not wanted or any(name not in known for name in varied(task)):
         return None
-    found = {name: _default(known[name], task.parameters[name]) for name in varied(task)}
+    found = {name: _default(known[name]) for name in varied(task)}
     return None if None in found.values() else found
 
 
@@ -247,10 +244,8 @@ def _doubled(low: int, high: int) -> list[int]:
     return sorted({each for each in found if each < high} | {high})
 
 
-def _default(parameter: Parameter, given: Any) -> Any:
-    if not parameter.leaves_a_core:
-        return parameter.usual if parameter.default is None else parameter.default
-    return _plain(given.high) if isinstance(given, RangeBody) else max(given)
+def _default(parameter: Parameter) -> Any:
+    return parameter.usual if parameter.default is None else parameter.default
 
 
 def _plain(value: Any) -> Any:

@@ -146,7 +146,7 @@ def test_what_another_client_cannot_do_is_refused(
         ("grid", {"n_parallel": [1, 2], "n_batch": [32, 64]}, False, 3, 3),
         ("random", {"n_parallel": [1, 2], "n_batch": [32, 64]}, False, 10, 4),
         ("bayesian", {"n_parallel": {"low": 1, "high": 256}}, True, 10, 10),
-        ("grid", {"n_threads": [1, 2]}, True, 10, 2),  # the cores of the pod are not known
+        ("grid", {"n_threads": [1, 2]}, True, 10, 3),  # the default is 0: what the pod has, less one
     ],
 )
 def test_experiments_are_counted_before_they_are_made(
