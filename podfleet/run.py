@@ -45,9 +45,9 @@ Value = str | bool | int | float | None
 
 
 class Note(NamedTuple):
-    """A note that a person wrote to the run: when (RFC 3339), who, and what."""
+    """A note that a person wrote to the run: which one, from 1 on, who, and what."""
 
-    at: str
+    number: int
     by: str
     text: str
 

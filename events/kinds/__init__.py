@@ -17,7 +17,7 @@ from events.kinds.packages.guarded_call import asked
 from events.kinds.packages.loading import loaded
 from events.runtime.errors import NotMeasurable, Rejected
 
-ROWS: Final = ("benchmark", "compute", "experiment", "ideation", "image", "probe", "prompt", "trial")
+ROWS: Final = ("benchmark", "compute", "experiment", "ideation", "image", "job", "probe", "prompt", "trial")
 KINDS: Final[Mapping[str, Kind]] = loaded(ROWS, __name__)
 RUN_KINDS: Final = frozenset(name for name, kind in KINDS.items() if kind.queue.is_open)
 FACTS: Final[Mapping[str, type[Fact]]] = {

@@ -125,6 +125,7 @@ class Kind:
     - `tells`: whether its package has a module `told`, which tells each attempt something at its start;
     - `scheduled_as`: what a run is about: of each there is one schedule that was set without a name;
     - `quick`: the button that starts a run of it, of a kind that many start by hand;
+    - `is_open`: whether its runs record rows and numbers that are not declared: those of people's programs;
     - `drawn`: fields of the specification that follow from the run's id unless they are given;
     - `normal`: returns a specification in the one form in which runs that do the same store it.
     """
@@ -156,6 +157,7 @@ class Kind:
     labels: Mapping[str, str] = field(default_factory=dict)
     tells: bool = False
     prepares: bool = False
+    is_open: bool = False
     quick: QuickStart | None = None
     scheduled_as: Callable[[Any], str] | None = None
     drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)

@@ -47,13 +47,14 @@ class Recorded:
 
 
 def check_row(kind: Kind | None, fact: ResultRecorded) -> None:
-    """Raise `PipelineError` for a row that the kind does not declare so."""
+    """Raise `PipelineError` for a row that the kind does not declare so; one that is open takes any."""
     sets = () if kind is None else kind.results
     wanted = set_named(sets, fact.set)
-    if wanted is None:
+    is_free = wanted is None and kind is not None and kind.is_open
+    if wanted is None and not is_free:
         known = ", ".join(each.name for each in sets) or "none"
         raise PipelineError(REFUSED, f"there is no result set {fact.set!r}; there are {known}")
-    problem = unlike(wanted.columns, fact.values)
+    problem = None if wanted is None else unlike(wanted.columns, fact.values)
     if fact.status is not None and len(fact.status) > STATUS_CHARS_MAX:
         problem = f"a status has {STATUS_CHARS_MAX} characters at most"
     if problem is not None:
@@ -76,7 +77,8 @@ def headline(kind: Kind | None, recorded: Recorded, values: Mapping[str, Value])
     Raises `PipelineError` where the kind does not declare them so.
     """
     columns = () if kind is None else kind.headline
-    problem = problem_with_values(values) or unlike(columns, values)
+    is_free = kind is not None and kind.is_open
+    problem = problem_with_values(values) or (None if is_free else unlike(columns, values))
     if problem is not None:
         raise PipelineError(REFUSED, f"headline numbers: {problem}")
     none = object()

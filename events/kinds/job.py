@@ -1,0 +1,101 @@
+"""Jobs: a person's own program runs on a pod, and keeps its output, metrics, results and files; pure.
+
+What a program says by `podfleet.run` is its own: metrics, rows and headline numbers are not declared.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
+from events.kinds.kind import Kind
+
+WORDS_MAX: Final = 256
+WORD_CHARS_MAX: Final = 8_192
+VARIABLES_MAX: Final = 64
+PATTERNS_MAX: Final = 32
+DAY_S: Final = 24 * 3600.0
+RUN: Final = "run"
+# The run itself says these; another value would mislead the program or what it loads.
+RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
+
+VariableName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")]
+VariableValue = Annotated[str, msgspec.Meta(max_length=4_096, pattern=r"\A[^\x00]*\Z")]
+Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+
+
+class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A command, its environment, and which of its files are kept."""
+
+    command: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1,
+            max_length=32_768,
+            description="Words of a command, quoted as for a shell; no shell reads them.",
+        ),
+    ]
+    env: Annotated[
+        Annotated[dict[VariableName, VariableValue], msgspec.Meta(max_length=VARIABLES_MAX)],
+        msgspec.Meta(description="Variables of its environment."),
+    ] = {}
+    outputs: Annotated[
+        Annotated[list[Pattern], msgspec.Meta(max_length=PATTERNS_MAX)],
+        msgspec.Meta(description="Which files in its output folder are kept: patterns, `**/*` is every one."),
+    ] = msgspec.field(default_factory=lambda: ["**/*"])
+    grace_s: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=25, description="Seconds between SIGTERM and SIGKILL, where it is ended."),
+    ] = 10.0
+    time_limit_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds of an attempt.")] = DAY_S
+    no_progress_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds between two events.")] = DAY_S
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the command. Raises `ValueError` for one whose quotes do not end."""
+        return shlex.split(self.command)
+
+
+def _problems(spec: JobSpec) -> Iterator[str]:
+    try:
+        words = spec.words
+    except ValueError as error:
+        yield f"command: {str(error).lower()}: write it as for a shell"
+        return
+    if not words or "\0" in spec.command:
+        yield "command: name a program"
+    if len(words) > WORDS_MAX or any(len(each) > WORD_CHARS_MAX for each in words):
+        yield f"command: {WORDS_MAX} words of {WORD_CHARS_MAX:,} characters at most; put more into a file"
+    for name in spec.env:
+        if name.upper().startswith(RESERVED):
+            yield f"env: {name} is set by the run itself; take another name"
+
+
+def _title(spec: JobSpec) -> str:
+    return " ".join(spec.command.split())[:TITLE_MAX]
+
+
+def _problem(spec: Any) -> str | None:
+    return "; ".join(_problems(spec)) or None
+
+
+KIND: Final = Kind(
+    name="job",
+    says="Runs a program of your own, and keeps what it prints, measures and writes.",
+    spec=JobSpec,
+    example={"command": "python3 -c 'print(1 + 1)'"},
+    pipeline="stages.kinds.job.pipeline",
+    title=_title,
+    check=_problem,
+    stages=(RUN,),
+    is_open=True,
+    prepares=True,
+    codes={
+        "JOB_FAILED": "The program ended with a status other than 0: all that it printed is in log.txt.",
+        "NO_PROGRAM": "The pod has no program of this name: check the spelling, or say which pods have it.",
+    },
+)

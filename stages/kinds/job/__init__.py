@@ -1,0 +1,1 @@
+"""Jobs: a person's own program, from its start to the proof of its end."""

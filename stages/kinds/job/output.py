@@ -1,0 +1,47 @@
+"""Which files of a program's output folder are kept; links and special files are not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from events.files.paths import BadPath, RunPath
+
+LOOKED_AT_MAX: Final = 100_000  # entries of the folder
+
+
+def kept_files(folder: Path, patterns: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the relative name and the place of each file that matches a pattern, in the order of names."""
+    found = sorted(_files(folder))
+    for name in found:
+        if any(_matches(name, each) for each in patterns):
+            yield name, folder / name
+
+
+def _files(folder: Path) -> Iterator[str]:
+    looked_at = 0
+    for here, _, names in os.walk(folder, followlinks=False):
+        for name in names:
+            looked_at += 1
+            if looked_at > LOOKED_AT_MAX:
+                return
+            path = Path(here, name)
+            relative = str(PurePosixPath(path.relative_to(folder)))
+            if path.is_file() and not path.is_symlink() and _is_name(relative):
+                yield relative
+
+
+def _is_name(text: str) -> bool:
+    try:
+        RunPath(text)
+    except BadPath:
+        return False
+    return True
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Say whether a name matches; `**/` stands for any folders, and for none."""
+    return fnmatchcase(name, pattern) or (pattern.startswith("**/") and fnmatchcase(name, pattern[3:]))

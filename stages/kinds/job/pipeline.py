@@ -1,0 +1,240 @@
+"""Jobs: run a program, hear what it says and prints, and keep what it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from events.files.paths import BadPath, RunPath
+from events.kinds.job import RUN, JobSpec
+from events.runtime.errors import Canceled, PipelineError
+from stages.context import Context, Stage
+from stages.engines.environment import mask_of
+from stages.engines.following import Following
+from stages.kinds.job import messages
+from stages.kinds.job.inbox import Inbox, inbox
+from stages.kinds.job.output import kept_files
+from stages.kinds.job.program import Output, Program, running
+
+LOOK_S: Final = 0.2
+CHECKPOINT: Final = "job"
+LOG: Final = "log.txt"
+WARNINGS_MAX: Final = 20  # of one attempt
+FILES_MAX: Final = 10_000
+NOT_FOUND: Final = 127  # what a shell says of a program that is not there, and of one that it may not run
+NOT_ALLOWED: Final = 126
+# Of the pod's own environment; secrets of the run and what its command names come besides.
+PASSED: Final = (
+    "PATH",
+    "LANG",
+    "TZ",
+    "CUDA_VISIBLE_DEVICES",
+    "LD_LIBRARY_PATH",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+)
+
+
+def run(context: Context) -> str:
+    """Run a job. Raises `PipelineError` where its program fails."""
+    assert isinstance(context.spec, JobSpec)
+    return _Job(context, context.spec).run()
+
+
+@dataclass(slots=True)
+class _Job:
+    context: Context
+    spec: JobSpec
+    begun_s: float = 0.0
+    stage: Stage | None = None
+    warnings: int = 0
+    saved: set[str] = field(default_factory=set)
+    notes: int = -1
+
+    def run(self) -> str:
+        """Run the program, and return the line that sums it up."""
+        work, control, output = (self._folder(each) for each in ("work", "control", "output"))
+        restored = self._restored(control)
+        with ExitStack() as stack:
+            box = stack.enter_context(inbox(control / "pipe"))
+            environment = self._environment(control, output, restored)
+            self.context.wait_for_start()
+            self.begun_s = self.context.clock.monotonic_s()
+            with self.context.stage(RUN, index=1, total=1) as self.stage:
+                printed = Output(self.context.workspace / LOG, self.context.show)
+                try:
+                    code = self._run(work, environment, printed, box, control)
+                finally:
+                    self._keep(output, printed)
+        return self._line(code, printed)
+
+    def _run(
+        self, work: Path, environment: dict[str, str], printed: Output, box: Inbox, control: Path
+    ) -> int:
+        clock = self.context.clock
+        following = Following(
+            name=self.spec.words[0], say=self.context.log, mask=mask_of(environment), clock=clock
+        )
+        with running(self.spec.words, work, environment, printed, clock) as program:
+            try:
+                while program.code() is None:
+                    self._look(box, control, within_s=LOOK_S)
+                    self._follow(following, printed)
+            except Canceled:
+                program.stop(self.spec.grace_s)
+                self._look(box, control, within_s=0.0)
+                raise
+        self._look(box, control, within_s=0.0)
+        self._follow(following, printed, is_last=True)
+        return self._ended(program, printed)
+
+    def _ended(self, program: Program, printed: Output) -> int:
+        code = program.code()
+        assert code is not None
+        if code in (NOT_FOUND, NOT_ALLOWED) and printed.printed < 1_000:
+            raise PipelineError("NO_PROGRAM", printed.last_line or f"there is no {self.spec.words[0]}")
+        if code:
+            how = f"status {code}" if code > 0 else f"signal {-code}"
+            said = f": {printed.last_line}" if printed.last_line else ""
+            raise PipelineError("JOB_FAILED", f"the program ended with {how}{said}")
+        return code
+
+    def _look(self, box: Inbox, control: Path, within_s: float) -> None:
+        """Take what the program has said, and pass on what people have written."""
+        self._pass_notes(control)
+        for line in box.lines(within_s):
+            try:
+                self._take(messages.read_message(line), control)
+            except (messages.BadMessage, BadPath, OSError, ValueError) as error:
+                self._warn(f"podfleet.run: {error}")
+        if box.too_long:
+            self._warn(f"podfleet.run: {box.too_long} lines were too long, and were left out")
+            box.too_long = 0
+
+    def _take(self, message: messages.Message, control: Path) -> None:
+        context = self.context
+        match message:
+            case messages.Logged():
+                self._log(message)
+            case messages.Summarized():
+                context.summarize(message.values)
+            case messages.Row():
+                context.result(message.set, message.key, message.values, message.status, message.detail)
+            case messages.Progressed() if isinstance(message.fraction, float) and self.stage is not None:
+                self.stage.progress(message.fraction, message.activity)
+            case messages.Staged():
+                context.where.stage = message.name or RUN
+            case messages.Saved():
+                self._save(Path(message.path), message.name)
+            case messages.Checkpointed():
+                self._checkpoint(Path(message.path), control / "checkpoints")
+            case messages.Dropped():
+                self._warn(f"podfleet.run: {message.count:,} calls came too fast, and were left out")
+            case messages.Wrong():
+                self._warn(f"podfleet.run: {message.why}")
+
+    def _log(self, message: messages.Logged) -> None:
+        stage = Stage(self.context.where.stage, self.context)
+        for name, value in message.values.items():
+            if isinstance(value, float):
+                stage.metric(name, value, message.step)
+            else:
+                self._warn(f"{name} is {value[:20]} at step {message.step}")
+
+    def _save(self, path: Path, name: str) -> None:
+        """Keep a file under its name; the worker opens it without following a link."""
+        name = RunPath(name)
+        if name in self.saved or len(self.saved) >= FILES_MAX:
+            self._warn(f"{name} is kept already: another file needs another name")
+            return
+        self.saved.add(name)
+        self.context.keep(path, name)
+
+    def _checkpoint(self, made: Path, folder: Path) -> None:
+        """Keep a copy that the program made below the folder, and remove earlier ones."""
+        if made.parent != folder:
+            raise ValueError(f"{made} is no checkpoint of this run")
+        files = {
+            str(each.relative_to(made)): each
+            for each in sorted(made.rglob("*"))
+            if each.is_file() and not each.is_symlink()
+        }
+        self.context.checkpoint(CHECKPOINT, {"files": len(files)}, files)
+        for each in folder.iterdir():
+            if each < made:  # names grow
+                shutil.rmtree(each, ignore_errors=True)
+
+    def _restored(self, control: Path) -> Path:
+        """Return a folder with what an earlier attempt kept."""
+        folder = control / "restored"
+        folder.mkdir()
+        found = self.context.restored(CHECKPOINT)
+        for name, path in (found.files if found else {}).items():
+            target = folder / RunPath(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+        return folder
+
+    def _pass_notes(self, control: Path) -> None:
+        notes = self.context.notes.all()
+        if len(notes) != self.notes:
+            self.notes = len(notes)
+            lines = (json.dumps({"number": each.number, "by": each.by, "text": each.text}) for each in notes)
+            (control / "notes.new").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            os.replace(control / "notes.new", control / "notes")
+
+    def _follow(self, following: Following, printed: Output, *, is_last: bool = False) -> None:
+        with printed.log.open("rb") if printed.log.exists() else open(os.devnull, "rb") as file:
+            following.look(file, is_last=is_last)
+
+    def _keep(self, output: Path, printed: Output) -> None:
+        """Hand over the log, and what lies in the output folder."""
+        if printed.log.exists():
+            self.context.keep(printed.log, LOG)
+        left = 0
+        for name, path in kept_files(output, self.spec.outputs):
+            if len(self.saved) >= FILES_MAX:
+                left += 1
+            elif name not in self.saved:
+                self._save(path, name)
+        if left:
+            self._warn(f"{left:,} files are not kept: a run has {FILES_MAX:,} at most")
+
+    def _environment(self, control: Path, output: Path, restored: Path) -> dict[str, str]:
+        variables = self.context.tools.variables
+        (control / "checkpoints").mkdir()
+        home = self._folder("home")
+        return {
+            "PYTHONUNBUFFERED": "1",
+            **{name: variables[name] for name in PASSED if variables.get(name)},
+            **self.spec.env,
+            "HOME": str(home),
+            "TMPDIR": str(self._folder("tmp")),
+            "PODFLEET_RUN_ID": self.context.run_id,
+            "PODFLEET_ATTEMPT": str(self.context.attempt),
+            "PODFLEET_OUTPUT": str(output),
+            "PODFLEET_RUN_PIPE": str(control / "pipe"),
+            "PODFLEET_RUN_CHECKPOINTS": str(control / "checkpoints"),
+            "PODFLEET_RUN_RESTORED": str(restored),
+            "PODFLEET_RUN_NOTES": str(control / "notes"),
+        }
+
+    def _folder(self, name: str) -> Path:
+        folder = self.context.workspace / name
+        folder.mkdir()
+        return folder
+
+    def _warn(self, text: str) -> None:
+        self.warnings += 1
+        if self.warnings <= WARNINGS_MAX:
+            self.context.log(text, "warning")
+
+    def _line(self, code: int, printed: Output) -> str:
+        seconds = self.context.clock.monotonic_s() - self.begun_s
+        last = f": {printed.last_line[:100]}" if printed.last_line else ""
+        return f"status {code} after {seconds:.1f} s, {len(self.saved)} files kept{last}"

@@ -1,0 +1,212 @@
+"""Jobs: real programs, what they say and print, how they end, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events.catalog import ResultRecorded, RunLog, RunSummarized, StageMetric, StageProgress
+from events.kinds import read_spec
+from events.runtime.errors import Canceled, PipelineError, Rejected
+from stages.engines.processes import living
+from stages.kinds.job.pipeline import run
+from stages.testing import MemoryCheckpoints, MemoryNotes, RecordingLiveView, RecordingReporter, make_context
+from testing.bench.machine import CLOCK, ROOT
+
+SAYS = """
+    from podfleet import run
+    import os, pathlib, sys
+
+    print("hello", flush=True)
+    with run.stage("train"):
+        for step in range(3):
+            run.log({"loss": 1 / (step + 1), "odd": float("nan")}, step)
+        run.progress(0.5, "epoch 1")
+    run.summary({"accuracy": 0.9, "name": "small"})
+    run.result("epochs", "1", {"loss": 0.5, "best": True}, status="done")
+    out = pathlib.Path(os.environ["PODFLEET_OUTPUT"])
+    (out / "deep").mkdir()
+    (out / "deep" / "model.bin").write_bytes(b"weights")
+    (out / "early.txt").write_text("early")
+    run.save(out / "early.txt")
+    os.symlink("/etc/passwd", out / "link.txt")
+    print([note.text for note in run.notes()], os.environ["A"])
+"""
+
+
+class Job:
+    """One attempt at a job, and what it said."""
+
+    def __init__(self, folder: Path, program: str = "", **more: Any) -> None:
+        folder.mkdir(exist_ok=True)
+        script = folder / "program.py"
+        script.write_text(textwrap.dedent(program))
+        spec = read_spec("job", {"command": f"{sys.executable} {script}", **more})
+        self.reporter, self.live, self.notes = RecordingReporter(), RecordingLiveView(), MemoryNotes()
+        self.checkpoints = MemoryCheckpoints()
+        work = folder / "workspace"
+        work.mkdir()
+        self.context = make_context(
+            spec, work, reporter=self.reporter, live=self.live, notes=self.notes, checkpoints=self.checkpoints
+        )
+
+    def run(self) -> str:
+        return run(self.context)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        return {each.name: each.path.read_bytes() for each in self.reporter.files}
+
+    @property
+    def lines(self) -> str:
+        return "\n".join(each.message for each in self.reporter.of(RunLog))
+
+
+def test_a_program_says_measures_and_leaves_what_its_run_keeps(tmp_path: Path) -> None:
+    job = Job(tmp_path, SAYS, env={"A": "1", "PYTHONPATH": str(ROOT)})
+    job.notes.write("look at the loss")
+
+    line = job.run()
+
+    assert line.startswith("status 0 after ")
+    metrics = job.reporter.of(StageMetric)
+    assert [(each.stage, each.name, each.step) for each in metrics] == [
+        ("train", "loss", n) for n in range(3)
+    ]
+    assert [each.value for each in metrics] == [1, 0.5, pytest.approx(1 / 3)]
+    assert "odd is nan at step 1" in job.lines
+    assert [(each.progress, each.activity) for each in job.reporter.of(StageProgress)] == [(0.5, "epoch 1")]
+    assert job.reporter.of(RunSummarized)[0].values == {"accuracy": 0.9, "name": "small"}
+    row = job.reporter.of(ResultRecorded)[0]
+    assert (row.set, row.key, row.values, row.status) == ("epochs", "1", {"loss": 0.5, "best": True}, "done")
+    assert job.files == {
+        "early.txt": b"early",
+        "deep/model.bin": b"weights",
+        "log.txt": b"hello\n['look at the loss'] 1\n",
+    }
+    assert job.live.text() == job.files["log.txt"].decode()
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "words"),
+    [
+        ("import sys; print('no data'); sys.exit(3)", "JOB_FAILED", "status 3: no data"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "JOB_FAILED", "signal 11"),
+    ],
+)
+def test_a_program_that_fails_says_how(tmp_path: Path, program: str, code: str, words: str) -> None:
+    job = Job(tmp_path, program)
+    with pytest.raises(PipelineError) as failed:
+        job.run()
+    assert failed.value.code == code
+    assert words in failed.value.message
+    assert "log.txt" in job.files
+
+
+def test_a_program_that_the_pod_lacks_is_named(tmp_path: Path) -> None:
+    job = Job(tmp_path, command="no-such-program --x")
+    with pytest.raises(PipelineError, match="no-such-program") as failed:
+        job.run()
+    assert failed.value.code == "NO_PROGRAM"
+
+
+def test_whatever_is_written_into_the_pipe_costs_a_line_in_the_log(tmp_path: Path) -> None:
+    lies = r"""
+        import os
+        pipe = os.open(os.environ["PODFLEET_RUN_PIPE"], os.O_WRONLY)
+        for line in (b"nonsense", b"[" * 60_000, b"x" * 400_000, b"\xff\xfe", b'{"do":"steal"}',
+                     b'{"do":"save","path":"/etc/passwd","name":"../../x"}',
+                     b'{"do":"checkpoint","path":"/etc"}',
+                     b'{"do":"result","set":"A b","key":"","values":{}}',
+                     b'{"do":"log","values":{"loss":1e999}}', b'{"do":"log","values":{"a":1}}'):
+            os.write(pipe, line + b"\n")
+    """
+    job = Job(tmp_path, lies)
+
+    job.run()
+
+    assert [each.name for each in job.reporter.of(StageMetric)] == ["a"]
+    assert [*job.files] == ["log.txt"]
+    assert 6 <= job.lines.count("podfleet.run: ") <= 20
+
+
+def test_what_a_program_leaves_running_ends_with_it(tmp_path: Path) -> None:
+    leaves = """
+        import os, subprocess, sys
+        left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        print(left.pid, os.getsid(0), flush=True)
+    """
+    job = Job(tmp_path, leaves)
+
+    job.run()
+
+    left, session = map(int, job.files["log.txt"].split())
+    assert left not in living(session)
+
+
+def test_a_program_that_is_canceled_hears_of_it_and_leaves_a_checkpoint(tmp_path: Path) -> None:
+    stops = """
+        from podfleet import run
+        import pathlib, signal, sys, time
+
+        def stop(*_):
+            pathlib.Path("state.txt").write_text("17")
+            run.checkpoint("state.txt")
+            run.flush()
+            print("stopped", flush=True)
+            sys.exit(0)
+
+        signal.signal(signal.SIGTERM, stop)
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    job = Job(tmp_path, stops, env={"PYTHONPATH": str(ROOT)})
+
+    def cancel(*_: object) -> None:
+        raise Canceled("stop")
+
+    def when_ready() -> None:
+        while "ready" not in job.live.text():
+            CLOCK.wait(threading.Event(), 0.05)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, cancel)
+    thread = threading.Thread(target=when_ready)
+    thread.start()
+    try:
+        with pytest.raises(Canceled):
+            job.run()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert job.files["log.txt"] == b"ready\nstopped\n"
+    assert [*job.checkpoints.kept["job"].files] == ["state.txt"]
+
+    goes_on = "from podfleet import run; print(run.restored().read_text())"
+    again = Job(tmp_path / "again", goes_on, env={"PYTHONPATH": str(ROOT)})
+    again.checkpoints.found = job.checkpoints.kept
+    again.run()
+    assert again.files["log.txt"] == b"17\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"command": "python 'x"}, "command"),
+        ({"command": "  "}, "name a program"),
+        ({"command": "x", "env": {"PODFLEET_API_KEY": "1"}}, "set by the run itself"),
+        ({"command": "x", "env": {"LD_PRELOAD": "/x.so"}}, "set by the run itself"),
+        ({"command": "x", "env": {"1A": "x"}}, "env"),
+        ({"command": "x " * 300}, "256 words"),
+    ],
+)
+def test_a_command_that_cannot_be_is_refused_with_words(spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(Rejected, match=words):
+        read_spec("job", spec)
