@@ -228,6 +228,30 @@ def test_what_is_not_ours_or_does_not_start_is_named(tmp_path: Path, how: str, a
         pytest.fail("it was not ready")
 
 
+def test_an_engine_has_no_more_memory_and_cores_than_it_may(tmp_path: Path) -> None:
+    before = os.sched_getaffinity(0)
+    bounds = ServingLimits(memory_bytes=150 << 20, cores=1)
+    with served(misbehaving("--holds-mib=20"), tmp_path, limits=bounds) as found:
+        assert len(os.sched_getaffinity(found.pid)) == 1
+        assert os.sched_getaffinity(0) == before
+        assert found.ended() is None
+    too_large = (
+        r"double ended \(signal 9; killed for memory, of which it had 0\.[23]\d GiB and may have 0\.15 GiB\)"
+    )
+    with (
+        pytest.raises(EngineFailed, match=f"Memory ran out: .*{too_large}") as caught,
+        served(misbehaving("--holds-mib=250", "--never-ready"), tmp_path, limits=bounds),
+    ):
+        pytest.fail("it had more than it may")
+    assert caught.value.advice is not None
+    assert caught.value.advice.code == "OUT_OF_MEMORY"
+    with (
+        pytest.raises(PipelineError, match=r"4096 cores are wanted, and this pod has \d+: lower `cores`"),
+        served(DOUBLE, tmp_path, limits=ServingLimits(cores=4_096)),
+    ):
+        pytest.fail("no machine has as many")
+
+
 def test_an_engine_that_dies_later_says_so(tmp_path: Path) -> None:
     with served(fake("dies"), tmp_path) as found:
         os.kill(found.pid, signal.SIGKILL)

@@ -92,6 +92,8 @@ class TaskForm(FormWithParts):
     e2e_s: str = ""
     ready_s: str = "600"
     measure_s: str = "300"
+    memory_gib: str = ""
+    cores: str = ""
     offline: str = ""
     client: str = "own"
 
@@ -199,7 +201,6 @@ class TaskForm(FormWithParts):
         return found | self._numbers([each for each in _OPTIMIZATION if each != "strategy"])
 
     def _benchmark(self) -> dict[str, Any]:
-        names = ("requests", "warmup", "shared_prefix", "ready_s", "measure_s")
         repeats = {"repeats": number_of(self.measured)} if self.measured.strip() else {}
         return {
             "traffic_scenarios": typed_lines(self.traffic_scenarios).replace("\n", ", ").strip(),
@@ -209,7 +210,7 @@ class TaskForm(FormWithParts):
             "offline": self.offline == ON,
             "client": self.client,
             **repeats,
-            **self._numbers(names),
+            **self._numbers(_BENCHMARK),
         }
 
     def _numbers(self, names: Iterable[str]) -> dict[str, Any]:
@@ -231,7 +232,7 @@ _OPTIMIZATION: Final = (
     "max_seconds",
     "max_cost_usd",
 )
-_BENCHMARK: Final = ("requests", "warmup", "shared_prefix", "ready_s", "measure_s")
+_BENCHMARK: Final = ("requests", "warmup", "shared_prefix", "ready_s", "measure_s", "memory_gib", "cores")
 _LIMITS: Final = ("ttft_s", "tpot_s", "e2e_s")
 
 
