@@ -55,7 +55,7 @@ END: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingLimits:
-    """How long an engine may take to be ready and to end, how large its files and its memory may be, and cores.
+    """How long an engine may take to be ready and to end, and its files, memory and cores at most.
 
     `memory_bytes` are those of its processes together without what the kernel can take back, such as weights
     that are mapped: five times a second somebody looks, and kills all that have more.
