@@ -26,7 +26,7 @@ from stages.engines.processes import is_free, living
 from stages.engines.running import ServingLimits
 from stages.engines.serving import serve
 from testing.engine_double.row import DOUBLE, misbehaving
-from tests.contract.test_engines import until
+from testing.real_engines.cases import until
 
 CLOCK, IDS = SystemClock(), SystemIds()
 TOKEN, PROXY = "hf_abcdefghijklmnop", "http://me:pass-word-1@10.0.0.1:3128"
