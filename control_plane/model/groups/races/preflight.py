@@ -137,7 +137,8 @@ def _model_words(machine: Machine, wanted: Wanted) -> tuple[str, Grade]:
 def _may_lie_in_a_folder(machine: Machine, model: str) -> bool:
     """Say whether it could be a folder that is not listed: a path, or one within a folder that is."""
     path = PurePosixPath(model)
-    return path.is_absolute() or path.parts[:1] in [(each.name,) for each in machine.models or ()]
+    is_listed = path.parts[:1] in [(each.name,) for each in machine.models or ()]
+    return path.is_absolute() or (len(path.parts) > 1 and is_listed)
 
 
 def _is_of_library(wanted: Wanted) -> bool:
