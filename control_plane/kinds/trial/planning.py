@@ -150,7 +150,8 @@ def run_of(task: TaskBody) -> Json:
         "offline": benchmark.offline,
     }
     times = {"ttft_limit_s": limits.ttft_s, "tpot_limit_s": limits.tpot_s, "e2e_limit_s": limits.e2e_s}
-    spec |= {name: each for name, each in times.items() if each is not None}
+    bounds = {"memory_gib": benchmark.memory_gib, "cores": benchmark.cores}
+    spec |= {name: each for name, each in (times | bounds).items() if each is not None}
     if benchmark.client != OWN:
         spec["client"] = benchmark.client
         # weights that have no id on the hub have no tokenizer there

@@ -31,6 +31,7 @@ from stages.kinds.trial.tally import Measured, Tally, failures_in_words
 
 DEPLOY: Final = "deploy"
 MEASURE: Final = "measure"
+GIB: Final = 1 << 30
 OUTSIDE: Final = "genai-bench"  # the folder of another client
 # The outcome of a trial by the code of its failure.
 FAILED: Final[Mapping[str, str]] = {
@@ -120,7 +121,7 @@ class _Trial:
                 image=self.spec.image,
                 pod=self.context.pod,
                 say=self.context.log,
-                limits=ServingLimits(ready_s=self.spec.ready_s),
+                limits=_limits(spec),
             )
         )
         start_s = self.context.clock.monotonic_s() - self.begun_s
@@ -229,6 +230,11 @@ class _Trial:
         said += [f"first token after {first * 1000:,.0f} ms"] if isinstance(first, float) else []
         noisy = "; noisy: see what disturbed it in the rows" if self.tally.is_noisy else ""
         return f"{self.spec.model} by {self.spec.engine}: {', '.join(said) or 'measured'}{noisy}"
+
+
+def _limits(spec: TrialSpec) -> ServingLimits:
+    memory = None if spec.memory_gib is None else max(1, round(spec.memory_gib * GIB))
+    return ServingLimits(ready_s=spec.ready_s, memory_bytes=memory, cores=spec.cores)
 
 
 def _has_ended(served: Served) -> bool:

@@ -335,7 +335,8 @@ def test_a_form_says_the_task_that_it_was_filled_in_with() -> None:
                 "constraints": ["error_rate <= 0.1"], "confirm": {"top": 2, "repeats": 4}, "patience": 3,
                 "baseline": {"n_parallel": 1, "n_batch": 64, "flash_attn": "auto"}, "max_seconds": 60.0,
             },
-            benchmark={"rates": [2.123456789], "limits": {"ttft_s": 0.5}, "offline": True, "repeats": 2},
+            benchmark={"rates": [2.123456789], "limits": {"ttft_s": 0.5}, "offline": True, "repeats": 2,
+                       "memory_gib": 1.5, "cores": 2},
             placement={"labels": {"team": "vision"}, "requires": {"region": "eu"}, "max_attempts": 2},
         )
     )  # fmt: skip

@@ -120,6 +120,19 @@ def test_a_configuration_without_room_is_told_as_that(tmp_path: Path) -> None:
     assert "CUDA out of memory" in trial.log
 
 
+def test_an_engine_with_more_memory_than_the_trial_allows_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serves(monkeypatch, misbehaving("--holds-mib=250", "--ready-after=60"))
+    trial = Trial(tmp_path, memory_gib=0.125, cores=1)
+
+    failed = trial.fails()
+
+    assert (failed.code, failed.retryable) == ("ENGINE_OUT_OF_MEMORY", False)
+    assert "and may have 0.12 GiB" in failed.message
+    assert trial.summary["outcome"] == "oom"
+
+
 def test_an_engine_that_is_never_ready_is_a_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     serves(monkeypatch, misbehaving("--never-ready"))
     trial = Trial(tmp_path, ready_s=0.5)
