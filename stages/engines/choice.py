@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 from collections.abc import Mapping
 
 from events.models.engine import Engine
@@ -27,3 +29,10 @@ def chosen(name: str, variables: Mapping[str, str], *, command: str = "", image:
             retryable=True,
         )
     return engine
+
+
+def is_here(engine: Engine, variables: Mapping[str, str]) -> bool:
+    """Return whether this machine has what an engine needs to run as a process."""
+    if engine.needs_is == "module":
+        return importlib.util.find_spec(engine.needs) is not None
+    return not engine.needs or shutil.which(engine.needs, path=variables.get("PATH")) is not None

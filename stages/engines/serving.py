@@ -85,7 +85,7 @@ def serve(
     Raises `PipelineError`: CONFIG for what is wrong, NOT_AVAILABLE without the engine, else ENGINE_FAILED.
     """
     bounds = limits or ServingLimits()
-    settled = engine.settled(parameters, cores or len(os.sched_getaffinity(0)), gpus)
+    settled = engine.settled(parameters, cores or _cores(bounds), gpus)
     given = own_environment(folder, environment or {})
     _check(engine, {"model": str(model), "name": name}, image, given)
     place = _free(port)
@@ -184,6 +184,16 @@ def _check(engine: Engine, texts: Mapping[str, str], image: str, environment: Ma
         raise _lacking(f"{engine.name} needs the package {engine.needs!r}: {engine.install}")
 
 
+def _cores(limits: ServingLimits) -> int:
+    """Return the cores by which its threads are bounded, one of which they leave. Raises `PipelineError`."""
+    here = len(os.sched_getaffinity(0))
+    if limits.cores is None:
+        return here
+    if limits.cores > here:
+        raise _lacking(f"{limits.cores} cores are wanted, and this pod has {here}: lower `cores`")
+    return min(limits.cores + 1, here)  # where some are left to others, it may have all of its own
+
+
 def _container(
     named: Container, given: Mapping[str, str], model: str, gpus: int | None, limits: ServingLimits
 ) -> Container:
@@ -198,6 +208,7 @@ def _container(
         writable=tuple(sorted(each for each in caches if Path(each).is_dir())),
         has_gpus=bool(gpus),
         memory_bytes=limits.memory_bytes,
+        cores=limits.cores,
     )
 
 

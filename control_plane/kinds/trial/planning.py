@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from control_plane.kinds.trial.bodies import RangeBody, TaskBody
+from control_plane.kinds.trial.bodies import PruneTrialsBody, RangeBody, TaskBody
 from control_plane.model.groups.space import Choice
 from control_plane.model.groups.study import Study
-from events.kinds.trial import GENAI_BENCH, KIND, OWN, unfit_for_genai_bench
+from events.kinds.trial import GENAI_BENCH, KIND, METRICS, OWN, unfit_for_genai_bench
 from events.models.containers import PROGRAM
 from events.models.engine import Engine
 from events.models.engines import ENGINES
@@ -68,6 +68,8 @@ def _problems(task: TaskBody) -> Iterator[str]:
         yield "runtime_image_tag: a deployment by docker needs the image"
     if engine is not None:
         yield from _unfit(task, engine)
+    if task.optimization.prune is not None:
+        yield from _unprunable(task, task.optimization.prune)
     if isinstance(task.optimization.baseline, dict) and set(task.optimization.baseline) != set(varied(task)):
         yield f"optimization.baseline: it has a value for each of {', '.join(varied(task))}"
 
@@ -80,6 +82,22 @@ def _unfit_for_its_client(task: TaskBody) -> Iterator[str]:
             yield f"benchmark.client: {problem}"
     if "/" in task.model.tokenizer and not HUB_ID.fullmatch(task.model.tokenizer):
         yield "model.tokenizer: genai-bench takes an id of the hub, such as Qwen/Qwen3-0.6B"
+
+
+def _unprunable(task: TaskBody, prune: PruneTrialsBody) -> Iterator[str]:
+    """Yield why no trial can be ended early by what it has measured."""
+    wanted, where = task.optimization, "optimization.prune"
+    if wanted.second_objective is not None:
+        yield f"{where}: it compares one objective; take away the second one, or `prune`"
+    if wanted.objective.metric not in METRICS:
+        shown = wanted.objective.metric[:SHOWN_CHARS]
+        yield f"{where}: {shown} is not known before a trial ends; known are {', '.join(METRICS)}"
+    with suppress(ValueError):  # scenarios that are none are told by themselves
+        count = measurements(task)
+        if count == 1:
+            yield f"{where}: a trial makes one measurement, and ends with it; take more loads or repeats"
+        elif count > 1 and prune.after >= count:
+            yield f"{where}.after: a trial makes {count} measurements; {count - 1} at most, not {prune.after}"
 
 
 def _unfit(task: TaskBody, engine: Engine) -> Iterator[str]:
@@ -132,12 +150,15 @@ def run_of(task: TaskBody) -> Json:
         "offline": benchmark.offline,
     }
     times = {"ttft_limit_s": limits.ttft_s, "tpot_limit_s": limits.tpot_s, "e2e_limit_s": limits.e2e_s}
-    spec |= {name: each for name, each in times.items() if each is not None}
+    bounds = {"memory_gib": benchmark.memory_gib, "cores": benchmark.cores}
+    spec |= {name: each for name, each in (times | bounds).items() if each is not None}
     if benchmark.client != OWN:
         spec["client"] = benchmark.client
         # weights that have no id on the hub have no tokenizer there
         if HUB_ID.fullmatch(task.model.tokenizer):
             spec["tokenizer"] = task.model.tokenizer
+    if task.optimization.prune is not None:
+        spec["metrics"] = [task.optimization.objective.metric]
     if task.command.strip():
         spec["command"] = task.command.strip()
     if task.deployment_mode == DEPLOYED_BY_DOCKER:
@@ -171,6 +192,9 @@ def plan_of_task(task: TaskBody) -> Json:
         "constraints": list(wanted.constraints) or None,
         "confirm": None if wanted.confirm is None else wanted.confirm.model_dump(),
     }
+    if (prune := wanted.prune) is not None:
+        rule = prune.model_dump(exclude={"after"})
+        plan["prune"] = {"by": texts[0], "after_step": prune.after, **rule}
     if baseline is not None:
         plan["baseline"] = {f"{PREFIX}{name}": value for name, value in baseline.items()}
         plan["baseline_every"] = wanted.baseline_every

@@ -31,6 +31,7 @@ from stages.kinds.trial.tally import Measured, Tally, failures_in_words
 
 DEPLOY: Final = "deploy"
 MEASURE: Final = "measure"
+GIB: Final = 1 << 30
 OUTSIDE: Final = "genai-bench"  # the folder of another client
 # The outcome of a trial by the code of its failure.
 FAILED: Final[Mapping[str, str]] = {
@@ -120,7 +121,7 @@ class _Trial:
                 image=self.spec.image,
                 pod=self.context.pod,
                 say=self.context.log,
-                limits=ServingLimits(ready_s=self.spec.ready_s),
+                limits=_limits(spec),
             )
         )
         start_s = self.context.clock.monotonic_s() - self.begun_s
@@ -136,10 +137,12 @@ class _Trial:
         for done, (repeat, point) in enumerate(in_order(points, self.spec.repeats)):
             stage.progress(done / total, point.says)
             self._point(served, point, repeat)
+            self._tell(stage)
         for _ in range(self.spec.again):
             for repeat, point in in_order(self.tally.wide, self.spec.repeats):
                 stage.progress(1.0, f"{point.says}, again: its repeats lie apart")
                 self._point(served, point, repeat)
+                self._tell(stage)
         together = self.tally.together
         if together.errors == together.requests:
             raise self._failed(*_unanswered(together))
@@ -150,6 +153,13 @@ class _Trial:
             if not self._once(served, point, repeat).is_disturbed:
                 break
         self._summarize()
+
+    def _tell(self, stage: Stage) -> None:
+        """Say the numbers of all measurements so far; the step is how many, in the order of every trial."""
+        values = self.tally.headline()
+        for name in dict.fromkeys(self.spec.metrics):
+            if isinstance(value := values.get(name), float):
+                stage.metric(name, value, step=len(self.tally.found))
 
     def _once(self, served: Served, point: Point, repeat: int) -> Measured:
         before = self.tally.found.get((point, repeat))
@@ -220,6 +230,11 @@ class _Trial:
         said += [f"first token after {first * 1000:,.0f} ms"] if isinstance(first, float) else []
         noisy = "; noisy: see what disturbed it in the rows" if self.tally.is_noisy else ""
         return f"{self.spec.model} by {self.spec.engine}: {', '.join(said) or 'measured'}{noisy}"
+
+
+def _limits(spec: TrialSpec) -> ServingLimits:
+    memory = None if spec.memory_gib is None else max(1, round(spec.memory_gib * GIB))
+    return ServingLimits(ready_s=spec.ready_s, memory_bytes=memory, cores=spec.cores)
 
 
 def _has_ended(served: Served) -> bool:
