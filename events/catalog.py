@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from events.kinds import FACTS
-from events.kinds.fact import Fact, Fraction, Name, Sha256
+from events.kinds.declaring.fact import Fact, Fraction, Name, Sha256
 from events.kinds.results import STATUS_CHARS_MAX, SetName, Values, problem_with_key, problem_with_values
 
 Level = Literal["debug", "info", "warn", "warning", "error"]

@@ -21,7 +21,7 @@ import msgspec
 
 from events.catalog import RESERVED, TYPES, Unknown
 from events.envelope import SPEC_VERSION, SUBJECT_PREFIX, Event
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.runtime.errors import Rejected
 
 LINE_BYTES_MAX: Final = 256 * 1024

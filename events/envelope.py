@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from events.catalog import data_of, type_of
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.text.attempt_id import AttemptId
 
 SPEC_VERSION: Final = "1.0"

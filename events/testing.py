@@ -18,7 +18,7 @@ from events.catalog import RunLog
 from events.delivery.outbox import OUTBOX_BYTES_MAX, Outbox
 from events.delivery.sender import Declined, Ingest, Rejection, Taken
 from events.envelope import Head, wire
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.runtime.clock import Clock, Ids, timestamp
 from events.runtime.errors import Barred, Transient
 from events.text.attempt_id import AttemptId

@@ -22,8 +22,8 @@ from events.catalog import (
     StageProgress,
     StageStarted,
 )
+from events.kinds.declaring.fact import Fact
 from events.kinds.declaring.spec import Spec
-from events.kinds.fact import Fact
 from events.kinds.kind import Kind
 from events.kinds.results import Value
 from events.runtime.clock import Clock

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from events.kinds import KINDS
+from events.kinds.declaring.fact import Fact
 from events.kinds.declaring.spec import Spec
-from events.kinds.fact import Fact
 from events.queue.notes import Note
 from events.runtime.clock import Clock, SystemClock
 from stages.context import Context

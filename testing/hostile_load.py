@@ -38,8 +38,8 @@ import zstandard
 from events.catalog import RunLog, RunStarted, StageStarted
 from events.delivery.control_plane_client import bearer
 from events.envelope import Head, wire
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import NodeCodeGenerated, NodeCompleted, NodeCreated
-from events.kinds.fact import Fact
 from events.runtime.clock import SystemClock, SystemIds
 from events.text.attempt_id import AttemptId
 from events.text.key_text import letters

@@ -18,7 +18,7 @@ from events.codec import moment
 from events.envelope import Event
 from events.files.paths import BadPath, RunPath
 from events.kinds import KINDS, PROJECTIONS
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.kinds.kind import Kind, Position, Projected
 from events.kinds.results import COLUMNS_MAX, Value, set_named, sort_values
 from events.lifecycle import Cause

@@ -10,7 +10,7 @@ from events.catalog import EventRefused, RunCanceled, RunCompleted, RunFailed, R
 from events.codec import LINE_BYTES_MAX
 from events.delivery.pipe import FactFrame
 from events.envelope import Head, encode, hash_of, line_hash
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.settlement import End
 from events.record_digest import REFUSED, said_digest
 from events.runtime.errors import Rejected

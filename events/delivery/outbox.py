@@ -27,7 +27,7 @@ from events.delivery.durable_sqlite import commit, lock_file, open_database
 from events.delivery.event_encoder import MESSAGE_MAX, Row, bounded, cut, fact_frame, refusal_of, with_line
 from events.delivery.high_water_mark import Mark, MarkFile
 from events.delivery.pipe import FactFrame
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.settlement import End
 from events.record_digest import NOTHING, chained
 from events.runtime.clock import Clock, Ids, timestamp

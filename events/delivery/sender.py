@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from events.delivery.event_encoder import Row, fact_frame, refusal_of, with_line
 from events.delivery.outbox import Outbox
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.record_digest import REFUSED
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids, timestamp

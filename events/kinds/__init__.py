@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from events.kinds.declaring.fact import Fact
 from events.kinds.declaring.spec import TITLE_MAX, Spec
-from events.kinds.fact import Fact
 from events.kinds.kind import Kind, Projection
 from events.kinds.packages.guarded_call import asked
 from events.kinds.packages.loading import loaded

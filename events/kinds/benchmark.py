@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from events.kinds.declaring.fact import Fact
 from events.kinds.declaring.spec import TITLE_MAX, Positive, Seconds, Spec
-from events.kinds.fact import Fact
 from events.kinds.kind import Kind, QuickStart
 from events.kinds.results import KEY_BYTES_MAX, Column, Leaderboard, Outcome, ResultSet
 

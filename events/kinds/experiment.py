@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from events.kinds.declaring.fact import Fact, Name
 from events.kinds.declaring.spec import TITLE_MAX, Positive, Review, Seconds, Spec
-from events.kinds.fact import Fact, Name
 from events.kinds.idea import Idea, idea_of
 from events.kinds.kind import DocumentSet, Index, Kind, Position, Projected
 from events.kinds.space.measuring import measured, names_file

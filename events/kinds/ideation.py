@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from events.kinds.declaring.fact import Fact, Name
 from events.kinds.declaring.queues import REQUESTS
 from events.kinds.declaring.spec import TITLE_MAX, Positive, Spec
-from events.kinds.fact import Fact, Name
 from events.kinds.idea import Idea
 from events.kinds.kind import DocumentSet, Index, Kind, Noun, Position, Projected
 

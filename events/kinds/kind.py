@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from events.kinds.declaring.fact import Fact
 from events.kinds.declaring.fields import schema_of
 from events.kinds.declaring.queues import RUNS, Queue
 from events.kinds.declaring.spec import Spec
-from events.kinds.fact import Fact
 from events.kinds.results import Column, Leaderboard, ResultSet
 
 

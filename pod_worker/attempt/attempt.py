@@ -32,7 +32,7 @@ from events.delivery.pipe import Began, Checkpoint, FactFrame, Go, Kept, Made, R
 from events.files.checkpoints import MANIFEST
 from events.files.tree_removal import remove_tree
 from events.kinds import KINDS, stages_before, stages_of
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.queue.notes import Note
 from events.queue.settlement import End

@@ -14,7 +14,7 @@ from typing import Final
 
 from events.catalog import SECONDS_MAX, LaneReady, LaneStarted
 from events.delivery.pipe import Began, Go, Waiting
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.runtime.clock import Clock
 from events.runtime.measured_clock import MeasuredClock
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, TimedOut, failure_for
 
 Order = Literal["cancel", "preempt"]

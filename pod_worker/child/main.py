@@ -45,7 +45,7 @@ from events.delivery.pipe import (
     encode,
 )
 from events.kinds import KINDS, read_spec
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.notes import Note
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Canceled, Rejected
@@ -258,7 +258,7 @@ def _run(
         reporter=reporter,
         checkpoints=checkpoints,
         notes=notes,
-        tools=tools(os.environ),
+        tools=tools(os.environ, order.secrets),
         pod=order.pod,
         replication_asked=order.replication_asked,
         told=order.told,

@@ -7,7 +7,7 @@ model's settings are wrong.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,8 +43,11 @@ class Unusable:
         raise LookUpFailed(self.error.message)
 
 
-def tools(environ: Mapping[str, str]) -> Tools:
-    """Return the tools of this pod; `environ` was checked when the worker started."""
+def tools(environ: Mapping[str, str], secrets: Iterable[str] = ()) -> Tools:
+    """Return the tools of this pod; `environ` was checked when the worker started.
+
+    `secrets` are the names of those in it that the run has named.
+    """
     gpus = visible_gpus()
     price = environ.get("PODFLEET_GPU_USD_PER_HOUR")
     return Tools(
@@ -62,6 +65,7 @@ def tools(environ: Mapping[str, str]) -> Tools:
         pod_usd_per_hour=float(price) if price else None,
         judge_secret=environ.get("PODFLEET_JUDGE_SECRET", ""),
         variables=environ,
+        secrets=tuple(sorted(secrets)),
     )
 
 

@@ -30,7 +30,7 @@ from events.delivery.event_encoder import cut
 from events.delivery.pipe import Checkpoint, Kept, Made
 from events.files.open_beneath import open_plain
 from events.files.paths import BadPath, RunPath
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids

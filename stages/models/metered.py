@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from events.catalog import Price, RunLog, RunUsage
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from stages.models.budget import Budget
 from stages.models.model import Answer, Model, ModelError, Question, QuestionCanceled, Usage
 from stages.models.prices import Prices, cost_usd

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.notes import Note
 from stages.isolation.sandbox import Sandbox
 from stages.models.model import Model
@@ -56,7 +56,7 @@ class Tools:
     `judge_secret` is the fleet's: by it equal seeds hide data in the same way (empty: each run has its own).
     `data_sets` are the folders in which a run may name data files (empty: none), and
     `pod_usd_per_hour` is what the pod costs while it works. `variables` are those of the run's environment:
-    some settings of the pod, and the secrets that the run names.
+    some settings of the pod, and the secrets that the run names, which `secrets` are the names of.
     """
 
     sandbox: Sandbox
@@ -69,3 +69,4 @@ class Tools:
     pod_usd_per_hour: float | None = None
     judge_secret: str = field(default="", repr=False)
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ from control_plane.store.log.events import Arrival, entry_document, storable
 from control_plane.store.queue.runs import decode, decode_entry
 from events.catalog import data_of, type_of
 from events.envelope import Event, content_hash, storage_id
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.lifecycle import Status, advance
 from events.queue.claims import claim_decision
 from events.queue.journal import Decision, creation, expression, update

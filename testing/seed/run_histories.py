@@ -15,7 +15,7 @@ from control_plane.store.queue.runs import decode
 from control_plane.upkeep.sweeper import promotion, queue_timeout
 from events import catalog as c
 from events.kinds import stages_of
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.lifecycle import Status
 from events.queue.journal import Decision
 from events.queue.settlement import End

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Attempt, Intention, Outbox
 from events.delivery.pipe import FactFrame
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.settlement import End
 from events.text.attempt_id import AttemptId
 

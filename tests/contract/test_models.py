@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from events.catalog import RunUsage
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.models.providers import PROVIDERS
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.errors import PipelineError

@@ -20,7 +20,7 @@ from pymongo.database import Database
 from control_plane.server.deps import Deps
 from events.delivery.control_plane_client import bearer
 from events.envelope import Head, wire
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End

@@ -20,8 +20,8 @@ from events.catalog import (
 )
 from events.delivery.control_plane_client import bearer
 from events.envelope import Head, encode
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import NodeCodeGenerated, NodeCompleted, NodeCreated, NodeSelectedBest
-from events.kinds.fact import Fact
 from events.queue.settlement import End
 from tests.integration.conftest import NDJSON, Fleet
 

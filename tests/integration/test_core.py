@@ -48,7 +48,7 @@ from control_plane.verify.verifier import Verifier
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import Head, wire
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.queue.journal import creation
 from events.queue.matching import WaitingClass

@@ -30,7 +30,7 @@ from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import Head
 from events.envelope import wire as line_of
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End

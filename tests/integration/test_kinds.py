@@ -18,7 +18,7 @@ from pymongo import MongoClient
 
 from events import catalog
 from events.catalog import RunCompleted, RunFailed, RunStarted, StageStarted
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.lifecycle import Fault
 from events.queue.faults import blame_of
 from events.queue.settlement import End

@@ -34,7 +34,7 @@ from control_plane.store.verify.repairs import STANDING, Repairs
 from control_plane.verify.rebuilder import Rebuilder, Rebuilt
 from events import catalog as c
 from events.codec import decode_ndjson
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.lifecycle import Illegal
 from events.queue.settlement import End
 from events.runtime.clock import SystemIds

@@ -14,7 +14,7 @@ from control_plane.store.results import ResultReads, WantedRows
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Verifier
 from events import catalog as c
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.kinds.probe import ROWS
 from events.kinds.results import Value, is_of
 from events.queue.settlement import End

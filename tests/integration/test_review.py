@@ -14,8 +14,8 @@ from control_plane.model.projection import artifact_prefix
 from control_plane.store.log.events import decode
 from events import catalog as c
 from events.envelope import content_hash
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import NodeCompleted, NodeCreated
-from events.kinds.fact import Fact
 from events.queue.settlement import End
 from events.testing import make_line
 from tests.fork_server import run_program

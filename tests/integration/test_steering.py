@@ -13,7 +13,7 @@ import pytest
 from events.catalog import ArtifactRegistered, RunLog, StageCompleted, StageStarted, ValidationAutoCompleted
 from events.delivery.control_plane_client import bearer
 from events.files.checkpoints import emptied, manifest_artifact
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.queue.settlement import End
 from events.testing import make_line

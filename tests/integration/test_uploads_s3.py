@@ -26,7 +26,7 @@ from control_plane.files.upload_sweeper import UploadSweeper
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane, control_plane_client
 from events.delivery.pipe import Made
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import LeaseLost

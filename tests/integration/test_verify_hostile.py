@@ -20,7 +20,7 @@ from control_plane.store.verify import collecting
 from events.catalog import RunLog, StageStarted
 from events.codec import decode_ndjson
 from events.envelope import Event
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.runtime.clock import SystemClock
 from events.testing import make_line
 from tests.integration.test_core import Core, in_core

@@ -25,9 +25,9 @@ from control_plane.store.schema import INDEXES
 from events.envelope import Event
 from events.files.paths import SafeName
 from events.kinds import KINDS, read_spec, stages_before, title_of
+from events.kinds.declaring.fact import Fact
 from events.kinds.declaring.fields import fields_of, flat, schema_of, shown
 from events.kinds.declaring.spec import TITLE_MAX, Spec
-from events.kinds.fact import Fact
 from events.kinds.kind import DocumentSet, Kind, Position
 from events.kinds.packages import loading
 from events.kinds.packages.loading import FAMILIES, collections_of, conflicts, load, loaded

@@ -8,8 +8,8 @@ from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any, Final
 
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import Arm, NodeCompleted, NodeCreated, NodeSelectedBest
-from events.kinds.fact import Fact
 from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED

@@ -206,12 +206,12 @@ class _Job:
             self._warn(f"{left:,} files are not kept: a run has {FILES_MAX:,} at most")
 
     def _environment(self, control: Path, output: Path, restored: Path) -> dict[str, str]:
-        variables = self.context.tools.variables
+        variables, secrets = self.context.tools.variables, self.context.tools.secrets
         (control / "checkpoints").mkdir()
         home = self._folder("home")
         return {
             "PYTHONUNBUFFERED": "1",
-            **{name: variables[name] for name in PASSED if variables.get(name)},
+            **{name: variables[name] for name in (*PASSED, *secrets) if variables.get(name)},
             **self.spec.env,
             "HOME": str(home),
             "TMPDIR": str(self._folder("tmp")),

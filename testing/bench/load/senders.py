@@ -15,7 +15,7 @@ import httpx
 
 from events.catalog import RunLog, RunStarted, StageMetric, StageProgress, StageStarted
 from events.envelope import Head, wire
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.matching import WaitingClass
 from events.runtime.clock import SystemClock, SystemIds, timestamp
 from events.text.attempt_id import AttemptId

@@ -15,7 +15,7 @@ from pymongo import MongoClient
 from control_plane.model.projection import RESULTS, result_write
 from events.catalog import ResultRecorded, RunStarted, StageMetric
 from events.envelope import Event
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.kinds.results import ROWS_MAX, Value
 from podfleet.embedded.mongod import Mongod
 from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile

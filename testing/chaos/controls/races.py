@@ -22,7 +22,7 @@ from events.catalog import (
     StageStarted,
 )
 from events.delivery.sender import Declined, Ingest, Taken
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.runtime.errors import LeaseLost, Transient
 from testing.chaos.controls.scene import SHORT_S, Crash, CrashOnce, Gate, Hand, Scene, take
 

@@ -24,7 +24,7 @@ from events.codec import decode_ndjson
 from events.delivery.event_encoder import Row, end_of
 from events.delivery.outbox import Outbox
 from events.delivery.sender import Declined, Ingest, Rejection, Sender, Taken, Telemetry
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.lifecycle import FINAL
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim

@@ -26,7 +26,7 @@ from events.catalog import (
 )
 from events.delivery.event_encoder import fact_frame
 from events.delivery.pipe import Began, Checkpoint, Go, Kept, Made, Ready, Renewed, Start, Waiting
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.kinds.probe import ROWS, VALUE
 from events.queue.notes import Note
 from events.text.attempt_id import AttemptId

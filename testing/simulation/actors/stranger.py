@@ -30,8 +30,8 @@ from events.catalog import (
 )
 from events.codec import SEQUENCE_MAX, Decoded, decode_ndjson
 from events.envelope import Event, Head, storage_id, wire
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import NodeCreated
-from events.kinds.fact import Fact
 from events.lifecycle import FINAL
 from events.runtime.clock import Ids, timestamp
 from events.runtime.errors import Transient

@@ -11,7 +11,7 @@ from typing import Final
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.outbox import Outbox
 from events.delivery.pipe import Checkpoint, Kept, Made
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, Transient
 from events.text.attempt_id import AttemptId

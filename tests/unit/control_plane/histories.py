@@ -12,7 +12,7 @@ from typing import Any, Final
 from control_plane.model.run import Entry
 from events import catalog as c
 from events.envelope import Event
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.lifecycle import Cause, Status
 from events.testing import EPOCH
 

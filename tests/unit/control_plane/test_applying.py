@@ -19,7 +19,7 @@ from control_plane.store.queue.runs import Found
 from events.catalog import RunCompleted, RunHeartbeat, RunLog, RunStarted
 from events.codec import decode_structured
 from events.envelope import Event
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.lifecycle import Failures, Status
 from events.queue.journal import Decision
 from events.runtime.errors import Transient

@@ -15,7 +15,7 @@ from control_plane.store.verify.collecting import BROKEN_MAX, LETTERS, STRETCH_B
 from events.catalog import RunCompleted, RunLog, StageProgress
 from events.codec import decode_structured
 from events.envelope import Event
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.testing import EPOCH, RUN_ID, make_line
 from testing.simulation.store.replica_set import OPTIONS
 

@@ -20,7 +20,7 @@ from control_plane.verify.replay import Replayed, replay
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import Event
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.kinds.ideation import IdeationGenerated
 from events.testing import EPOCH, RUN_ID, make_line
 from testing.simulation.store.replica_set import OPTIONS

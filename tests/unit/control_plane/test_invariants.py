@@ -29,7 +29,7 @@ from control_plane.verify.replay import Replayed, replay
 from events.catalog import RunCompleted, RunLog, RunStarted
 from events.codec import decode_ndjson
 from events.envelope import Event
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.lifecycle import HELD, INITIAL, TRANSITIONS, Cause, Status
 from events.queue.lease_times import LEASE_TTL_S
 from events.testing import EPOCH, RUN_ID, make_line

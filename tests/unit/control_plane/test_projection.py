@@ -35,6 +35,7 @@ from control_plane.model.run import CurrentStage
 from events import catalog as c
 from events.envelope import Event
 from events.kinds.benchmark import ItemsAsked
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import (
     ClaimJudged,
     ClaimRegistered,
@@ -48,7 +49,6 @@ from events.kinds.experiment import (
     PaperGenerated,
     PaperStarted,
 )
-from events.kinds.fact import Fact
 from events.kinds.ideation import IdeationFailed, IdeationGenerated, IdeationStarted
 from events.kinds.kind import Projected
 from events.lifecycle import Cause

@@ -18,7 +18,7 @@ from control_plane.verify.refusals import LINE_KEPT_BYTES, wrongly_refused
 from events.catalog import ArtifactRegistered, RunCompleted, RunHeartbeat, RunLog, RunStarted
 from events.codec import Decoded, Refusal, decode_ndjson, decode_structured
 from events.envelope import Event
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.testing import EPOCH, make_line
 from testing.simulation.store.replica_set import OPTIONS
 

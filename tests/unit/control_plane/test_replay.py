@@ -18,7 +18,7 @@ from control_plane.store.verify.evidence import Quiet
 from control_plane.verify.replay import Replayed, replay
 from events import catalog as c
 from events.envelope import Event
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.lifecycle import Cause, Status, advance
 from tests.unit.control_plane.histories import (
     artifact,

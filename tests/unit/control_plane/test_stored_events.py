@@ -8,7 +8,7 @@ from hypothesis import given
 from control_plane.store.log.events import Arrival, decode, storable
 from events.codec import decode_structured
 from events.envelope import Event, Head, wire
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.runtime.clock import SystemClock
 from events.text.attempt_id import AttemptId
 from tests.unit.events.test_codec_properties import facts, moments, traces

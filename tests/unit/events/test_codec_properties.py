@@ -31,8 +31,8 @@ from events.codec import (
     decode_structured,
 )
 from events.envelope import Event, Head, encode, wire
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import NodeCompleted, NodeCreated
-from events.kinds.fact import Fact
 from events.runtime.errors import Rejected
 from events.text.attempt_id import AttemptId
 

@@ -18,7 +18,7 @@ from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
 from events.delivery.pipe import Checkpoint, FactFrame, Go, Kept, Made, Renewed, Start, Waiting
 from events.files.checkpoints import MANIFEST, emptied
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim, Orders
 from events.queue.notes import Note
 from events.queue.settlement import End

@@ -11,7 +11,7 @@ import pytest
 
 from events.catalog import SECONDS_MAX, LaneReady, LaneStarted
 from events.delivery.pipe import Began, FromChild, Go, Waiting, decode_child, decode_parent, encode
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim, Orders
 from events.runtime.clock import instant
 from events.runtime.errors import LeaseLost, Transient

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from pod_worker.attempt.settlement import Evidence, Order, final_fact, obeyed, without_files
 from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, TimedOut, failure_for
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane
 from events.delivery.pipe import Checkpoint, Kept, Made
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, LeaseLost, Rejected, Transient
 from events.testing import RUN_ID, ManualClock, SeededIds

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from events.catalog import Price, RunLog, RunUsage
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.runtime.errors import Canceled, PipelineError
 from events.testing import ManualClock
 from stages.models.budget import Budget, Spent

@@ -19,7 +19,7 @@ from events.catalog import (
     StageProgress,
     StageStarted,
 )
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.kinds.probe import ProbeSpec
 from events.kinds.results import RESULT_BYTES_MAX, ROW_BYTES_MIN
 from events.runtime.errors import Canceled, PipelineError

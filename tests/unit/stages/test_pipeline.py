@@ -19,7 +19,7 @@ from events.catalog import (
     type_of,
 )
 from events.kinds import KINDS
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.kinds.probe import ProbeSpec
 from events.runtime.errors import Canceled, GivenBack, PipelineError
 from stages.context import Context

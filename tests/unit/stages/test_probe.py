@@ -22,9 +22,9 @@ from events.catalog import (
     StageMetric,
     StageProgress,
 )
+from events.kinds.declaring.fact import Fact
 from events.kinds.declaring.spec import Spec
 from events.kinds.experiment import ExperimentSpec
-from events.kinds.fact import Fact
 from events.kinds.probe import KIND, ProbeSpec
 from events.runtime.errors import PipelineError
 from stages.context import Context

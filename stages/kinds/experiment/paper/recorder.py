@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from events.catalog import StageMetric
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import NodeCompleted, NodeCreated, NodeRestored, NodeSelectedBest
-from events.kinds.fact import Fact
 from stages.kinds.experiment.record.numbers import METRIC_SAID, NODE_BIRTH, NODE_CHOICE, NODE_RESULT, Source
 from stages.ports import Reporter
 

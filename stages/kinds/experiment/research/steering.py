@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from events.catalog import NoteAnswered, NoteOutcome, StageProgress, StageStarted
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import NodeCreated, NodeRestored
-from events.kinds.fact import Fact
 from events.kinds.space.interventions import Changes
 from events.kinds.space.recipe import Value, described
 from events.queue.notes import Note

@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import msgspec
 
+from events.kinds.declaring.fact import Fact, Name
 from events.kinds.declaring.spec import Spec
-from events.kinds.fact import Fact, Name
 from events.kinds.kind import DocumentSet, Kind, Position, Projected
 
 GREETINGS: Final = "greetings"

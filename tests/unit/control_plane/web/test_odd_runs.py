@@ -45,7 +45,7 @@ from events import formatting
 from events.catalog import RESERVED, TYPES, NoteAnswered, StageMetric, StageProgress, type_of
 from events.codec import decode_structured
 from events.envelope import Event, Head, encode
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.runtime.errors import NotFound
 from events.testing import EPOCH, RUN_ID, SOURCE, ManualClock, SeededIds
 from events.text.attempt_id import AttemptId

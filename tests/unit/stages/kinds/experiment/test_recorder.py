@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from events.catalog import StageMetric
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import NodeCompleted, NodeCreated, NodeExecuting, NodeRestored, NodeSelectedBest
-from events.kinds.fact import Fact
 from stages.kinds.experiment.paper import recorder as module
 from stages.kinds.experiment.paper.recorder import Recorder
 from stages.kinds.experiment.record.numbers import METRIC_SAID, NODE_BIRTH, NODE_CHOICE, NODE_RESULT, Source

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from events.catalog import NoteAnswered, StageProgress, StageStarted
+from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import NodeCreated
-from events.kinds.fact import Fact
 from events.kinds.idea import Idea
 from events.kinds.space.understanding import understand
 from stages.kinds.experiment.research.built_in import BY_SPACE, BuiltIn

@@ -12,7 +12,7 @@ import pytest
 
 from events import catalog as c
 from events.kinds import read_spec
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from events.kinds.ideation import IdeationFailed, IdeationGenerated
 from events.runtime.errors import Canceled
 from stages.kinds.ideation import pipeline

@@ -11,7 +11,7 @@ import pypandoc
 import pypdf
 import pytest
 
-from events.kinds.fact import Fact
+from events.kinds.declaring.fact import Fact
 from stages.kinds.experiment.paper.recorder import Recorder
 from stages.kinds.experiment.paper.renderer import Latexmk, PandocTypst, Renderer
 from stages.kinds.experiment.paper.typesetter import Paper, write_paper
