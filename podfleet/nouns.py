@@ -52,10 +52,12 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 OF_KINDS: Final[Mapping[str, tuple[str, str]]] = {
-    noun.collection: (noun.command, noun.says)
+    name: module
     for kind in KINDS.values()
-    for noun in kind.nouns
-    if noun.command
+    for name, module in (
+        *((noun.collection, (noun.command, noun.says)) for noun in kind.nouns if noun.command),
+        *kind.commands.items(),
+    )
 }
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {**OF_KINDS, **OF_PODFLEET}
 

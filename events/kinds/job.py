@@ -92,6 +92,7 @@ KIND: Final = Kind(
     title=_title,
     check=_problem,
     stages=(RUN,),
+    commands={"run": ("podfleet.kinds.job", "Run a command of your own on a pod: `run -- COMMAND`.")},
     is_open=True,
     prepares=True,
     codes={

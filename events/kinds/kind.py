@@ -124,6 +124,7 @@ class Kind:
       with the others before they do anything;
     - `tells`: whether its package has a module `told`, which tells each attempt something at its start;
     - `scheduled_as`: what a run is about: of each there is one schedule that was set without a name;
+    - `commands`: commands of the command line beside those of its nouns: the module of each, and its help;
     - `quick`: the button that starts a run of it, of a kind that many start by hand;
     - `is_open`: whether its runs record rows and numbers that are not declared: those of people's programs;
     - `drawn`: fields of the specification that follow from the run's id unless they are given;
@@ -148,6 +149,7 @@ class Kind:
     facts: Mapping[str, type[Fact]] = field(default_factory=dict)
     documents: tuple[DocumentSet, ...] = ()
     nouns: tuple[Noun, ...] = ()
+    commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     projections: Mapping[type[Fact], Projection] = field(default_factory=dict)
     lines: Mapping[str, Callable[[Mapping[str, Any]], str]] = field(default_factory=dict)
     codes: Mapping[str, str] = field(default_factory=dict)

@@ -58,6 +58,7 @@ KNOWN_LONG: Final = Path(__file__).with_name("long_functions.txt")
 # loaded by name: the console script, and the child
 ENTRIES: Final = {
     "podfleet.main",
+    "podfleet.run",
     "pod_worker.child.main",
     "pod_worker.child.fork_server_main",
     "pod_worker.child.confinement_trial",

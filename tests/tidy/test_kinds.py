@@ -22,7 +22,7 @@ OWN: Final = (*TABLES, *(f"stages/kinds/{kind}/" for kind in ROWS))
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # A word that other parts have of their own: a pod's part has a trial, and so has a study; a model is asked a
 # prompt. As a name of Python it says nothing; as a text, a module or an event it is the kind.
-COMMON: Final = frozenset({"compute", "image", "prompt", "trial"})
+COMMON: Final = frozenset({"compute", "image", "job", "prompt", "trial"})
 # One that others have as a text, too: the image of a container, a picture among the files of a run.
 TEXTS: Final = frozenset({"image"})
 _MODULE: Final = re.compile(rf"(?:ai|.*\.kinds|kinds)\.(?:{'|'.join(ROWS)})(?:\..*)?")

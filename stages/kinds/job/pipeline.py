@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,7 +154,7 @@ class _Job:
             self._warn(f"{name} is kept already: another file needs another name")
             return
         self.saved.add(name)
-        self.context.keep(path, name)
+        self.context.keep(path, str(name))
 
     def _checkpoint(self, made: Path, folder: Path) -> None:
         """Keep a copy that the program made below the folder, and remove earlier ones."""
@@ -212,6 +213,7 @@ class _Job:
         return {
             "PYTHONUNBUFFERED": "1",
             **{name: variables[name] for name in (*PASSED, *secrets) if variables.get(name)},
+            "PATH": _path(variables.get("PATH", os.defpath)),
             **self.spec.env,
             "HOME": str(home),
             "TMPDIR": str(self._folder("tmp")),
@@ -238,3 +240,9 @@ class _Job:
         seconds = self.context.clock.monotonic_s() - self.begun_s
         last = f": {printed.last_line[:100]}" if printed.last_line else ""
         return f"status {code} after {seconds:.1f} s, {len(self.saved)} files kept{last}"
+
+
+def _path(given: str) -> str:
+    """Return where programs are looked for: the pod's own Python first, then what this user may enter."""
+    folders = (each for each in given.split(os.pathsep) if os.access(each, os.R_OK | os.X_OK))
+    return os.pathsep.join([str(Path(sys.executable).parent), *folders])
