@@ -1,7 +1,8 @@
 """File trees in the storage: what it lacks of one, and which are whole.
 
 Law: a tree is added when the storage holds its manifest and each chunk. Where the storage holds each PUT to
-its SHA-256, the size of a chunk is looked at; else its bytes are read once, and compared.
+its SHA-256, the size of a chunk is looked at; else its bytes are read once, and compared: one that has others
+is removed, so that the next push sends it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from control_plane.files.signing import Content, Signed
 from control_plane.model.views.readable import readable
 from control_plane.reads import paging
 from control_plane.reads.reading import listing
-from control_plane.store.log.inspections import Inspections
 from control_plane.store.trees import Trees
 from events.answers.answer import Listing
 from events.answers.kinds.trees import (
@@ -52,7 +52,6 @@ class TreeShelf:
 
     blobs: Blobs
     inspector: Inspector
-    inspections: Inspections
     store: Trees
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TREES_READ_AT_ONCE))
 
@@ -60,10 +59,10 @@ class TreeShelf:
         self, chunks: Sequence[tuple[str, int]], manifest: tuple[str, int] | None
     ) -> MissingObjects:
         """Return where to put those chunks, and the manifest, that the storage lacks."""
-        lacks = await _each(lambda each: self._lacks(_chunk_key(each[0]), *each), chunks)
+        lacks = await _each(lambda each: self._lacks(_chunk_key(each[0]), each[1]), chunks)
         lacking = [each for each, is_missing in zip(chunks, lacks, strict=True) if is_missing]
         wanted = [(_chunk_key(sha256), sha256, size) for sha256, size in lacking]
-        if manifest is not None and await self._lacks(_manifest_key(manifest[0]), *manifest):
+        if manifest is not None and await self._lacks(_manifest_key(manifest[0]), manifest[1]):
             wanted.append((_manifest_key(manifest[0]), *manifest))
         sign = self.blobs.puts.sign_over
         signed = await storage_call(
@@ -74,11 +73,9 @@ class TreeShelf:
         )
 
     async def add(self, tree_id: str, *, by: str) -> FileTree:
-        """Add the tree whose manifest and chunks are in the storage."""
-        found = await self.store.find(tree_id)
-        if found is not None:
-            return await self._shown(found)
-        if await self.store.count(TREES_MAX) >= TREES_MAX:
+        """Add the tree whose manifest and chunks are in the storage, which is looked at anew each time."""
+        is_known = await self.store.find(tree_id) is not None
+        if not is_known and await self.store.count(TREES_MAX) >= TREES_MAX:
             raise Rejected("too_many_trees", f"there are {TREES_MAX:,} trees, which is the most")
         async with self._turns:
             manifest = await self.blobs.beginning(_manifest_key(tree_id), MANIFEST_BYTES_MAX + 1)
@@ -153,22 +150,21 @@ class TreeShelf:
         url = await self.blobs.get_url(_manifest_key(tree_id), name=f"{tree_id}.json")
         return readable(FileTree, "tree", document, url=url)
 
-    async def _lacks(self, key: str, sha256: str, size: int) -> bool:
-        """Say whether an object has to be put; one that was never read counts by its size."""
+    async def _lacks(self, key: str, size: int) -> bool:
+        """Say whether an object has to be put."""
         version = await self.blobs.version(key)
-        if version is None or version.size != size:
-            return True
-        if self.blobs.puts.knows.digests:
-            return False
-        known = await self.inspections.find(key)
-        return known is not None and known.version == version and known.sha256 != sha256
+        return version is None or version.size != size
 
     async def _is_unfit(self, sha256: str, size: int) -> bool:
+        key = _chunk_key(sha256)
         if self.blobs.puts.knows.digests:
-            return await self._lacks(_chunk_key(sha256), sha256, size)
+            return await self._lacks(key, size)
         try:
-            await self.inspector.require(f"chunk {sha256}", _chunk_key(sha256), size, sha256)
-        except (NotFound, Conflict):
+            await self.inspector.require(f"chunk {sha256}", key, size, sha256)
+        except NotFound:
+            return True
+        except Conflict:
+            await self.blobs.remove(key)
             return True
         return False
 

@@ -220,7 +220,7 @@ class Deps:
     @property
     def tree_shelf(self) -> TreeShelf:
         """Trees of files, and data sets."""
-        return TreeShelf(self.blobs, self.inspector, Inspections(self.db), Trees(self.db))
+        return TreeShelf(self.blobs, self.inspector, Trees(self.db))
 
     @property
     def races(self) -> RaceReads:

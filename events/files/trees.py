@@ -27,7 +27,7 @@ MANIFEST_BYTES_MAX: Final = 32 << 20
 BORDER: Final = 32  # before about each so manieth small file a chunk ends
 BAD_TREE: Final = "bad_tree"
 
-Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 class BadTree(Rejected):

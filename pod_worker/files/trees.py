@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,7 @@ from events.files.tree_fetch import TreeFetch
 from events.files.tree_removal import remove_tree
 from events.queue.claims import Claim
 from events.runtime.clock import Clock
-from events.runtime.errors import Rejected, Transient
+from events.runtime.errors import NotFound, Rejected, Transient
 
 TREE_CACHE_BYTES: Final = 100 << 30
 ROOM_BYTES: Final = 256 << 20  # that a tree leaves of the disk
@@ -50,7 +51,7 @@ class TreesOfRun:
     claim: Claim
 
     def tree(self, tree_id: str) -> FileTree:
-        """Return what is known of a tree. Raises `LeaseLost`, `Transient`."""
+        """Return what is known of a tree. Raises `LeaseLost`, `NotFound`, `Transient`."""
         return self._ask(tree_id, "", {}).read(FileTree, self.claim)
 
     def chunks(self, tree_id: str, first: int) -> TreeChunks:
@@ -60,7 +61,10 @@ class TreesOfRun:
     def _ask(self, tree_id: str, part: str, query: Mapping[str, int]) -> Answer:
         path = f"/api/runs/{self.claim.run_id}/trees/{tree_id}{part}"
         headers = bearer(self.claim.run_token)
-        return self.control_plane.send("GET", path, params=query, headers=headers, timeout_s=CALL_S)
+        answer = self.control_plane.send("GET", path, params=query, headers=headers, timeout_s=CALL_S)
+        if answer.status == HTTPStatus.NOT_FOUND:
+            raise NotFound("unknown_tree", answer.shown())
+        return answer
 
 
 @dataclass(frozen=True, slots=True)

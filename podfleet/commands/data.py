@@ -49,6 +49,9 @@ def push(
     exclude: Annotated[
         Patterns, typer.Option("--exclude", metavar="PATTERN", help="Leave out; repeatable.")
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Send what the storage has lost, though it had the tree.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Push a folder as the next version of a data set: what git would take, else all of it.
@@ -62,7 +65,7 @@ def push(
     control_plane = client()
     try:
         packed = pack(folder, include=include or (), exclude=exclude or (), told=_progress("hashed"))
-        pushed = Push(control_plane, SystemClock(), _progress("pushed")).run(packed)
+        pushed = Push(control_plane, SystemClock(), _progress("pushed")).run(packed, is_checked=check)
     except Unpackable as error:
         fail(str(error), EXIT_WRONG_USE)
     except Unpushed as error:

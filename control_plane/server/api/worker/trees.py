@@ -6,7 +6,6 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from control_plane.access.auth import Forbidden
 from control_plane.files.trees import named_trees
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.files.artifacts import owner_of
@@ -14,6 +13,7 @@ from control_plane.server.deps import Deps
 from control_plane.store.reads import RunReads
 from events.answers.kinds.trees import FileTree, TreeChunks
 from events.files.trees import CHUNKS_MAX
+from events.runtime.errors import NotFound
 
 SIGNED_MAX: Final = 64  # chunks of one request: a URL has to be used within minutes
 
@@ -26,7 +26,7 @@ def router(deps: Deps) -> APIRouter:
     async def require_named(run_id: str, tree_id: str) -> None:
         stored = await reads.spec(run_id)
         if tree_id not in named_trees((stored or {}).get("spec")):
-            raise Forbidden("foreign_tree", f"run {run_id} does not name this tree")
+            raise NotFound("unknown_tree", f"run {run_id} does not name this tree")
 
     @routes.get("/api/runs/{run_id}/trees/{tree_id}")
     async def tree(run_id: str, tree_id: str, _: int = Depends(own)) -> FileTree:
