@@ -24,6 +24,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "events": ("podfleet.commands.events", "Show and follow the events of a run."),
     "results": ("podfleet.commands.results", "List, export and compare the results of runs."),
     "artifacts": ("podfleet.commands.artifacts", "List and download the files of a run."),
+    "data": ("podfleet.commands.data", "Push, list and pull versions of data sets."),
     "reviews": ("podfleet.commands.reviews", "List runs that wait for review, and give a verdict."),
     "groups": ("podfleet.commands.groups.groups", "List, show and steer groups of runs."),
     "sweep": ("podfleet.commands.groups.sweep", "Run a kind with many values of its parameters, as a group."),

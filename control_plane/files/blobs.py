@@ -175,6 +175,11 @@ class Blobs:
         _require_key(key)
         return await storage_call(lambda: self._stat(key))
 
+    async def remove(self, key: str) -> None:
+        """Remove an object, if there is one."""
+        _require_key(key)
+        await storage_call(lambda: self.client.remove_object(self.bucket, key))
+
     async def beginning(self, key: str, limit: int) -> tuple[Version, bytes] | None:
         """Return the version of an object and at most its first `limit` bytes, None when there is none."""
         _require_key(key)

@@ -130,6 +130,12 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("author", "served", "concurrencyMax"),
         **_by("sync", "syncedFrom", "syncedAt"),
     },
+    "trees": _by(
+        "author", "size", "files", "chunks", "manifestSize", "digests", "createdBy", "createdAt",
+    ),
+    "data_sets": _by(
+        "author", "name", "version", "tree", "size", "files", "createdBy", "createdAt",
+    ),
     "secrets": {
         **_by("author", "kinds", "keys", "setBy", "setAt", "createdAt"),
         **_by("author, rotation", "sealed", "keyId"),

@@ -24,7 +24,6 @@ from control_plane.runs.pods import resets
 from control_plane.runs.schedules import scheduler
 from control_plane.server import dependencies
 from control_plane.server.api import (
-    artifacts,
     boards,
     bulk,
     fleet,
@@ -38,11 +37,13 @@ from control_plane.server.api import (
 from control_plane.server.api.access import audit_log, keys, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import add_routes, answers_of
+from control_plane.server.api.files import artifacts, trees
 from control_plane.server.api.groups import races
 from control_plane.server.api.groups import routes as groups
 from control_plane.server.api.streams import changes, live_text
 from control_plane.server.api.worker import claims, uploads
 from control_plane.server.api.worker import live_text as pods_live_text
+from control_plane.server.api.worker import trees as pods_trees
 from control_plane.server.deps import Deps
 from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders
@@ -79,9 +80,9 @@ from control_plane.upkeep.memory_return import MemoryReturn
 Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 
 NOUNS: Final = (
-    *(bulk, runs, boards, results, artifacts, uploads),
+    *(bulk, runs, boards, results, artifacts, uploads, trees),
     *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log),
-    *(changes, live_text, pods_live_text),
+    *(changes, live_text, pods_live_text, pods_trees),
 )
 
 

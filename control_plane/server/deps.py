@@ -22,6 +22,7 @@ from control_plane.config import Settings
 from control_plane.files.blobs import Blobs, open_blobs
 from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
+from control_plane.files.trees import TreeShelf
 from control_plane.files.upload_budget import UploadBudget
 from control_plane.files.upload_sweeper import UploadSweeper
 from control_plane.live.broadcaster import Broadcaster
@@ -102,6 +103,7 @@ from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
 from control_plane.store.schedules import Schedules
+from control_plane.store.trees import Trees
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.spec_sweeper import SpecSweeper
@@ -214,6 +216,11 @@ class Deps:
     def catalogue(self) -> Catalogue:
         """The catalogue of models."""
         return _catalogue(self.settings, self.db)
+
+    @property
+    def tree_shelf(self) -> TreeShelf:
+        """Trees of files, and data sets."""
+        return TreeShelf(self.blobs, self.inspector, Trees(self.db))
 
     @property
     def races(self) -> RaceReads:

@@ -133,6 +133,8 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "boards": (),
     "models": (),
     "model_syncs": (),
+    "trees": (),
+    "data_sets": (_index("by_name", ("name", _UP), ("version", _DOWN)),),
     "pods": (
         _index("by_report", ("reportedAt", _DOWN)),
         _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),

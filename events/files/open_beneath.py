@@ -125,6 +125,22 @@ def write_beneath(folder: Path, path: RunPath | SafeName) -> BinaryIO:
     return os.fdopen(handle, "wb")
 
 
+def update_beneath(folder: Path, path: RunPath) -> BinaryIO:
+    """Open a plain file for writing as it is, a new one where there is none; folders to it are made.
+
+    Raises `OSError` where a link, or something that is no folder, stands on the way or in its place.
+    """
+    with _way_to(folder, path, is_kept=True) as (parent, name):
+        handle = opener()(parent, name, os.O_WRONLY | os.O_CREAT | _PLAIN, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file", path)
+        return os.fdopen(handle, "wb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
 def place_beneath(folder: Path, path: RunPath | SafeName) -> Path:
     """Return where a new file, or folder, may be made; folders to it are there, and nothing in its place.
 
@@ -151,8 +167,8 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def _way_to(folder: Path, path: RunPath | SafeName) -> Iterator[tuple[int, str]]:
-    """Yield the folder of `path` and its last part, after removing what was there."""
+def _way_to(folder: Path, path: RunPath | SafeName, *, is_kept: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the folder of `path` and its last part, after removing what was there unless that `is_kept`."""
     folder.mkdir(parents=True, exist_ok=True)
     *above, name = path.split("/")
     with _opened(folder) as root:
@@ -164,8 +180,9 @@ def _way_to(folder: Path, path: RunPath | SafeName) -> Iterator[tuple[int, str]]
                 below = opener()(at, part, _FOLDER, 0)
                 os.close(at)
                 at = below
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=at)
+            if not is_kept:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=at)
             yield at, name
         finally:
             os.close(at)

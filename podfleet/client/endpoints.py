@@ -22,6 +22,7 @@ from events.answers.kinds.kind import KindAnswer
 from events.answers.kinds.models import CatalogueModel, SyncedModels
 from events.answers.kinds.results import ComparedRows, ItemPairs, ResultPage, ResultRow, SigningKeys
 from events.answers.kinds.tasks import Task, TaskEstimate, TaskExport, TaskRow, TriedConfiguration
+from events.answers.kinds.trees import DataSet, FileTree, MissingObjects, TreeChunks
 from events.answers.logs import LogPage
 from events.answers.plans.races import Race, RaceChecks, RaceRow, RaceSamples
 from events.answers.plans.studies import StudyImportance
@@ -644,6 +645,57 @@ def remove_model(name: str) -> Call[None]:
 def sync_models(url: str) -> Call[SyncedModels]:
     """Add and update the models that the listing of an API names, which needs no key."""
     return Call("POST", "/api/model-syncs", SyncedModels, body={"url": url})
+
+
+def missing_of_trees(
+    chunks: Sequence[tuple[str, int]], manifest: tuple[str, int] | None = None
+) -> Call[MissingObjects]:
+    """Return where to put what of these the storage lacks; each is a SHA-256 and a size in bytes."""
+    body = {"chunks": [{"sha256": sha256, "size": size} for sha256, size in chunks]}
+    if manifest is not None:
+        body["manifest"] = {"sha256": manifest[0], "size": manifest[1]}  # type: ignore[assignment] # of JSON
+    return Call("POST", "/api/trees/missing", MissingObjects, body=body)
+
+
+def add_tree(tree_id: str) -> Call[FileTree]:
+    """Add the file tree whose manifest and chunks are all in the storage."""
+    return Call("POST", "/api/trees", FileTree, body={"id": tree_id})
+
+
+def tree(tree_id: str) -> Call[FileTree]:
+    """Return a file tree."""
+    return Call("GET", "/api/trees/{tree_id}", FileTree, {"tree_id": tree_id})
+
+
+def tree_chunks(tree_id: str, *, first: int = 0, limit: int | None = None) -> Call[TreeChunks]:
+    """Return where to read chunks of a file tree, from the number `first` on."""
+    query = {"first": first, "limit": limit}
+    return Call("GET", "/api/trees/{tree_id}/chunks", TreeChunks, {"tree_id": tree_id}, query=query)
+
+
+def data_sets(
+    *, name: str | None = None, limit: int = PAGE, after: str | None = None
+) -> Call[Listing[DataSet]]:
+    """Return a page of versions of data sets, by name, the newest of each first."""
+    query = {"name": name, "limit": limit, "after": after}
+    return Call("GET", "/api/data-sets", Listing[DataSet], query=query)
+
+
+def data_set(name: str) -> Call[DataSet]:
+    """Return the latest version of a data set."""
+    return Call("GET", "/api/data-sets/{data_set_id}", DataSet, {"data_set_id": name})
+
+
+def data_set_version(name: str, version: int) -> Call[DataSet]:
+    """Return a version of a data set."""
+    place = {"data_set_id": name, "version": str(version)}
+    return Call("GET", "/api/data-sets/{data_set_id}/{version}", DataSet, place)
+
+
+def add_data_set(name: str, tree: str) -> Call[DataSet]:
+    """Make a tree the next version of a data set, unless it is the latest."""
+    place = {"data_set_id": name}
+    return Call("POST", "/api/data-sets/{data_set_id}", DataSet, place, body={"tree": tree})
 
 
 def tasks(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[TaskRow]]:

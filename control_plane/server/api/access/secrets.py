@@ -15,9 +15,9 @@ from control_plane.model.run import Run
 from control_plane.model.views.readable import readable
 from control_plane.reads import paging
 from control_plane.reads.reading import listing
-from control_plane.server.api.artifacts import MayIngest
 from control_plane.server.api.contract.bodies import Body, SecretName, ShortText, Storable
 from control_plane.server.api.contract.struct_routes import Routes
+from control_plane.server.api.files.artifacts import MayIngest
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import THE_SAME, MayRead, Page
 from control_plane.server.deps import Deps

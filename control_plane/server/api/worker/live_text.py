@@ -14,8 +14,8 @@ import msgspec
 from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 
-from control_plane.server.api.artifacts import owner_of
 from control_plane.server.api.contract.struct_routes import Routes
+from control_plane.server.api.files.artifacts import owner_of
 from control_plane.server.deps import Deps
 from control_plane.server.http.body_limit import LAST
 from control_plane.store.log.live_texts import StoredPiece

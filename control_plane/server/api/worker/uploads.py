@@ -12,7 +12,6 @@ from control_plane.files.blobs import storage_call
 from control_plane.files.multipart import PART_BYTES_MIN, Cutting
 from control_plane.files.signing import Content
 from control_plane.model.projection import artifact_prefix
-from control_plane.server.api.artifacts import owner_of
 from control_plane.server.api.contract.bodies import (
     ArtifactBodies,
     CompletedArtifact,
@@ -20,6 +19,7 @@ from control_plane.server.api.contract.bodies import (
     UploadTest,
 )
 from control_plane.server.api.contract.struct_routes import Routes
+from control_plane.server.api.files.artifacts import owner_of
 from control_plane.server.api.worker.claims import MayClaim, require_pod
 from control_plane.server.deps import Deps
 from events.answers.worker.uploads import CompletedUpload, SignedTest, SignedUpload, SignedUploads, UploadPart

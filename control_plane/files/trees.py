@@ -1,0 +1,208 @@
+"""File trees in the storage: what it lacks of one, and which are whole.
+
+Law: a tree is added when the storage holds its manifest and each chunk. Where the storage holds each PUT to
+its SHA-256, the size of a chunk is looked at; else its bytes are read once, and compared: one that has others
+is removed, so that the next push sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from control_plane.files.blobs import Blobs, storage_call
+from control_plane.files.inspection import Inspector
+from control_plane.files.signing import Content, Signed
+from control_plane.model.views.readable import readable
+from control_plane.reads import paging
+from control_plane.reads.reading import listing
+from control_plane.store.trees import Trees
+from events.answers.answer import Listing
+from events.answers.kinds.trees import (
+    DataSet,
+    FileTree,
+    MissingObjects,
+    SignedChunk,
+    SoughtObject,
+    TreeChunks,
+)
+from events.files.trees import MANIFEST_BYTES_MAX, Tree, sizes_of
+from events.runtime.errors import Conflict, NotFound, Rejected
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+LOOKS_AT_ONCE: Final = 8  # of a request, at objects of the storage
+TREES_READ_AT_ONCE: Final = 2  # a manifest takes ten times its bytes
+TREES_MAX: Final = 200_000
+DATA_SETS_MAX: Final = 100_000
+DIGEST_BYTES: Final = 32
+TRIES_MAX: Final = 10  # of pushes of one name at once
+HEX: Final = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeShelf:
+    """Adds trees and versions of data sets, and signs for their bytes.
+
+    Raises `Rejected`, `NotFound`, `Conflict`, `Transient`.
+    """
+
+    blobs: Blobs
+    inspector: Inspector
+    store: Trees
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TREES_READ_AT_ONCE))
+
+    async def missing(
+        self, chunks: Sequence[tuple[str, int]], manifest: tuple[str, int] | None
+    ) -> MissingObjects:
+        """Return where to put those chunks, and the manifest, that the storage lacks."""
+        lacks = await _each(lambda each: self._lacks(_chunk_key(each[0]), each[1]), chunks)
+        lacking = [each for each, is_missing in zip(chunks, lacks, strict=True) if is_missing]
+        wanted = [(_chunk_key(sha256), sha256, size) for sha256, size in lacking]
+        if manifest is not None and await self._lacks(_manifest_key(manifest[0]), manifest[1]):
+            wanted.append((_manifest_key(manifest[0]), *manifest))
+        sign = self.blobs.puts.sign_over
+        signed = await storage_call(
+            lambda: [_sought(sha256, sign(key, Content(size, sha256))) for key, sha256, size in wanted]
+        )
+        return MissingObjects(
+            chunks=signed[: len(lacking)], manifest=next(iter(signed[len(lacking) :]), None)
+        )
+
+    async def add(self, tree_id: str, *, by: str) -> FileTree:
+        """Add the tree whose manifest and chunks are in the storage, which is looked at anew each time."""
+        is_known = await self.store.find(tree_id) is not None
+        if not is_known and await self.store.count(TREES_MAX) >= TREES_MAX:
+            raise Rejected("too_many_trees", f"there are {TREES_MAX:,} trees, which is the most")
+        async with self._turns:
+            manifest = await self.blobs.beginning(_manifest_key(tree_id), MANIFEST_BYTES_MAX + 1)
+            if manifest is None:
+                raise Conflict("tree_incomplete", "the storage lacks its manifest: push it again")
+            tree, sizes = await asyncio.to_thread(_read, manifest[1], tree_id)
+        lacks = await _each(lambda each: self._is_unfit(*each), [*sizes.items()])
+        if missing := sum(lacks):
+            of = f"{missing:,} of its {len(sizes):,} chunks"
+            raise Conflict("tree_incomplete", f"the storage lacks {of}: push it again")
+        fields = {
+            "size": tree.size,
+            "files": len(tree.files),
+            "chunks": len(tree.chunks),
+            "manifestSize": len(manifest[1]),
+        }
+        digests = b"".join(map(bytes.fromhex, tree.chunks))
+        return await self._shown(await self.store.add(tree_id, fields, digests, by))
+
+    async def find(self, tree_id: str) -> FileTree:
+        """Return a tree."""
+        return await self._shown(await self._stored(tree_id))
+
+    async def chunks(self, tree_id: str, first: int, limit: int) -> TreeChunks:
+        """Return where to read the chunks of a tree from the number `first` on."""
+        digests = bytes((await self._stored(tree_id, is_whole=True)).get("digests", b""))
+        names = [digests[at : at + DIGEST_BYTES].hex() for at in range(0, len(digests), DIGEST_BYTES)]
+        wanted = names[first : first + limit]
+        urls = await _each(lambda name: self.blobs.get_url(_chunk_key(name), name=name), wanted)
+        signed = [SignedChunk(sha256=name, url=url) for name, url in zip(wanted, urls, strict=True)]
+        return TreeChunks(first=first, count=len(names), chunks=signed)
+
+    async def add_version(self, name: str, tree_id: str, *, by: str) -> tuple[DataSet, bool]:
+        """Return the version of a data set that is this tree, and whether it is new."""
+        tree = await self._stored(tree_id)
+        for _ in range(TRIES_MAX):
+            latest = await self.store.latest(name)
+            if latest is not None and latest.get("tree") == tree_id:
+                return _version(latest), False
+            number = 1 if latest is None else _version(latest).version + 1
+            fields = {"tree": tree_id, "size": tree["size"], "files": tree["files"]}
+            added = await self.store.add_version(name, number, fields, by)
+            if added is not None:
+                return _version(added), True
+        raise Conflict("data_set_busy", f"others push {name!r} at the same time: try again")
+
+    async def version(self, name: str, version: int | None) -> DataSet:
+        """Return a version of a data set, the latest where none is named."""
+        found = await (self.store.latest(name) if version is None else self.store.version(name, version))
+        if found is None:
+            of = "no data set" if version is None else f"no version {version} of a data set"
+            raise NotFound(
+                "unknown_data_set", f"there is {of} {name!r}; `podfleet data list` shows what there is"
+            )
+        return _version(found)
+
+    async def versions(self, name: str | None, limit: int, after: str | None) -> Listing[DataSet]:
+        """Return a page of versions, by name, the newest of each first."""
+        key = None if after is None else paging.decode("data-sets", after, str, int)
+        found = await self.store.page(name, key, paging.limited(limit))
+        return listing("data-sets", found, _version)
+
+    async def _stored(self, tree_id: str, *, is_whole: bool = False) -> Mapping[str, Any]:
+        is_id = len(tree_id) == 2 * DIGEST_BYTES and HEX.issuperset(tree_id)
+        found = await self.store.find(tree_id, is_whole=is_whole) if is_id else None
+        if found is None:
+            raise NotFound("unknown_tree", f"there is no tree {tree_id[:64]!r}: push it first")
+        return found
+
+    async def _shown(self, document: Mapping[str, Any]) -> FileTree:
+        tree_id = str(document["_id"])
+        url = await self.blobs.get_url(_manifest_key(tree_id), name=f"{tree_id}.json")
+        return readable(FileTree, "tree", document, url=url)
+
+    async def _lacks(self, key: str, size: int) -> bool:
+        """Say whether an object has to be put."""
+        version = await self.blobs.version(key)
+        return version is None or version.size != size
+
+    async def _is_unfit(self, sha256: str, size: int) -> bool:
+        key = _chunk_key(sha256)
+        if self.blobs.puts.knows.digests:
+            return await self._lacks(key, size)
+        try:
+            await self.inspector.require(f"chunk {sha256}", key, size, sha256)
+        except NotFound:
+            return True
+        except Conflict:
+            await self.blobs.remove(key)
+            return True
+        return False
+
+
+def named_trees(spec: object) -> set[str]:
+    """Return the ids of the trees that a run may read: its `tree`, and those of its `inputs`."""
+    if not isinstance(spec, Mapping):
+        return set()
+    inputs = spec.get("inputs")
+    below = [*inputs.values()] if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list) else []
+    named = [spec.get("tree"), *(each.get("tree") if isinstance(each, Mapping) else each for each in below)]
+    return {each for each in named if isinstance(each, str)}
+
+
+async def _each(look: Callable[[T], Awaitable[U]], items: Sequence[T]) -> list[U]:
+    """Return what `look` answers for each item, a few at once."""
+    found: list[U] = []
+    for at in range(0, len(items), LOOKS_AT_ONCE):
+        found += await asyncio.gather(*map(look, items[at : at + LOOKS_AT_ONCE]))
+    return found
+
+
+def _read(manifest: bytes, tree_id: str) -> tuple[Tree, Mapping[str, int]]:
+    tree = Tree.read(manifest, tree_id)
+    return tree, sizes_of(tree)
+
+
+def _chunk_key(sha256: str) -> str:
+    return f"chunks/{sha256}"
+
+
+def _manifest_key(tree_id: str) -> str:
+    return f"trees/{tree_id}.json"
+
+
+def _sought(sha256: str, signed: Signed) -> SoughtObject:
+    return SoughtObject(sha256=sha256, url=signed.url, headers=dict(signed.headers))
+
+
+def _version(document: Mapping[str, Any]) -> DataSet:
+    return readable(DataSet, "data set", document)

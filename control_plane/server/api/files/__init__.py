@@ -1,0 +1,1 @@
+"""Routes of files: those that runs keep, and trees of files for runs."""
