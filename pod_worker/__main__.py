@@ -25,7 +25,7 @@ from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, WORDS, Confinement, Method
+from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, TREES, WORDS, Confinement, Method
 from pod_worker.isolation.containers import remove_containers
 from pod_worker.isolation.privileges import hide
 
@@ -123,6 +123,7 @@ def confine(settings: Settings) -> tuple[Confinement | None, str]:
 
 def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
     """Return the methods of confinement to try, best first."""
+    (settings.data / TREES).mkdir(mode=0o711, parents=True, exist_ok=True)  # the folders' names are secrets
     if os.getuid() == 0:
         return [Confinement.by_user(settings.data, environ)]
     folders = (Path(), Path(SOURCE))

@@ -38,6 +38,7 @@ from events.text.mask import Mask
 from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.live_stream import HttpLive
 from pod_worker.attempt.secret_values import HttpSecrets
+from pod_worker.attempt.tree_use import PodTrees
 from pod_worker.attempt.usage import Rate
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import allowed
@@ -45,12 +46,13 @@ from pod_worker.config import Settings
 from pod_worker.delivery import delivery_report
 from pod_worker.files.checkpoint_restore import HttpCheckpoints
 from pod_worker.files.storage import HttpStorage
+from pod_worker.files.trees import TreeCache
 from pod_worker.files.upload_registration import OutboxRegistry
 from pod_worker.files.uploads import Uploader
 from pod_worker.health.checks import Subjects, checks_of, cuda_of
 from pod_worker.health.health import Health
 from pod_worker.health.storage_look import StorageLook
-from pod_worker.isolation.confinement import THE_WORKERS
+from pod_worker.isolation.confinement import THE_WORKERS, TREES
 from pod_worker.machine.engines import engines_here
 from pod_worker.machine.gauges import Capabilities, Gauges
 from pod_worker.machine.gpu import open_driver
@@ -131,6 +133,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             rate=Rate(len(capabilities.gpus), settings.gpu_usd_per_hour),
             stores=stores,
             live=HttpLive(control_plane),
+            trees=PodTrees(TreeCache(settings.data / TREES, clock), control_plane, storage, clock),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(capabilities.gpus), fork_server, world, stores)

@@ -55,7 +55,8 @@ class Context:
     """One attempt's world: its specification, its folder, its clock, its voice; `pod` is where it runs.
 
     `replication_asked` is whether an earlier attempt asked for a replication, by the control plane's record;
-    `told` is what the control plane's part of the kind told it at its start; `kind` declares its results.
+    `told` is what the control plane's part of the kind told it at its start, `trees` are the folders of the
+    file trees that its specification names, by their ids; `kind` declares its results.
     """
 
     run_id: str
@@ -70,6 +71,7 @@ class Context:
     pod: str = ""
     replication_asked: bool = False
     told: Mapping[str, Any] = field(default_factory=dict)
+    trees: Mapping[str, Path] = field(default_factory=dict)
     kind: Kind | None = None
     where: Where = field(default_factory=Where)
     recorded: Recorded = field(default_factory=Recorded)

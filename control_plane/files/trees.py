@@ -169,16 +169,6 @@ class TreeShelf:
         return False
 
 
-def named_trees(spec: object) -> set[str]:
-    """Return the ids of the trees that a run may read: its `tree`, and those of its `inputs`."""
-    if not isinstance(spec, Mapping):
-        return set()
-    inputs = spec.get("inputs")
-    below = [*inputs.values()] if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list) else []
-    named = [spec.get("tree"), *(each.get("tree") if isinstance(each, Mapping) else each for each in below)]
-    return {each for each in named if isinstance(each, str)}
-
-
 async def _each(look: Callable[[T], Awaitable[U]], items: Sequence[T]) -> list[U]:
     """Return what `look` answers for each item, a few at once."""
     found: list[U] = []

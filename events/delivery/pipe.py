@@ -104,8 +104,8 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     `notes` are those that people have written before; `pod` is the name of the pod. `pods_before` has, for
     the name of a checkpoint, the pods of the attempts until it was left, "" for an unknown one.
     `replication_asked` is whether an earlier attempt asked for a replication; `told` is what the kind of the
-    run tells its attempts. `secrets` are variables for the environment of the run, and nothing else. A run
-    with a `barrier` waits for its start.
+    run tells its attempts; `trees` are folders by the ids of the file trees that it names. `secrets` are
+    variables for the environment of the run, and nothing else. A run with a `barrier` waits for its start.
     """
 
     run_id: str
@@ -121,6 +121,7 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     replication_asked: bool = False
     told: dict[str, Any] = {}
     secrets: dict[str, str] = {}
+    trees: dict[str, str] = {}
     barrier: bool = False
 
     def __repr__(self) -> str:

@@ -168,3 +168,13 @@ def _check(tree: Tree) -> None:
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 _DECODER: Final = msgspec.json.Decoder(Tree, dec_hook=from_text)
+
+
+def named_trees(spec: object) -> set[str]:
+    """Return the ids of the trees that a run may read: its `tree`, and those of its `inputs`."""
+    if not isinstance(spec, Mapping):
+        return set()
+    inputs = spec.get("inputs")
+    below = [*inputs.values()] if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list) else []
+    named = [spec.get("tree"), *(each.get("tree") if isinstance(each, Mapping) else each for each in below)]
+    return {each for each in named if isinstance(each, str)}

@@ -18,6 +18,7 @@ WORDS_MAX: Final = 256
 WORD_CHARS_MAX: Final = 8_192
 VARIABLES_MAX: Final = 64
 PATTERNS_MAX: Final = 32
+INPUTS_MAX: Final = 32
 DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
@@ -25,6 +26,8 @@ RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
 
 VariableName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")]
 VariableValue = Annotated[str, msgspec.Meta(max_length=4_096, pattern=r"\A[^\x00]*\Z")]
+TreeId = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
+InputName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 
 
@@ -39,6 +42,13 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="Words of a command, quoted as for a shell; no shell reads them.",
         ),
     ]
+    tree: Annotated[
+        TreeId, msgspec.Meta(description="The file tree of its working folder; empty for none.")
+    ] = ""
+    inputs: Annotated[
+        Annotated[dict[InputName, TreeId], msgspec.Meta(max_length=INPUTS_MAX)],
+        msgspec.Meta(description="File trees that it reads, by names of folders in $PODFLEET_INPUTS."),
+    ] = {}
     env: Annotated[
         Annotated[dict[VariableName, VariableValue], msgspec.Meta(max_length=VARIABLES_MAX)],
         msgspec.Meta(description="Variables of its environment."),

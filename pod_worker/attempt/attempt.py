@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, Protocol
@@ -37,7 +38,7 @@ from events.queue.claims import Claim
 from events.queue.notes import Note
 from events.queue.settlement import End
 from events.runtime.clock import Clock, Ids, instant
-from events.runtime.errors import LeaseLost, Transient
+from events.runtime.errors import LeaseLost, Rejected, Transient
 from events.runtime.loops import Threads
 from events.runtime.measured_clock import MeasuredClock
 from events.text.attempt_id import AttemptId
@@ -57,6 +58,7 @@ from pod_worker.attempt.settlement import (
     without_files,
 )
 from pod_worker.attempt.token_renewal import TokenRenewal
+from pod_worker.attempt.tree_use import NoTrees, Paths, Trees
 from pod_worker.attempt.usage import EVERY_S, Rate, usage_of
 from pod_worker.child.exit_status import TimedOut
 from pod_worker.child.process import Exit, Heard, Listener
@@ -76,6 +78,7 @@ RESTORE_WAIT_S: Final = 300.0
 TOLD_WAIT_S: Final = 10.0  # for what an attempt can do without
 RESTORE_BACK_OFF_S: Final = 2.0
 SECRETS_WAIT_S: Final = 300.0
+TREES_WAIT_S: Final = 600.0
 CANCEL_GRACE_S: Final = 30.0
 PREEMPT_GRACE_S: Final = 2.0  # one provider gives a pod five seconds in all
 UPLOADS_AFTER_ORDER_S: Final = 0.5
@@ -147,6 +150,10 @@ class Checkpoints(Protocol):
         ...
 
 
+class _NotWantedError(Exception):
+    """The attempt is to end."""
+
+
 class Settling(Protocol):
     """The part of the queue that ends an attempt."""
 
@@ -176,6 +183,7 @@ class Ports:
     rate: Rate = field(default_factory=Rate)
     stores: MeasuredClock | None = None
     live: LivePort | None = None
+    trees: Trees = field(default_factory=NoTrees)
 
 
 @dataclass(slots=True)
@@ -209,6 +217,7 @@ class Attempt:
     went_on: bool = False  # whether it kept a checkpoint of its own
     fetched: Fetched = field(default_factory=Fetched)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    trees: Paths = field(default_factory=dict)
     renewal: TokenRenewal | None = None  # of the token of the run's user, if it names that
 
     def __post_init__(self) -> None:
@@ -256,11 +265,13 @@ class Attempt:
             self._give_up(RunFailed(code="DISK_FULL", message=why, retryable=True))
         self._restore(workspace / RESTORED)
         self._fetch_secrets()
-        self._pause()  # a run that waited for a pod while it was paused does not even begin
-        self.child.start(self._order(workspace), self._hear)
-        self.secrets = {}
-        self.turned_s = self.ports.clock.monotonic_s()
-        ended = self._supervise()
+        with ExitStack() as stack:
+            self._fetch_trees(stack)
+            self._pause()  # a run that waited for a pod while it was paused does not even begin
+            self.child.start(self._order(workspace), self._hear)
+            self.secrets = {}
+            self.turned_s = self.ports.clock.monotonic_s()
+            ended = self._supervise()
         self.live.stop()
         self._finish(ended)
 
@@ -339,6 +350,32 @@ class Attempt:
                 self._expect_renewal(found)
             return
 
+    def _fetch_trees(self, stack: ExitStack) -> None:
+        """Fetch the file trees that the run names, which stay until its end; an outage is waited for."""
+        begun_s = self.ports.clock.monotonic_s()
+        while self._wanted() is None and self.obstacle is None:
+            self._stand()
+            try:
+                self.trees = stack.enter_context(self.ports.trees.used(self.claim, self._check_wanted))
+            except Transient as error:
+                log.warning("trees.retried", extra={"run": self.claim.run_id, "why": error.message})
+                if self.ports.clock.monotonic_s() - begun_s < TREES_WAIT_S:
+                    self.ports.clock.wait(self.ports.stop, RESTORE_BACK_OFF_S)
+                    continue
+                message = f"the files of the run cannot be had: {error.message}"
+                self._give_up(RunFailed(code="FILES_UNREACHABLE", message=message, retryable=True))
+            except Rejected as error:
+                self._give_up(RunFailed(code="FILES_MISSING", message=error.message, retryable=False))
+            except _NotWantedError:
+                continue
+            return
+
+    def _check_wanted(self) -> None:
+        """Raise where the attempt is to end, or its lease was lost: nobody waits for files any more."""
+        self._stand()
+        if self._wanted() is not None:
+            raise _NotWantedError
+
     def _expect_renewal(self, found: Values) -> None:
         if found.renew_in_s is not None:
             ports = self.ports
@@ -380,6 +417,7 @@ class Attempt:
             replication_asked=self.fetched.replication_asked,
             told=self.fetched.told,
             secrets=self.secrets,
+            trees=dict(self.trees),
             barrier=claim.barrier,
         )
 

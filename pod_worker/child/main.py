@@ -262,6 +262,7 @@ def _run(
         pod=order.pod,
         replication_asked=order.replication_asked,
         told=order.told,
+        trees={name: Path(path) for name, path in order.trees.items()},
         kind=KINDS[order.kind],
         barrier=barrier,
         live=live,

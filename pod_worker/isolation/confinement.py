@@ -67,6 +67,7 @@ SYSTEM: Final = (
     *("run", "proc", "sys", "dev", "boot"),
 )  # fmt: skip
 HOMES_IN_SYSTEM: Final = ("opt", "var")
+TREES: Final = "trees"  # in the folder of the worker: file trees, which runs read
 SCRATCH: Final = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - each process gets an empty one
 SERVICES: Final = (
     "/run/user",
@@ -95,7 +96,7 @@ class Confinement:
     def by_user(cls, data: Path, environ: Mapping[str, str]) -> Self:
         """Return the confinement of a worker that is root, for its folder and its pipelines' environment."""
         work, temporary = data / "work", Path(tempfile.gettempdir())
-        places = (str(work), str(temporary), *_places(environ))
+        places = (str(work), str(data / TREES), str(temporary), *_places(environ))
         return cls(method="user", work=work, temporary=temporary, places=places)
 
     @classmethod
@@ -116,7 +117,7 @@ class Confinement:
             method=method,
             work=data / "work",
             temporary=temporary,
-            places=tuple(each for each in _places(environ) if each not in unasked),
+            places=(str(data / TREES), *(each for each in _places(environ) if each not in unasked)),
             hidden=tuple(sorted(real)),
         )
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from events.answers.kinds.trees import DataSet
+from events.answers.kinds.trees import DataSet, FileTree
 from events.formatting import size
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Rejected, Transient
+from podfleet.client.synchronous import Client
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.connection import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_WRONG_USE, client, fail
 from podfleet.nouns import noun
@@ -58,23 +59,38 @@ def push(
 
     Patterns are those of .gitignore; .podfleetignore in the folder leaves files out.
     """
-    from podfleet.trees.listing import Unpackable
-    from podfleet.trees.packing import pack
-    from podfleet.trees.pushing import Push, Unpushed
-
     control_plane = client()
-    try:
-        packed = pack(folder, include=include or (), exclude=exclude or (), told=_progress("hashed"))
-        pushed = Push(control_plane, SystemClock(), _progress("pushed")).run(packed, is_checked=check)
-    except Unpackable as error:
-        fail(str(error), EXIT_WRONG_USE)
-    except Unpushed as error:
-        fail(str(error), EXIT_UNREACHABLE)
+    pushed = push_folder(control_plane, folder, include or (), exclude or (), is_checked=check)
     added = control_plane.add_data_set(name, pushed.id)
     if as_json:
         print_json(added)
     else:
         say(f"{added.id} has {added.files:,} files of {size(added.size)}")
+
+
+def push_folder(
+    control_plane: Client,
+    folder: Path,
+    include: Sequence[str],
+    exclude: Sequence[str],
+    *,
+    bytes_max: int | None = None,
+    is_checked: bool = False,
+) -> FileTree:
+    """Push the tree of a folder, and return it. Ends the command where that cannot be."""
+    from events.files.trees import TREE_BYTES_MAX
+    from podfleet.trees.listing import Unpackable
+    from podfleet.trees.packing import pack
+    from podfleet.trees.pushing import Push, Unpushed
+
+    told, most = _progress("hashed"), bytes_max or TREE_BYTES_MAX
+    try:
+        packed = pack(folder, include=include, exclude=exclude, bytes_max=most, told=told)
+        return Push(control_plane, SystemClock(), _progress("pushed")).run(packed, is_checked=is_checked)
+    except Unpackable as error:
+        fail(str(error), EXIT_WRONG_USE)
+    except Unpushed as error:
+        fail(str(error), EXIT_UNREACHABLE)
 
 
 @app.command("list")
@@ -94,7 +110,7 @@ def list_data(
 @app.command()
 def show(version: Version, as_json: AsJson = False) -> None:
     """Show a version of a data set."""
-    found = _found(client(), version)
+    found = version_of(client(), version)
     if as_json:
         print_json(found)
         return
@@ -120,7 +136,7 @@ def pull(
     from podfleet.trees import pulling
 
     control_plane = client()
-    found = _found(control_plane, version)
+    found = version_of(control_plane, version)
     folder = output or Path(found.name)
     try:
         pulling.pull(control_plane, SystemClock(), found.tree, folder, _progress("pulled"))
@@ -131,14 +147,12 @@ def pull(
     say(str(folder))
 
 
-def _found(control_plane: Any, version: str) -> DataSet:
+def version_of(control_plane: Client, version: str) -> DataSet:
+    """Return a version of a data set, the latest by its name alone. Ends the command at what is none."""
     name, slash, number = version.partition("/")
     if slash and not (number.isascii() and number.isdigit()):
         fail(f"{version!r} is no version of a data set: NAME, or NAME/1", EXIT_WRONG_USE)
-    found: DataSet = (
-        control_plane.data_set_version(name, int(number)) if slash else control_plane.data_set(name)
-    )
-    return found
+    return control_plane.data_set_version(name, int(number)) if slash else control_plane.data_set(name)
 
 
 def _progress(word: str) -> Callable[[int, int], None]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 
 from podfleet import parameters
 from podfleet.commands.catalogue.kind_help import check
+from podfleet.commands.data import push_folder, version_of
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -25,7 +27,8 @@ from podfleet.parameters import (
     SpecFile,
 )
 
-KIND = "job"
+KIND: Final = "job"
+FOLDER_BYTES_MAX: Final = 200 << 20
 app = noun("run", has_verbs=False)
 
 
@@ -36,6 +39,17 @@ def run(
     ] = None,
     gpu: Annotated[
         float | None, typer.Option("--gpu", min=0, metavar="GIB", help="Memory of the GPU that it needs.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
+    ] = None,
+    no_folder: Annotated[bool, typer.Option("--no-folder", help="Send no files.")] = False,
+    include: Annotated[
+        list[str] | None, typer.Option("--include", metavar="PATTERN", help="Send what git ignores, too.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME[/VERSION]", help="Data set that it reads; repeatable."),
     ] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
@@ -62,6 +76,13 @@ def run(
         spec["command"] = shlex.join(command)
     if env:
         spec["env"] = {**spec.get("env", {}), **variables(env)}
+    control_plane = client()
+    if data:
+        found = [version_of(control_plane, each) for each in data]
+        spec["inputs"] = {**spec.get("inputs", {}), **{each.name: each.tree for each in found}}
+    if not no_folder and "tree" not in spec:
+        pushed = push_folder(control_plane, folder or Path(), include or (), (), bytes_max=FOLDER_BYTES_MAX)
+        spec["tree"] = pushed.id
     check(KIND, spec)
     wanted = parameters.start_options(
         priority=priority,
@@ -72,7 +93,6 @@ def run(
         not_before=not_before,
         secret=secret,
     )
-    control_plane = client()
     made = control_plane.submit(KIND, spec, **wanted, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
 

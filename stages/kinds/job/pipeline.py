@@ -59,7 +59,8 @@ class _Job:
 
     def run(self) -> str:
         """Run the program, and return the line that sums it up."""
-        work, control, output = (self._folder(each) for each in ("work", "control", "output"))
+        work = self._work()
+        control, output = self._folder("control"), self._folder("output")
         restored = self._restored(control)
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
@@ -206,6 +207,25 @@ class _Job:
         if left:
             self._warn(f"{left:,} files are not kept: a run has {FILES_MAX:,} at most")
 
+    def _work(self) -> Path:
+        """Return the working folder: a copy of the run's file tree, which the program may change."""
+        if not self.spec.tree:
+            return self._folder("work")
+        work = self.context.workspace / "work"
+        shutil.copytree(self.context.trees[self.spec.tree], work, copy_function=_copy)
+        work.chmod(0o755)
+        for here, folders, _ in os.walk(work):
+            for each in folders:
+                Path(here, each).chmod(0o755)
+        return work
+
+    def _inputs(self) -> Path:
+        """Return a folder with a link to each tree that the program reads."""
+        folder = self._folder("inputs")
+        for name, tree in self.spec.inputs.items():
+            (folder / name).symlink_to(self.context.trees[tree])
+        return folder
+
     def _environment(self, control: Path, output: Path, restored: Path) -> dict[str, str]:
         variables, secrets = self.context.tools.variables, self.context.tools.secrets
         (control / "checkpoints").mkdir()
@@ -217,6 +237,7 @@ class _Job:
             **self.spec.env,
             "HOME": str(home),
             "TMPDIR": str(self._folder("tmp")),
+            "PODFLEET_INPUTS": str(self._inputs()),
             "PODFLEET_RUN_ID": self.context.run_id,
             "PODFLEET_ATTEMPT": str(self.context.attempt),
             "PODFLEET_OUTPUT": str(output),
@@ -246,3 +267,9 @@ def _path(given: str) -> str:
     """Return where programs are looked for: the pod's own Python first, then what this user may enter."""
     folders = (each for each in given.split(os.pathsep) if os.access(each, os.R_OK | os.X_OK))
     return os.pathsep.join([str(Path(sys.executable).parent), *folders])
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file, which may be written to again."""
+    shutil.copyfile(source, target)
+    os.chmod(target, os.stat(source).st_mode | 0o600)

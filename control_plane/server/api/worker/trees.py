@@ -6,13 +6,12 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from control_plane.files.trees import named_trees
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.files.artifacts import owner_of
 from control_plane.server.deps import Deps
 from control_plane.store.reads import RunReads
 from events.answers.kinds.trees import FileTree, TreeChunks
-from events.files.trees import CHUNKS_MAX
+from events.files.trees import CHUNKS_MAX, named_trees
 from events.runtime.errors import NotFound
 
 SIGNED_MAX: Final = 64  # chunks of one request: a URL has to be used within minutes
