@@ -27,7 +27,7 @@ from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
 from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, TREES, WORDS, Confinement, Method
 from pod_worker.isolation.containers import remove_containers
-from pod_worker.isolation.privileges import hide
+from stages.adapters.sandbox.kernel import hide
 
 log = logging.getLogger(__name__)
 

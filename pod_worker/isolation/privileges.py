@@ -36,14 +36,6 @@ class _Half(ctypes.Structure):
     )
 
 
-def hide() -> None:
-    """Hide memory, environment and descriptors from other processes of this user. Raises `OSError`.
-
-    Programs that this process starts are not hidden.
-    """
-    _prctl(PR_SET_DUMPABLE, 0)
-
-
 def become(user: int) -> None:
     """Become another user permanently, without groups or capabilities. Raises `OSError`."""
     with suppress(PermissionError):  # without CAP_SETPCAP; no program gains any without them, too

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import BinaryIO, Final
 
 from events.runtime.clock import Clock
@@ -35,7 +34,7 @@ class Following:
     _next_s: float = 0.0
 
     def look(self, log: BinaryIO, *, is_last: bool = False) -> None:
-        """Say what was written since the last look, of the file that is open to write to it."""
+        """Say what was written since the last look, of a file that is open to read."""
         now_s = self.clock.monotonic_s()
         if self.lines_left <= 0 or (now_s < self._next_s and not is_last):
             return
@@ -45,11 +44,9 @@ class Following:
 
     def _new(self, log: BinaryIO) -> list[str]:
         """Return the whole lines that are new, of the last bytes where there are many."""
-        with Path(f"/proc/self/fd/{log.fileno()}").open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            at = max(self.place, size - LOOK_BYTES) if size >= self.place else size
-            file.seek(at)
-            data = file.read(LOOK_BYTES)
+        size = os.fstat(log.fileno()).st_size
+        at = max(self.place, size - LOOK_BYTES) if size >= self.place else size
+        data = os.pread(log.fileno(), LOOK_BYTES, at)  # it leaves alone where it is written to
         whole, _, rest = data.rpartition(b"\n")
         is_cut = at > self.place
         self.place = at + len(data) - (len(rest) if len(data) < LOOK_BYTES else 0)

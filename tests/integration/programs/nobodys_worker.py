@@ -23,7 +23,7 @@ from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions
 from pod_worker.isolation.confinement import Confinement, Method
 from pod_worker.isolation.mounts import show
-from pod_worker.isolation.privileges import hide
+from stages.adapters.sandbox.kernel import hide
 
 NOBODY = 65_533
 LIMIT_S = 60.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from events.queue.claims import Claim, Orders
 from events.queue.notes import Note
 from events.queue.settlement import End
 from events.runtime.clock import instant
-from events.runtime.errors import LeaseLost, Transient
+from events.runtime.errors import LeaseLost, Rejected, Transient
 from events.testing import FIRST, RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
 from events.text.attempt_id import AttemptId
 from events.text.secret_names import USER_TOKEN
@@ -245,6 +245,23 @@ class Held:
 
 
 @dataclass
+class Shelf:
+    """Where the trees of runs lie; an error is raised once for each that is given."""
+
+    errors: list[Exception] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def used(self, claim: Claim, check: Callable[[], None]) -> Iterator[dict[str, str]]:
+        check()
+        if self.errors:
+            raise self.errors.pop(0)
+        self.held.append(claim.run_id)
+        yield {"a" * 64: "/trees/a"}
+        self.held.remove(claim.run_id)
+
+
+@dataclass
 class Scene:
     """One attempt with everything around it."""
 
@@ -258,6 +275,7 @@ class Scene:
     earlier: Earlier
     shown: list[bool] = field(default_factory=list)
     secrets: Held = field(default_factory=lambda: Held())
+    shelf: Shelf = field(default_factory=Shelf)
 
     def attempt(
         self,
@@ -275,7 +293,7 @@ class Scene:
             queue=self.store, outbox=self.outbox, uploads=self.files, checkpoints=self.earlier,
             secrets=self.secrets,
             clock=self.clock, ids=SeededIds(), threads=lambda name, work: None,
-            work=self.folder / "work", stop=self.stop, rate=rate or Rate(),
+            work=self.folder / "work", stop=self.stop, rate=rate or Rate(), trees=self.shelf,
         )  # fmt: skip
         start = grant(requested_at=instant(self.clock), ttl_s=TTL_S)
         pulse = Pulse(start, paused=claim.paused, notes=claim.notes)
@@ -1033,3 +1051,38 @@ def test_an_order_to_stop_ends_the_wait_for_secrets(scene: Scene) -> None:
     ((how, _),) = scene.store.settled
     assert how.outcome == "canceled"
     assert scene.clock.monotonic_s() < 100
+
+
+def test_the_files_that_a_run_names_are_there_until_it_has_ended(scene: Scene) -> None:
+    scene.shelf.errors = [Transient("storage_unreachable", "away")]
+    held: list[list[str]] = []
+    scene.clock.at(20, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(30, lambda: held.append([*scene.shelf.held]))
+    scene.clock.at(31, scene.child.complete)
+    scene.attempt().run()
+    assert scene.child.order is not None
+    assert scene.child.order.trees == {"a" * 64: "/trees/a"}
+    assert held == [[RUN_ID]]
+    assert scene.shelf.held == []
+
+
+@pytest.mark.parametrize(
+    ("error", "times", "code"),
+    [
+        (Rejected("unknown_tree", "there is no such tree"), 1, "FILES_MISSING"),
+        (Transient("storage_unreachable", "away"), 10_000, "FILES_UNREACHABLE"),
+    ],
+)
+def test_a_run_without_its_files_fails_by_name(scene: Scene, error: Exception, times: int, code: str) -> None:
+    scene.shelf.errors = [error] * times
+    scene.attempt().run()
+    assert scene.code() == code
+
+
+def test_a_cancel_ends_the_wait_for_files(scene: Scene) -> None:
+    scene.shelf.errors = [Transient("storage_unreachable", "away")] * 10_000
+    scene.orders(20, cancel=True)
+    scene.clock.at(25, scene.child.complete)
+    scene.attempt().run()
+    ((how, _),) = scene.store.settled
+    assert how.outcome == "canceled"

@@ -12,7 +12,8 @@ import pytest
 
 LOOK = """
 import ctypes, os, sys
-from pod_worker.isolation.privileges import drop_capabilities, hide
+from pod_worker.isolation.privileges import drop_capabilities
+from stages.adapters.sandbox.kernel import hide
 who, parent_hides, child_drops, how = sys.argv[1], sys.argv[2] == "hides", sys.argv[3] == "drops", sys.argv[4]
 libc = ctypes.CDLL(None)
 if who == "somebody" and os.getuid() == 0:
