@@ -32,13 +32,14 @@ from testing.bench.workloads import (
     results,
     sick_pods,
     start,
+    trees,
 )
 from testing.bench.workloads.models import agreement, evaluation, load_client, prompt_laps
 
 _ALL: Final = (
     pickup.BENCH, claims.BENCH, claims.LABELLED_BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING,
     results.BENCH, lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH, sick_pods.BENCH,
-    groups.BENCH, races.BENCH, races.SHOWN, evaluation.BENCH, agreement.BENCH, load_client.BENCH,
+    groups.BENCH, races.BENCH, races.SHOWN, trees.BENCH, evaluation.BENCH, agreement.BENCH, load_client.BENCH,
     prompt_laps.BENCH, searches.BENCH, task_pages.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
