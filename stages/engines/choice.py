@@ -79,7 +79,7 @@ def with_own(own: Own, variables: Mapping[str, str], folder: Path) -> dict[str, 
         file = folder / CERTIFICATES
         file.write_text(_secret(own.certificates, variables))
         found |= dict.fromkeys(FILES, str(file))
-    told = {name: found[name] for name in (*PROXIES, *TOKENS) if name in found}
+    told: dict[str, str] = {name: found[name] for name in (*PROXIES, *TOKENS) if name in found}
     if (own.token or own.proxy) and (wrong := [*faults(told, lambda _: True)]):
         raise PipelineError("CONFIG", f"of the secrets of the run: {'; '.join(wrong)}")
     if own.certificates and BEGIN not in _secret(own.certificates, variables):

@@ -115,8 +115,9 @@ def test_a_secret_that_is_no_such_value_is_told_without_it(
 
 def test_what_an_engine_cannot_use_is_told_by_its_name_alone() -> None:
     odd = {
-        "HTTPS_PROXY": "http//secret", "http_proxy": "proxy:3128", "HF_TOKEN": "secret token", "HF_HOME": "secret",
-        "SSL_CERT_FILE": "/secret", "MODEL_PATH": "/there", "HF_HUB_OFFLINE": "ja", "HF_ENDPOINT": "secret",
+        "HTTPS_PROXY": "http//secret", "http_proxy": "proxy:3128", "HF_TOKEN": "secret token",
+        "HF_HOME": "secret", "SSL_CERT_FILE": "/secret", "MODEL_PATH": "/there", "HF_HUB_OFFLINE": "ja",
+        "HF_ENDPOINT": "secret",
     }  # fmt: skip
     found = [*faults(odd, lambda path: path == "/there")]
     assert [each.partition(" ")[0] for each in found] == [
