@@ -139,10 +139,12 @@ class _Trial:
         for done, (repeat, point) in enumerate(in_order(points, self.spec.repeats)):
             stage.progress(done / total, point.says)
             self._point(served, point, repeat)
+            self._tell(stage)
         for _ in range(self.spec.again):
             for repeat, point in in_order(self.tally.wide, self.spec.repeats):
                 stage.progress(1.0, f"{point.says}, again: its repeats lie apart")
                 self._point(served, point, repeat)
+                self._tell(stage)
         together = self.tally.together
         if together.errors == together.requests:
             raise self._failed(*_unanswered(together))
@@ -153,6 +155,13 @@ class _Trial:
             if not self._once(served, point, repeat).is_disturbed:
                 break
         self._summarize()
+
+    def _tell(self, stage: Stage) -> None:
+        """Say the numbers of all measurements so far; the step is how many, in the order of every trial."""
+        values = self.tally.headline()
+        for name in dict.fromkeys(self.spec.metrics):
+            if isinstance(value := values.get(name), float):
+                stage.metric(name, value, step=len(self.tally.found))
 
     def _once(self, served: Served, point: Point, repeat: int) -> Measured:
         before = self.tally.found.get((point, repeat))

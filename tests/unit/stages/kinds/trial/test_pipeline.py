@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from events.catalog import ResultRecorded, RunLog, RunSummarized
+from events.catalog import ResultRecorded, RunLog, RunSummarized, StageMetric
 from events.kinds import read_spec
 from events.kinds.results import Value
 from events.models.engine import Engine
@@ -83,7 +83,10 @@ def serves(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
 
 
 def test_a_trial_serves_measures_and_leaves_nothing(tmp_path: Path) -> None:
-    trial = Trial(tmp_path, concurrency=[1, 2], repeats=2, spread_max=10.0, parameters={"slots": 2})
+    trial = Trial(
+        tmp_path, concurrency=[1, 2], repeats=2, spread_max=10.0, parameters={"slots": 2},
+        metrics=["tokens_out_per_s", "e2e_p50_s"],
+    )  # fmt: skip
 
     line = trial.run()
 
@@ -98,6 +101,12 @@ def test_a_trial_serves_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert isinstance(summary["tokens_out_per_s"], float)
     assert isinstance(summary["seconds"], float)
     assert summary["cost_usd"] == pytest.approx(2.0 * summary["seconds"] / 3600)
+    told = trial.reporter.of(StageMetric)
+    assert [(each.name, each.step) for each in told] == [
+        (name, step) for step in range(1, 5) for name in ("tokens_out_per_s", "e2e_p50_s")
+    ]
+    assert told[-2].value == summary["tokens_out_per_s"], "of all measurements until then"
+    assert told[0].value == trial.rows[0].values["tokens_out_per_s"] != told[2].value
     assert "--slots=2 --batch=256" in str(summary["command"])
     assert "double: {'slots': 2" in trial.log
     assert "double: double: {'slots': 2" in trial.said
@@ -171,6 +180,7 @@ def test_what_is_disturbed_is_measured_again_and_then_marked(
 
     assert [each.values["try"] for each in trial.rows] == [1, 2]
     assert {each.status for each in trial.rows} == {"disturbed"}
+    assert [each.step for each in trial.reporter.of(StageMetric)] == [1], "a try is no step of its own"
     assert trial.summary["outcome"] == "noisy"
     assert "noisy" in line
 
@@ -219,6 +229,7 @@ def test_a_pod_without_genai_bench_starts_no_engine(tmp_path: Path) -> None:
         ({"client": "genai-bench", "tokenizer": "/etc/a"}, "tokenizer"),
         ({"token_secret": "OPENAI_API_KEY"}, "token_secret"),
         ({"proxy_secret": "HF_TOKEN_A"}, "proxy_secret"),
+        ({"metrics": ["start_s"]}, "metrics: 'start_s' is not said after each measurement"),
         ({"parameters": {"slots": 65}}, "slots"),
         ({"parameters": {"cache": "q8", "flash": False}}, "cache is quantised, which needs flash"),
         ({"parameters": {"lots": 1}}, "there is no parameter 'lots'"),
