@@ -120,6 +120,27 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Annotated[int, msgspec.Meta(ge=1, le=CORES_MAX)] | None,
         msgspec.Meta(description="Most cores of the engine; without it, all of the pod."),
     ] = None
+    token_secret: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A(HF_TOKEN_[A-Za-z0-9_]{1,80})?\Z",
+            description="The secret of the run that is the engine's HF_TOKEN, such as HF_TOKEN_META.",
+        ),
+    ] = ""
+    proxy_secret: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A(PROXY_[A-Za-z0-9_]{1,80})?\Z",
+            description="The secret of the run that is the address of the engine's proxy, such as PROXY_LAB.",
+        ),
+    ] = ""
+    certificates_secret: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A(CERTIFICATES_[A-Za-z0-9_]{1,80})?\Z",
+            description="The secret of the run with the certificates (PEM) that the engine trusts.",
+        ),
+    ] = ""
     client: Annotated[
         Literal["own", "genai-bench"],
         msgspec.Meta(description="Who measures: podfleet itself, or genai-bench of the pod."),

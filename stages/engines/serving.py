@@ -20,6 +20,7 @@ from typing import Final
 from events.models.containers import PROGRAM, UNKNOWN, Container, Inspected
 from events.models.engine import Engine
 from events.models.parameter import Value
+from events.models.variables import FILES, faults
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
 from stages.engines.container import Docker
@@ -97,6 +98,8 @@ def serve(
     given |= engine.environment(fields, settled)
     if environment is not None:
         say(f"{engine.name} at port {place} has {described(environment)}")
+        for each in faults(environment, os.path.exists):
+            say(f"look at the variables of the engine: {each}")
     asked = _container(Container(name=alias, pod=pod, image=image), given, str(model), gpus, bounds)
     docker = Docker(asked, given, folder) if image else None
     process, output = start(asked.words(words) if docker else words, folder, given, bounds, docker)
@@ -201,6 +204,7 @@ def _container(
     caches = {given[each] for each in ("HF_HOME", "HF_HUB_CACHE") if each in given}
     models = {given["MODEL_PATH"]} if "MODEL_PATH" in given else set()
     models |= {model} if os.path.isabs(model) else set()
+    models |= {given[each] for each in FILES if each in given}
     return replace(
         named,
         variables=tuple(sorted({*given} - NOT_IN_CONTAINERS)),

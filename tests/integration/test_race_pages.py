@@ -240,6 +240,9 @@ async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str)
             found = await client.post("/api/races", json={**BODY, "lanes": lanes})
             assert found.status_code == 422
             assert words in found.text
+        lanes = [{"pod": "a"}, {"pod": "b"}]
+        form = await client.post("/api/races", json={**BODY, "name": "new", "lanes": lanes})
+        assert (form.status_code, form.json()["code"]) == (422, "bad_id")
 
 
 async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_url: str) -> None:

@@ -154,7 +154,8 @@ class BenchmarkBody(Body):
 
     Scenarios are a list, or one text such as `D(100,20), N(200,50)/(40,10)`. `client` is who measures them:
     podfleet itself, or the program genai-bench of the pod, which has no rates. `memory_gib` and `cores` bound
-    the engine.
+    the engine. `token_secret`, `proxy_secret` and `certificates_secret` are names of secrets by which it
+    fetches the model.
     """
 
     traffic_scenarios: Scenarios = Field(default_factory=lambda: ["D(100,20)"])
@@ -172,6 +173,11 @@ class BenchmarkBody(Body):
     memory_gib: Annotated[float, Field(gt=0, le=MEMORY_GIB_MAX, allow_inf_nan=False)] | None = None
     cores: Annotated[int, Field(ge=1, le=CORES_MAX), WHOLE] | None = None
     offline: bool = False
+    token_secret: Annotated[str, StringConstraints(pattern="^(HF_TOKEN_[A-Za-z0-9_]{1,80})?$")] = ""
+    proxy_secret: Annotated[str, StringConstraints(pattern="^(PROXY_[A-Za-z0-9_]{1,80})?$")] = ""
+    certificates_secret: Annotated[str, StringConstraints(pattern="^(CERTIFICATES_[A-Za-z0-9_]{1,80})?$")] = (
+        ""
+    )
     client: Literal["own", "genai-bench"] = "own"
 
 

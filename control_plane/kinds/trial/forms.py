@@ -97,6 +97,9 @@ class TaskForm(FormWithParts):
     measure_s: str = "300"
     memory_gib: str = ""
     cores: str = ""
+    token_secret: str = ""
+    proxy_secret: str = ""
+    certificates_secret: str = ""
     offline: str = ""
     client: str = "own"
 
@@ -239,7 +242,18 @@ _OPTIMIZATION: Final = (
     "max_cost_usd",
 )
 _PARTS: Final = {"confirm": ("top", "repeats"), "prune": ("after", "keep_percent", "min_members")}
-_BENCHMARK: Final = ("requests", "warmup", "shared_prefix", "ready_s", "measure_s", "memory_gib", "cores")
+_BENCHMARK: Final = (
+    "requests",
+    "warmup",
+    "shared_prefix",
+    "ready_s",
+    "measure_s",
+    "memory_gib",
+    "cores",
+    "token_secret",
+    "proxy_secret",
+    "certificates_secret",
+)
 _LIMITS: Final = ("ttft_s", "tpot_s", "e2e_s")
 
 

@@ -152,6 +152,12 @@ def run_of(task: TaskBody) -> Json:
     times = {"ttft_limit_s": limits.ttft_s, "tpot_limit_s": limits.tpot_s, "e2e_limit_s": limits.e2e_s}
     bounds = {"memory_gib": benchmark.memory_gib, "cores": benchmark.cores}
     spec |= {name: each for name, each in (times | bounds).items() if each is not None}
+    secrets = {
+        "token_secret": benchmark.token_secret,
+        "proxy_secret": benchmark.proxy_secret,
+        "certificates_secret": benchmark.certificates_secret,
+    }
+    spec |= {name: each for name, each in secrets.items() if each}
     if benchmark.client != OWN:
         spec["client"] = benchmark.client
         # weights that have no id on the hub have no tokenizer there
@@ -164,6 +170,8 @@ def run_of(task: TaskBody) -> Json:
     if task.deployment_mode == DEPLOYED_BY_DOCKER:
         spec["image"] = task.runtime_image_tag.strip()
     placement = task.placement.model_dump(exclude_none=True)
+    named = [*(placement.get("secrets") or ()), *filter(None, secrets.values())]
+    placement["secrets"] = list(dict.fromkeys(named))
     requires = placement.get("requires") or {}
     needed = engine_labels([PROGRAM if "image" in spec else task.base_runtime])
     placement["requires"] = {**requires, "labels": {**needed, **(requires.get("labels") or {})}}
