@@ -59,12 +59,12 @@ class TreeShelf:
         self, chunks: Sequence[tuple[str, int]], manifest: tuple[str, int] | None
     ) -> MissingObjects:
         """Return where to put those chunks, and the manifest, that the storage lacks."""
-        lacks = await _each(lambda each: self._lacks(_chunk_key(each[0]), each[1]), chunks)
+        lacks = await _each(lambda each: self._lacks(_chunk_key(each[0]), *each), chunks)
         lacking = [each for each, is_missing in zip(chunks, lacks, strict=True) if is_missing]
         wanted = [(_chunk_key(sha256), sha256, size) for sha256, size in lacking]
-        if manifest is not None and await self._lacks(_manifest_key(manifest[0]), manifest[1]):
+        if manifest is not None and await self._lacks(_manifest_key(manifest[0]), *manifest):
             wanted.append((_manifest_key(manifest[0]), *manifest))
-        sign = self.blobs.puts.sign_over
+        sign = self.blobs.puts.sign
         signed = await storage_call(
             lambda: [_sought(sha256, sign(key, Content(size, sha256))) for key, sha256, size in wanted]
         )
@@ -82,7 +82,7 @@ class TreeShelf:
             if manifest is None:
                 raise Conflict("tree_incomplete", "the storage lacks its manifest: push it again")
             tree, sizes = await asyncio.to_thread(_read, manifest[1], tree_id)
-        lacks = await _each(lambda each: self._is_unfit(*each), [*sizes.items()])
+        lacks = await _each(lambda each: self._is_unfit(_chunk_key(each[0]), *each), [*sizes.items()])
         if missing := sum(lacks):
             of = f"{missing:,} of its {len(sizes):,} chunks"
             raise Conflict("tree_incomplete", f"the storage lacks {of}: push it again")
@@ -150,15 +150,18 @@ class TreeShelf:
         url = await self.blobs.get_url(_manifest_key(tree_id), name=f"{tree_id}.json")
         return readable(FileTree, "tree", document, url=url)
 
-    async def _lacks(self, key: str, size: int) -> bool:
-        """Say whether an object has to be put."""
+    async def _lacks(self, key: str, sha256: str, size: int) -> bool:
+        """Say whether an object has to be put; one of another size is looked at: the caller may be wrong."""
         version = await self.blobs.version(key)
-        return version is None or version.size != size
+        if version is None or version.size == size:
+            return version is None
+        return await self._is_unfit(key, sha256, version.size)
 
-    async def _is_unfit(self, sha256: str, size: int) -> bool:
-        key = _chunk_key(sha256)
+    async def _is_unfit(self, key: str, sha256: str, size: int) -> bool:
+        """Say whether an object of this content is not there; what lies there with another is removed."""
         if self.blobs.puts.knows.digests:
-            return await self._lacks(key, size)
+            version = await self.blobs.version(key)
+            return version is None or version.size != size
         try:
             await self.inspector.require(f"chunk {sha256}", key, size, sha256)
         except NotFound:

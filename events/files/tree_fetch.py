@@ -151,7 +151,7 @@ class TreeFetch:
             except _OtherBytesError as error:
                 tries += 1
                 if tries >= TRIES_MAX:
-                    raise Rejected(OTHER_BYTES, f"{error}; push the tree again") from error
+                    raise Rejected(OTHER_BYTES, f"{error}: push it again with --check") from error
 
     def _get(self, url: str, size: int | None, sha256: str) -> bytes:
         """Return an object of this size, of any where it is None."""

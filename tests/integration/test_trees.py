@@ -120,6 +120,8 @@ def test_a_push_that_broke_off_sends_what_is_missing(client: Client, folder: Pat
     )
     assert told[-1] == (packed.tree.size, packed.tree.size)
     assert (pushed.size, pushed.files, pushed.chunks) == (packed.tree.size, 3, 3)
+    wrong = [(sha256, size % CHUNK_BYTES + 1) for sha256, size in _sizes(packed).items()]
+    assert client.missing_of_trees(wrong).chunks == []  # nothing is put over what is right
     told.clear()
     assert Push(client, CLOCK, lambda *each: told.append(each)).run(packed).id == pushed.id
     assert told == []

@@ -22,6 +22,7 @@ from control_plane.files import blobs as module
 from control_plane.files.blobs import DOWNLOAD, PIECE_BYTES, SHOWN_CHARS_MAX, Blobs, open_blobs
 from control_plane.files.multipart import PART_BYTES_MIN, Cutting, Multipart
 from control_plane.files.signing import URL_LIFE, Content, with_headers
+from control_plane.files.trees import named_trees
 from control_plane.server.api.contract.bodies import SoughtArtifact
 from control_plane.server.api.worker.uploads import artifact_key, cut, named
 from events.runtime.errors import PodfleetError, Rejected, Transient
@@ -391,3 +392,17 @@ def test_parts_become_an_object_of_the_size_that_was_said_and_never_in_the_place
     storage, no_puts = Parts(is_there=is_there), cast("Any", None)
     assert asyncio.run(Multipart(cast("Any", storage), "b", no_puts).join("k", size)) is bool(joined)
     assert (storage.joined, storage.dropped) == (joined, dropped)
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ({"tree": "a", "inputs": {"x": {"tree": "b"}, "y": "c", "z": 5}}, {"a", "b", "c"}),
+        ({"inputs": [{"tree": "a"}, "b", None, [["c"]]]}, {"a", "b"}),
+        ({"tree": {"$ne": "a"}, "inputs": "a"}, set()),
+        ([{"tree": "a"}], set()),
+        (None, set()),
+    ],
+)  # fmt: skip
+def test_a_run_names_trees_by_its_specification_whatever_that_is(spec: object, named: set[str]) -> None:
+    assert named_trees(spec) == named
