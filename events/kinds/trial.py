@@ -23,8 +23,11 @@ CONCURRENCY_MAX: Final = 1_024
 OWN: Final = "own"
 GENAI_BENCH: Final = "genai-bench"
 LOADS_MAX: Final = 16
+MEMORY_GIB_MAX: Final = 65_536
+CORES_MAX: Final = 1_024
 MEASUREMENTS_MAX: Final = 256
 REPEATS_MAX: Final = 20
+METRICS_MAX: Final = 4
 
 # A noisy trial measured something, beside what disturbed it.
 OUTCOMES: Final = ("success", "deploy_failed", "benchmark_failed", "timeout", "oom", "noisy")
@@ -109,6 +112,35 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     offline: Annotated[
         bool, msgspec.Meta(description="Whether the engine may load only what is on the pod.")
     ] = False
+    memory_gib: Annotated[
+        Annotated[float, msgspec.Meta(gt=0, le=MEMORY_GIB_MAX)] | None,
+        msgspec.Meta(description="Most memory of the engine, without that of GPUs; above it, it is ended."),
+    ] = None
+    cores: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=CORES_MAX)] | None,
+        msgspec.Meta(description="Most cores of the engine; without it, all of the pod."),
+    ] = None
+    token_secret: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A(HF_TOKEN_[A-Za-z0-9_]{1,80})?\Z",
+            description="The secret of the run that is the engine's HF_TOKEN, such as HF_TOKEN_META.",
+        ),
+    ] = ""
+    proxy_secret: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A(PROXY_[A-Za-z0-9_]{1,80})?\Z",
+            description="The secret of the run that is the address of the engine's proxy, such as PROXY_LAB.",
+        ),
+    ] = ""
+    certificates_secret: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A(CERTIFICATES_[A-Za-z0-9_]{1,80})?\Z",
+            description="The secret of the run with the certificates (PEM) that the engine trusts.",
+        ),
+    ] = ""
     client: Annotated[
         Literal["own", "genai-bench"],
         msgspec.Meta(description="Who measures: podfleet itself, or genai-bench of the pod."),
@@ -120,6 +152,13 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="Of the client genai-bench: an id of the hub; without it a word is a token.",
         ),
     ] = ""
+    metrics: Annotated[
+        list[Annotated[str, msgspec.Meta(max_length=40)]],
+        msgspec.Meta(
+            max_length=METRICS_MAX,
+            description="Headline numbers that are said after each measurement, of all until then.",
+        ),
+    ] = msgspec.field(default_factory=lambda: ["tokens_out_per_s"])
     start_limit_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds until the first event.")] = (
         300.0
     )
@@ -141,6 +180,8 @@ def _problems(spec: TrialSpec) -> Iterator[str]:
         yield from engine_named(spec.engine, spec.command).problems(spec.parameters)
     except PipelineError as error:
         yield error.message
+    if strange := [each for each in spec.metrics if each not in METRICS]:
+        yield f"metrics: {strange[0]!r} is not said after each measurement; take one of {', '.join(METRICS)}"
     if not spec.concurrency and not spec.rates:
         yield "`concurrency` and `rates` are both empty; name a load"
     try:
@@ -149,8 +190,8 @@ def _problems(spec: TrialSpec) -> Iterator[str]:
     except ValueError as error:
         yield f"scenarios: {error}"
     else:
-        if strange := [each for each in scenarios if not isinstance(each, TextScenario)]:
-            yield f"{strange[0]} asks for {strange[0].asks}, which no client here speaks: take D, N, U or E"
+        if mute := [each for each in scenarios if not isinstance(each, TextScenario)]:
+            yield f"{mute[0]} asks for {mute[0].asks}, which no client here speaks: take D, N, U or E"
         if spec.client == GENAI_BENCH:
             found = unfit_for_genai_bench(scenarios, spec.concurrency, spec.rates)
             yield from [found] if found else []
@@ -186,6 +227,17 @@ ERROR_RATE: Final = Column("error_rate", direction="lower", format=".1%")
 TIMES: Final = ("ttft", "tpot", "itl", "e2e")
 STATISTICS: Final = ("mean", "p50", "p90", "p95", "p99", "max")
 LATENCIES: Final = tuple(_latency(f"{time}_{each}_s") for time in TIMES for each in STATISTICS)
+
+# What is known after each measurement: a study may end a trial by it.
+METRICS: Final = (
+    "tokens_out_per_s",
+    "peak_tokens_out_per_s",
+    "requests_per_s",
+    "goodput_per_s",
+    "error_rate",
+    "success_rate",
+    *(each.name for each in LATENCIES),
+)
 
 # Columns are sorted by an index up to the eighth.
 SCENARIOS: Final = ResultSet(

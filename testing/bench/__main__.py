@@ -17,7 +17,7 @@ import msgspec
 from testing.bench.comparison import Setting
 from testing.bench.machine import ROOT, facts
 from testing.bench.report import Report, into, table
-from testing.bench.search import searches
+from testing.bench.search import searches, task_pages
 from testing.bench.workloads import (
     artifacts,
     claims,
@@ -39,7 +39,7 @@ _ALL: Final = (
     pickup.BENCH, claims.BENCH, claims.LABELLED_BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING,
     results.BENCH, lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH, sick_pods.BENCH,
     groups.BENCH, races.BENCH, races.SHOWN, evaluation.BENCH, agreement.BENCH, load_client.BENCH,
-    prompt_laps.BENCH, searches.BENCH,
+    prompt_laps.BENCH, searches.BENCH, task_pages.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"

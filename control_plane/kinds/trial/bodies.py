@@ -7,11 +7,19 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from control_plane.model.groups.constraints import CONSTRAINT, CONSTRAINTS_MAX
+from control_plane.model.groups.pruning import PEERS_MAX
 from control_plane.model.groups.study import RUNS_MAX
 from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, OptionsBody, ShortText, Storable
 from control_plane.server.api.contract.group_bodies import ConfirmBody, Number
 from events.kinds.results import COLUMN_NAME
-from events.kinds.trial import CONCURRENCY_MAX, LOADS_MAX, REPEATS_MAX
+from events.kinds.trial import (
+    CONCURRENCY_MAX,
+    CORES_MAX,
+    LOADS_MAX,
+    MEASUREMENTS_MAX,
+    MEMORY_GIB_MAX,
+    REPEATS_MAX,
+)
 from events.models.engines import ENGINES
 from events.text.traffic import SCENARIOS_MAX
 
@@ -85,13 +93,27 @@ Baseline = Annotated[
 ]
 
 
+class PruneTrialsBody(Body):
+    """When a trial is ended early: by the median stopping rule, with any percentile.
+
+    After each measurement, from the one with the number `after` on, its objective so far is compared with
+    those that the experiments before it had: a trial whose best is worse than the means of the best
+    `keep_percent` of these is canceled. `min_members` of them have to have succeeded.
+    """
+
+    after: Annotated[int, Field(ge=1, le=MEASUREMENTS_MAX), WHOLE] = 1
+    keep_percent: Annotated[float, Field(ge=1, le=99, allow_inf_nan=False)] = 50.0
+    min_members: Annotated[int, Field(ge=1, le=PEERS_MAX), WHOLE] = 5
+
+
 class OptimizationBody(Body):
     """How configurations are tried: at most `max_iterations`, each `repeats` times, `parallel` at once.
 
     With `second_objective` the best are the Pareto front of both. `baseline` is tried first, and again after
     every `baseline_every` experiments: the engine's defaults with true, nothing with false, or other values.
-    `confirm` runs the best, and the baseline, more often when the search is over. `constraints` are
-    texts such as `ttft_p99_s <= 0.5`. `max_seconds` and `max_cost_usd` are the budgets of a round.
+    `confirm` runs the best, and the baseline, more often when the search is over. `prune` ends trials early,
+    but none of the baseline or of what runs again. `constraints` are texts such as `ttft_p99_s <= 0.5`.
+    `max_seconds` and `max_cost_usd` are the budgets of a round.
     """
 
     strategy: Literal["grid", "random", "bayesian"] = "bayesian"
@@ -109,6 +131,7 @@ class OptimizationBody(Body):
     baseline: bool | Baseline = True
     baseline_every: Annotated[int, Field(ge=1, le=RUNS_MAX), WHOLE] | None = None
     confirm: ConfirmBody | None = None
+    prune: PruneTrialsBody | None = None
     max_seconds: Annotated[float, Field(ge=1, le=30 * 24 * 3600, allow_inf_nan=False)] | None = None
     max_cost_usd: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
     points: Annotated[int, Field(ge=2, le=100), WHOLE] = 5
@@ -130,7 +153,9 @@ class BenchmarkBody(Body):
     """The traffic of each trial: every scenario with every number of requests at once, and every rate.
 
     Scenarios are a list, or one text such as `D(100,20), N(200,50)/(40,10)`. `client` is who measures them:
-    podfleet itself, or the program genai-bench of the pod, which has no rates.
+    podfleet itself, or the program genai-bench of the pod, which has no rates. `memory_gib` and `cores` bound
+    the engine. `token_secret`, `proxy_secret` and `certificates_secret` are names of secrets by which it
+    fetches the model.
     """
 
     traffic_scenarios: Scenarios = Field(default_factory=lambda: ["D(100,20)"])
@@ -145,7 +170,14 @@ class BenchmarkBody(Body):
     limits: LimitsBody = Field(default_factory=LimitsBody)
     ready_s: Seconds = 600.0
     measure_s: Seconds = 300.0
+    memory_gib: Annotated[float, Field(gt=0, le=MEMORY_GIB_MAX, allow_inf_nan=False)] | None = None
+    cores: Annotated[int, Field(ge=1, le=CORES_MAX), WHOLE] | None = None
     offline: bool = False
+    token_secret: Annotated[str, StringConstraints(pattern="^(HF_TOKEN_[A-Za-z0-9_]{1,80})?$")] = ""
+    proxy_secret: Annotated[str, StringConstraints(pattern="^(PROXY_[A-Za-z0-9_]{1,80})?$")] = ""
+    certificates_secret: Annotated[str, StringConstraints(pattern="^(CERTIFICATES_[A-Za-z0-9_]{1,80})?$")] = (
+        ""
+    )
     client: Literal["own", "genai-bench"] = "own"
 
 

@@ -76,6 +76,9 @@ class TaskForm(FormWithParts):
     baseline_every: str = ""
     confirm_top: str = ""
     confirm_repeats: str = ""
+    prune_after: str = ""
+    prune_keep_percent: str = ""
+    prune_min_members: str = ""
     max_seconds: str = ""
     max_cost_usd: str = ""
     points: str = "5"
@@ -92,6 +95,11 @@ class TaskForm(FormWithParts):
     e2e_s: str = ""
     ready_s: str = "600"
     measure_s: str = "300"
+    memory_gib: str = ""
+    cores: str = ""
+    token_secret: str = ""
+    proxy_secret: str = ""
+    certificates_secret: str = ""
     offline: str = ""
     client: str = "own"
 
@@ -124,6 +132,8 @@ class TaskForm(FormWithParts):
             flat |= {"second_metric": second.metric, "second_direction": second.direction}
         if wanted.confirm is not None:
             flat |= {"confirm_top": wanted.confirm.top, "confirm_repeats": wanted.confirm.repeats}
+        if wanted.prune is not None:
+            flat |= {f"prune_{name}": value for name, value in wanted.prune.model_dump().items()}
         return cls(
             **{name: _text(value) for name, value in flat.items()},
             **model,
@@ -193,13 +203,13 @@ class TaskForm(FormWithParts):
         }
         if metric := self.second_metric.strip():
             found["second_objective"] = {"metric": metric, "direction": self.second_direction}
-        confirm = {"top": self.confirm_top.strip(), "repeats": self.confirm_repeats.strip()}
-        if any(confirm.values()):
-            found["confirm"] = {name: number_of(text) for name, text in confirm.items() if text}
+        for part, names in _PARTS.items():
+            typed = {name: getattr(self, f"{part}_{name}").strip() for name in names}
+            if any(typed.values()):
+                found[part] = {name: number_of(text) for name, text in typed.items() if text}
         return found | self._numbers([each for each in _OPTIMIZATION if each != "strategy"])
 
     def _benchmark(self) -> dict[str, Any]:
-        names = ("requests", "warmup", "shared_prefix", "ready_s", "measure_s")
         repeats = {"repeats": number_of(self.measured)} if self.measured.strip() else {}
         return {
             "traffic_scenarios": typed_lines(self.traffic_scenarios).replace("\n", ", ").strip(),
@@ -209,7 +219,7 @@ class TaskForm(FormWithParts):
             "offline": self.offline == ON,
             "client": self.client,
             **repeats,
-            **self._numbers(names),
+            **self._numbers(_BENCHMARK),
         }
 
     def _numbers(self, names: Iterable[str]) -> dict[str, Any]:
@@ -231,7 +241,19 @@ _OPTIMIZATION: Final = (
     "max_seconds",
     "max_cost_usd",
 )
-_BENCHMARK: Final = ("requests", "warmup", "shared_prefix", "ready_s", "measure_s")
+_PARTS: Final = {"confirm": ("top", "repeats"), "prune": ("after", "keep_percent", "min_members")}
+_BENCHMARK: Final = (
+    "requests",
+    "warmup",
+    "shared_prefix",
+    "ready_s",
+    "measure_s",
+    "memory_gib",
+    "cores",
+    "token_secret",
+    "proxy_secret",
+    "certificates_secret",
+)
 _LIMITS: Final = ("ttft_s", "tpot_s", "e2e_s")
 
 
@@ -265,8 +287,7 @@ def accepted(parameter: Parameter) -> str:
     elif parameter.type == "switch":
         takes = "true, false"
     elif parameter.leaves_a_core:
-        takes = f"{_text(float(parameter.low))} to one less than the cores, which is the default"
-        return f"{parameter.says}: {takes}"
+        takes = f"{_text(float(parameter.low))} to one less than the cores"
     else:
         takes = f"{_text(float(parameter.low))} to {_text(float(parameter.high))}"
     usual = parameter.usual if parameter.default is None else parameter.default

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from control_plane.kinds.trial.bodies import RangeBody, TaskBody
+from control_plane.kinds.trial.bodies import PruneTrialsBody, RangeBody, TaskBody
 from control_plane.model.groups.space import Choice
 from control_plane.model.groups.study import Study
-from events.kinds.trial import GENAI_BENCH, KIND, OWN, unfit_for_genai_bench
+from events.kinds.trial import GENAI_BENCH, KIND, METRICS, OWN, unfit_for_genai_bench
 from events.models.containers import PROGRAM
 from events.models.engine import Engine
 from events.models.engines import ENGINES
@@ -68,6 +68,8 @@ def _problems(task: TaskBody) -> Iterator[str]:
         yield "runtime_image_tag: a deployment by docker needs the image"
     if engine is not None:
         yield from _unfit(task, engine)
+    if task.optimization.prune is not None:
+        yield from _unprunable(task, task.optimization.prune)
     if isinstance(task.optimization.baseline, dict) and set(task.optimization.baseline) != set(varied(task)):
         yield f"optimization.baseline: it has a value for each of {', '.join(varied(task))}"
 
@@ -80,6 +82,22 @@ def _unfit_for_its_client(task: TaskBody) -> Iterator[str]:
             yield f"benchmark.client: {problem}"
     if "/" in task.model.tokenizer and not HUB_ID.fullmatch(task.model.tokenizer):
         yield "model.tokenizer: genai-bench takes an id of the hub, such as Qwen/Qwen3-0.6B"
+
+
+def _unprunable(task: TaskBody, prune: PruneTrialsBody) -> Iterator[str]:
+    """Yield why no trial can be ended early by what it has measured."""
+    wanted, where = task.optimization, "optimization.prune"
+    if wanted.second_objective is not None:
+        yield f"{where}: it compares one objective; take away the second one, or `prune`"
+    if wanted.objective.metric not in METRICS:
+        shown = wanted.objective.metric[:SHOWN_CHARS]
+        yield f"{where}: {shown} is not known before a trial ends; known are {', '.join(METRICS)}"
+    with suppress(ValueError):  # scenarios that are none are told by themselves
+        count = measurements(task)
+        if count == 1:
+            yield f"{where}: a trial makes one measurement, and ends with it; take more loads or repeats"
+        elif count > 1 and prune.after >= count:
+            yield f"{where}.after: a trial makes {count} measurements; {count - 1} at most, not {prune.after}"
 
 
 def _unfit(task: TaskBody, engine: Engine) -> Iterator[str]:
@@ -132,17 +150,28 @@ def run_of(task: TaskBody) -> Json:
         "offline": benchmark.offline,
     }
     times = {"ttft_limit_s": limits.ttft_s, "tpot_limit_s": limits.tpot_s, "e2e_limit_s": limits.e2e_s}
-    spec |= {name: each for name, each in times.items() if each is not None}
+    bounds = {"memory_gib": benchmark.memory_gib, "cores": benchmark.cores}
+    spec |= {name: each for name, each in (times | bounds).items() if each is not None}
+    secrets = {
+        "token_secret": benchmark.token_secret,
+        "proxy_secret": benchmark.proxy_secret,
+        "certificates_secret": benchmark.certificates_secret,
+    }
+    spec |= {name: each for name, each in secrets.items() if each}
     if benchmark.client != OWN:
         spec["client"] = benchmark.client
         # weights that have no id on the hub have no tokenizer there
         if HUB_ID.fullmatch(task.model.tokenizer):
             spec["tokenizer"] = task.model.tokenizer
+    if task.optimization.prune is not None:
+        spec["metrics"] = [task.optimization.objective.metric]
     if task.command.strip():
         spec["command"] = task.command.strip()
     if task.deployment_mode == DEPLOYED_BY_DOCKER:
         spec["image"] = task.runtime_image_tag.strip()
     placement = task.placement.model_dump(exclude_none=True)
+    named = [*(placement.get("secrets") or ()), *filter(None, secrets.values())]
+    placement["secrets"] = list(dict.fromkeys(named))
     requires = placement.get("requires") or {}
     needed = engine_labels([PROGRAM if "image" in spec else task.base_runtime])
     placement["requires"] = {**requires, "labels": {**needed, **(requires.get("labels") or {})}}
@@ -171,6 +200,9 @@ def plan_of_task(task: TaskBody) -> Json:
         "constraints": list(wanted.constraints) or None,
         "confirm": None if wanted.confirm is None else wanted.confirm.model_dump(),
     }
+    if (prune := wanted.prune) is not None:
+        rule = prune.model_dump(exclude={"after"})
+        plan["prune"] = {"by": texts[0], "after_step": prune.after, **rule}
     if baseline is not None:
         plan["baseline"] = {f"{PREFIX}{name}": value for name, value in baseline.items()}
         plan["baseline_every"] = wanted.baseline_every
@@ -186,10 +218,7 @@ def runs_max(task: TaskBody) -> int:
 
 
 def baseline_of(task: TaskBody) -> Json | None:
-    """Return the values that are tried first; None without any.
-
-    The default of a number of threads is one less than the cores of the pod; the highest value stands for it.
-    """
+    """Return the values that are tried first; None without any."""
     wanted = task.optimization.baseline
     if isinstance(wanted, dict):
         return {name: wanted[name] for name in varied(task)}
@@ -197,7 +226,7 @@ def baseline_of(task: TaskBody) -> Json | None:
     known = {each.name: each for each in engine.parameters} if engine else {}
     if not wanted or any(name not in known for name in varied(task)):
         return None
-    found = {name: _default(known[name], task.parameters[name]) for name in varied(task)}
+    found = {name: _default(known[name]) for name in varied(task)}
     return None if None in found.values() else found
 
 
@@ -247,10 +276,8 @@ def _doubled(low: int, high: int) -> list[int]:
     return sorted({each for each in found if each < high} | {high})
 
 
-def _default(parameter: Parameter, given: Any) -> Any:
-    if not parameter.leaves_a_core:
-        return parameter.usual if parameter.default is None else parameter.default
-    return _plain(given.high) if isinstance(given, RangeBody) else max(given)
+def _default(parameter: Parameter) -> Any:
+    return parameter.usual if parameter.default is None else parameter.default
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from control_plane.kinds.trial.planning import PREFIX
 from control_plane.model.groups.constraints import broken
 from control_plane.model.groups.members import COUNTED_AS, Trial
 from control_plane.model.groups.parameters import Values, in_json
+from control_plane.model.groups.pruning import Stop
 from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.model.groups.study import Study
 from control_plane.model.groups.trials import outcome_of, trial_of
@@ -90,6 +91,8 @@ def experiments_of(
         summaries = [each for run in own if isinstance(each := run.get("summary"), Mapping) and each]
         summary = plain(summaries[-1]) if summaries else {}
         status = status_of(own, study.repeats, is_measured=bool(measured))
+        if outcome.stop is not None:
+            status = "cancelled"  # whatever its other runs have measured: it is never the best
         found.append(
             TriedConfiguration(
                 id=f"{group['round']}-{place + 1}",
@@ -104,7 +107,7 @@ def experiments_of(
                 is_best=place == best,
                 is_baseline=baseline is not None and in_json(tried) == baseline,
                 infeasible=None if outcome.objective is None else _broken(study, own),
-                failure=_failure(own) if status in ("failed", "cancelled") else None,
+                failure=_failure(own, outcome.stop) if status in ("failed", "cancelled") else None,
                 outcome=_text(summary.get("outcome")),
                 summary=summary,
                 runs=[
@@ -159,7 +162,9 @@ def _broken(study: Study, runs: Sequence[Json]) -> str | None:
     return next((each for each in found if each is not None), None)
 
 
-def _failure(runs: Sequence[Json]) -> str | None:
+def _failure(runs: Sequence[Json], stop: Stop | None) -> str | None:
+    if stop is not None:
+        return str(brief(f"pruned: {stop}", FAILURE_CHARS_MAX))
     for run in reversed(runs):
         error = run.get("error")
         if isinstance(error, Mapping):

@@ -187,6 +187,10 @@ class Study:
         for slots in found.values():
             yield slots[0].values, slots
 
+    def kept(self, values: Values, slots: Sequence[Trial]) -> Sequence[Trial]:
+        """Return those slots of a trial that are never pruned: all of the baseline, and what runs again."""
+        return slots if self.reruns.is_baseline(values) else slots[self.repeats :]
+
     def due(self, trials: Sequence[Trial]) -> list[Values]:
         """Return the values of the slots that come before anything new.
 

@@ -65,13 +65,16 @@ class Pruner:
         return stopped
 
     async def _compared(self, stored: Document, study: Study) -> list[Document]:
-        """Return the attempts that may be stopped: none that runs a trial again, whose number is wanted."""
+        """Return the attempts that may be stopped.
+
+        None is that runs a trial again, or the baseline: their numbers are wanted, however bad they are.
+        """
         working = await self.reads.working(stored["_id"], stored["first"])
-        if not working or not (study.reruns.top or study.reruns.every):
+        if not working or not (study.reruns.top or study.baseline):
             return working
         trials = await Groups(self.reads.db).trials(stored["_id"], stored["first"], study)
-        again = {each.slot for _, slots in study.tried(trials) for each in slots[study.repeats :]}
-        return [each for each in working if each["slot"] not in again]
+        kept = {each.slot for values, slots in study.tried(trials) for each in study.kept(values, slots)}
+        return [each for each in working if each["slot"] not in kept]
 
     async def _curve(self, run: Document, rule: Pruning) -> Curve:
         """Return what the attempt of a run has measured; read is what was not read before."""

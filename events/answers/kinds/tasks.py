@@ -32,8 +32,8 @@ class TriedConfiguration(Answer, frozen=True, kw_only=True):
     """A configuration that a round of a task tries; `number` begins with 1 in each round.
 
     `score` is the mean of the objective over its runs, `low` and `high` are the ends of what they measured.
-    `infeasible` names the constraints that it breaks, `failure` says why it failed. `summary` are the
-    headline numbers of its newest run that has some.
+    `infeasible` names the constraints that it breaks, `failure` says why it failed, or was ended early.
+    `summary` are the headline numbers of its newest run that has some.
     """
 
     id: str

@@ -102,6 +102,13 @@ def test_a_pruned_run_is_no_failure_and_an_unreadable_reason_is_none() -> None:
     assert "0.75 at step 3" in str(STOP)
 
 
+def test_what_is_not_pruned_is_the_baseline_and_what_runs_more_often_than_usual() -> None:
+    study = make_study(repeats=2, baseline={"x": 0.0}, confirm={"top": 1, "repeats": 2})
+    slots = [Trial(slot, {"x": 1.0}, has_ended=False, objective=None) for slot in range(3)]
+    assert [each.slot for each in study.kept({"x": 1.0}, slots)] == [2]
+    assert [each.slot for each in study.kept({"x": 0.0}, slots)] == [0, 1, 2]
+
+
 def test_the_estimator_hears_of_broken_constraints_and_of_pruned_members() -> None:
     prune = {"by": "max:score"}
     study = make_study(constraints=["radius <= 1"], prune=prune)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from control_plane.kinds.trial.bodies import TaskBody, name_of_model
+from control_plane.kinds.trial.bodies import PruneTrialsBody, TaskBody, name_of_model
 from control_plane.kinds.trial.charts import latency_figure, objective_bars
 from control_plane.kinds.trial.exchange import exported, read_task
 from control_plane.kinds.trial.forms import TaskForm
@@ -22,6 +22,7 @@ from control_plane.kinds.trial.planning import (
 )
 from control_plane.kinds.trial.service import parts_of
 from control_plane.kinds.trial.standing import experiments_of, gain, standing_of
+from control_plane.model.groups.pruning import Pruning, Stop
 from control_plane.model.groups.study import study_of
 from events.answers.kinds.tasks import TriedConfiguration
 from events.kinds import read_spec
@@ -146,7 +147,7 @@ def test_what_another_client_cannot_do_is_refused(
         ("grid", {"n_parallel": [1, 2], "n_batch": [32, 64]}, False, 3, 3),
         ("random", {"n_parallel": [1, 2], "n_batch": [32, 64]}, False, 10, 4),
         ("bayesian", {"n_parallel": {"low": 1, "high": 256}}, True, 10, 10),
-        ("grid", {"n_threads": [1, 2]}, True, 10, 2),  # the cores of the pod are not known
+        ("grid", {"n_threads": [1, 2]}, True, 10, 3),  # the default is 0: what the pod has, less one
     ],
 )
 def test_experiments_are_counted_before_they_are_made(
@@ -156,6 +157,50 @@ def test_experiments_are_counted_before_they_are_made(
     body = task_of(parameters=parameters, optimization=wanted)
     require_valid(body)
     assert trials_max(study_of(plan_of_task(body))) == experiments
+
+
+def test_a_task_that_ends_trials_early_compares_its_objective_after_each_measurement() -> None:
+    objective = {"metric": "ttft_p99_s", "direction": "minimize"}
+    body = task_of(optimization={"objective": objective, "prune": {}}, benchmark={"repeats": 2})
+    require_valid(body)
+    run, plan = parts_of(body)
+    assert read_spec("trial", run["spec"]).metrics == ["ttft_p99_s"]  # type: ignore[attr-defined]
+    rule = study_of(plan).pruning
+    assert rule == Pruning(
+        metric="ttft_p99_s", is_lower_better=True, keep_percent=50.0, after_step=1, min_members=5
+    )
+    form = TaskForm.of(body, 1)
+    assert (form.prune_after, form.body().optimization.prune) == ("1", body.optimization.prune)
+    assert form.model_copy(update={"prune_after": "3"}).body().optimization.prune == PruneTrialsBody(after=3)
+    assert ("prune" in plan_of_task(task_of()), "metrics" in run_of(task_of())["spec"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("optimization", "benchmark", "words"),
+    [
+        ({}, {"num_concurrency": [1]}, r"prune: a trial makes one measurement"),
+        ({"prune": {"after": 2}}, {}, r"prune\.after: a trial makes 2 measurements; 1 at most, not 2"),
+        ({"objective": {"metric": "start_s"}}, {}, r"prune: start_s is not known before a trial ends"),
+        ({"second_objective": {"metric": "ttft_p99_s"}}, {}, r"prune: it compares one objective"),
+    ],
+)
+def test_trials_that_cannot_be_ended_early_are_refused(
+    optimization: dict[str, Any], benchmark: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Rejected, match=words):
+        require_valid(task_of(optimization={"prune": {}, **optimization}, benchmark=benchmark))
+
+
+def test_an_experiment_that_was_ended_early_says_why_and_is_never_the_best() -> None:
+    prune: dict[str, Any] = {"objective": {"metric": "e2e_mean_s", "direction": "minimize"}, "prune": {}}
+    study = study_of(plan_of_task(task_of(optimization={**prune, "repeats": 2, "baseline": False})))
+    stop = Stop(metric="e2e_mean_s", step=1, value=9.0, bound=1.0, members=5)
+    ended: dict[str, Any] = {"cancelRequested": {"by": "group:g", "pruned": stop.stored()}}
+    runs = [run(0, value=0.5), run(1, value=0.5), run(2, "CANCELED", **ended), run(3, value=0.1)]
+    values = {each["_id"]: {"parameters.n_parallel": each["slot"] // 2} for each in runs}
+    good, bad = experiments_of(study, {"round": 1, "first": 0}, runs, values)
+    assert (good.status, good.is_best) == ("success", True)
+    assert (bad.status, bad.is_best, bad.failure) == ("cancelled", False, f"pruned: {stop}")
 
 
 def run(slot: int, status: str = "COMPLETED", value: float | None = None, **more: Any) -> dict[str, Any]:
@@ -290,7 +335,9 @@ def test_a_form_says_the_task_that_it_was_filled_in_with() -> None:
                 "constraints": ["error_rate <= 0.1"], "confirm": {"top": 2, "repeats": 4}, "patience": 3,
                 "baseline": {"n_parallel": 1, "n_batch": 64, "flash_attn": "auto"}, "max_seconds": 60.0,
             },
-            benchmark={"rates": [2.123456789], "limits": {"ttft_s": 0.5}, "offline": True, "repeats": 2},
+            benchmark={"rates": [2.123456789], "limits": {"ttft_s": 0.5}, "offline": True, "repeats": 2,
+                       "memory_gib": 1.5, "cores": 2, "token_secret": "HF_TOKEN_A", "proxy_secret": "PROXY_A",
+                       "certificates_secret": "CERTIFICATES_A"},
             placement={"labels": {"team": "vision"}, "requires": {"region": "eu"}, "max_attempts": 2},
         )
     )  # fmt: skip
@@ -298,6 +345,10 @@ def test_a_form_says_the_task_that_it_was_filled_in_with() -> None:
     assert (form.touched, form.model_name) == ("", "variant")
     again = TaskForm.read({**form.model_dump(exclude={"typed"}), **form.typed})
     assert settled(again.body()) == body
+    run = run_of(body)
+    bounds = {name: run["spec"][name] for name in ("memory_gib", "cores", "token_secret")}
+    assert bounds == {"memory_gib": 1.5, "cores": 2, "token_secret": "HF_TOKEN_A"}
+    assert run["secrets"] == ["HF_TOKEN_A", "PROXY_A", "CERTIFICATES_A"]
     own = task_of(model={"id": "a/b", "name": "mine"})
     assert TaskForm.of(own, 1).touched == "model_name"
 

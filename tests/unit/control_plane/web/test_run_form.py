@@ -23,6 +23,7 @@ from control_plane.server.web.page_renderer import Pages
 from events.kinds import KINDS
 from events.kinds.declaring.fields import NOT_OF_PATTERN, Field, fields_of, flat, schema_of, shown
 from events.kinds.experiment import LOOKS_MAX
+from events.kinds.trial import METRICS, METRICS_MAX
 from events.queue.requirements import Requirements
 from tests.unit.events.all_fields import ALL
 
@@ -243,6 +244,8 @@ def valid(field: Field) -> st.SearchStrategy[str]:
             return st.lists(LETTERS, max_size=3).map(json.dumps)
         case (("concurrency" | "rates"), _) if field.takes == {"array"}:
             return st.lists(st.integers(1, 99), max_size=3).map(json.dumps)
+        case "metrics", _:
+            return st.lists(st.sampled_from(METRICS), max_size=METRICS_MAX).map(json.dumps)
         case "rates", _:
             return st.dictionaries(LETTERS, st.floats(-9, 9), max_size=3).map(json.dumps)
         case "when", _:

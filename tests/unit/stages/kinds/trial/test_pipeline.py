@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from events.catalog import ResultRecorded, RunLog, RunSummarized
+from events.catalog import ResultRecorded, RunLog, RunSummarized, StageMetric
 from events.kinds import read_spec
 from events.kinds.results import Value
 from events.models.engine import Engine
@@ -29,13 +29,16 @@ BRIEF = {
 class Trial:
     """One attempt at a trial of the double, and what it said."""
 
-    def __init__(self, folder: Path, *, path: str = "", **more: Any) -> None:
+    def __init__(
+        self, folder: Path, *, path: str = "", variables: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
         (folder / "models").mkdir()
         (folder / "models" / "weights.gguf").write_bytes(bytes(2_000))
         (folder / "run").mkdir()
         self.reporter = RecordingReporter()
         tools = make_tools(
-            pod_usd_per_hour=2.0, variables={"MODEL_PATH": str(folder / "models"), "PATH": path}
+            pod_usd_per_hour=2.0,
+            variables={"MODEL_PATH": str(folder / "models"), "PATH": path, **(variables or {})},
         )
         spec = read_spec("trial", {**BRIEF, **more})
         self.context = make_context(spec, folder / "run", reporter=self.reporter, tools=tools)
@@ -80,7 +83,10 @@ def serves(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
 
 
 def test_a_trial_serves_measures_and_leaves_nothing(tmp_path: Path) -> None:
-    trial = Trial(tmp_path, concurrency=[1, 2], repeats=2, spread_max=10.0, parameters={"slots": 2})
+    trial = Trial(
+        tmp_path, concurrency=[1, 2], repeats=2, spread_max=10.0, parameters={"slots": 2},
+        metrics=["tokens_out_per_s", "e2e_p50_s"],
+    )  # fmt: skip
 
     line = trial.run()
 
@@ -95,6 +101,12 @@ def test_a_trial_serves_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert isinstance(summary["tokens_out_per_s"], float)
     assert isinstance(summary["seconds"], float)
     assert summary["cost_usd"] == pytest.approx(2.0 * summary["seconds"] / 3600)
+    told = trial.reporter.of(StageMetric)
+    assert [(each.name, each.step) for each in told] == [
+        (name, step) for step in range(1, 5) for name in ("tokens_out_per_s", "e2e_p50_s")
+    ]
+    assert told[-2].value == summary["tokens_out_per_s"], "of all measurements until then"
+    assert told[0].value == trial.rows[0].values["tokens_out_per_s"] != told[2].value
     assert "--slots=2 --batch=256" in str(summary["command"])
     assert "double: {'slots': 2" in trial.log
     assert "double: double: {'slots': 2" in trial.said
@@ -109,6 +121,32 @@ def test_a_configuration_without_room_is_told_as_that(tmp_path: Path) -> None:
     assert "Memory ran out" in failed.message
     assert trial.summary["outcome"] == "oom"
     assert "CUDA out of memory" in trial.log
+
+
+def test_an_engine_with_more_memory_than_the_trial_allows_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serves(monkeypatch, misbehaving("--holds-mib=250", "--ready-after=60"))
+    trial = Trial(tmp_path, memory_gib=0.125, cores=1)
+
+    failed = trial.fails()
+
+    assert (failed.code, failed.retryable) == ("ENGINE_OUT_OF_MEMORY", False)
+    assert "and may have 0.12 GiB" in failed.message
+    assert trial.summary["outcome"] == "oom"
+
+
+def test_an_engine_has_the_secrets_that_its_trial_names(tmp_path: Path) -> None:
+    given = {"HF_TOKEN_LAB": "hf_abcdefghijklmnop", "HF_HOME": "home"}
+    trial = Trial(tmp_path, variables=given, token_secret="HF_TOKEN_LAB")
+
+    trial.run()
+
+    assert "has no proxy, HF_TOKEN=***" in trial.said
+    assert "look at the variables of the engine: HF_HOME is no absolute path" in trial.said
+    (tmp_path / "other").mkdir()
+    failed = Trial(tmp_path / "other", variables=given, proxy_secret="PROXY_LAB").fails()
+    assert (failed.code, failed.retryable) == ("NOT_AVAILABLE", True)
 
 
 def test_an_engine_that_is_never_ready_is_a_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +180,7 @@ def test_what_is_disturbed_is_measured_again_and_then_marked(
 
     assert [each.values["try"] for each in trial.rows] == [1, 2]
     assert {each.status for each in trial.rows} == {"disturbed"}
+    assert [each.step for each in trial.reporter.of(StageMetric)] == [1], "a try is no step of its own"
     assert trial.summary["outcome"] == "noisy"
     assert "noisy" in line
 
@@ -188,6 +227,9 @@ def test_a_pod_without_genai_bench_starts_no_engine(tmp_path: Path) -> None:
         ({"client": "genai-bench", "rates": [1]}, "genai-bench has no rates"),
         ({"client": "genai-bench", "scenarios": "E(9)"}, "one embedding at a time"),
         ({"client": "genai-bench", "tokenizer": "/etc/a"}, "tokenizer"),
+        ({"token_secret": "OPENAI_API_KEY"}, "token_secret"),
+        ({"proxy_secret": "HF_TOKEN_A"}, "proxy_secret"),
+        ({"metrics": ["start_s"]}, "metrics: 'start_s' is not said after each measurement"),
         ({"parameters": {"slots": 65}}, "slots"),
         ({"parameters": {"cache": "q8", "flash": False}}, "cache is quantised, which needs flash"),
         ({"parameters": {"lots": 1}}, "there is no parameter 'lots'"),
