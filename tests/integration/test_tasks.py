@@ -478,6 +478,9 @@ async def test_a_task_is_made_edited_started_and_shown_on_its_pages(database_url
             "experiment,status,is_best,is_baseline,score,low,high,n_parallel,tokens_out_per_s"
         )
         assert "'=1+1" in table[2]
+        image = await http.get(f"{path}/objective.svg")
+        assert (image.headers["content-type"], image.text.count("n_parallel=")) == ("image/svg+xml", 2)
+        assert 'filename="objective.svg"' in image.headers["content-disposition"]
         await http.post(f"{path}/clone")
         other = (await http.get("/api/tasks")).json()["items"][0]
         beside = (await http.get("/tasks/compare", params={"id": [task_id, other["id"]]})).text

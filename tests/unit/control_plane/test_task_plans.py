@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -372,10 +373,13 @@ def test_a_form_says_the_task_that_it_was_filled_in_with() -> None:
     assert TaskForm.of(own, 1).touched == "model_name"
 
 
+ODD = {"a": "</title>\x00", "b": 2}
+
+
 def test_the_charts_of_a_task_tell_the_best_and_each_load_and_bear_any_number() -> None:
     def tried(number: int, score: float, *, is_best: bool = False) -> TriedConfiguration:
         return TriedConfiguration(
-            id=f"1-{number}", number=number, status="success", parameters={}, score=score, low=score - 0.1,
+            id=f"1-{number}", number=number, status="success", parameters=ODD, score=score, low=score - 0.1,
             high=score + 0.1, is_best=is_best, is_baseline=False, infeasible=None, failure=None,
             outcome="success", summary={}, runs=[],
         )  # fmt: skip
@@ -384,6 +388,9 @@ def test_the_charts_of_a_task_tell_the_best_and_each_load_and_bear_any_number() 
     assert bars is not None
     assert bars.picture.count("#10b981") == 2, "the bar and its star"
     assert "Experiment 2: 0.1916 (0.0916 to 0.2916), Best Experiment" in bars.picture
+    whole = ElementTree.fromstring(bars.alone)  # noqa: S314 - our own
+    assert (whole.tag, whole.get("width")) == ("{http://www.w3.org/2000/svg}svg", "640")
+    assert "Experiment 1: 0.1931 (0.0931 to 0.2931)\na=</title>\ufffd, b=2" in [*whole.itertext()]
     assert objective_bars([tried(1, 1e300)], "<b>") is None, "nothing that can be drawn"
     many = objective_bars([tried(number, -float(number)) for number in range(1, 500)], "x")
     assert many is not None
