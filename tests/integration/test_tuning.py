@@ -37,13 +37,13 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def engines(fleet: Any) -> list[psutil.Process]:
-    """Return the planted engines that live in folders of the pods."""
+def engines(fleet: Any, pod: str = "") -> list[psutil.Process]:
+    """Return the planted engines that live in folders of the pods, or of one."""
     return [
         each
         for each in psutil.process_iter(["cmdline", "cwd"])
         if "testing.engine_double" in (each.info["cmdline"] or ())
-        and str(each.info["cwd"]).startswith(str(fleet.home))
+        and str(each.info["cwd"]).startswith(str(fleet.home / pod))
     ]
 
 
@@ -127,19 +127,22 @@ def test_a_search_that_is_killed_three_times_loses_no_trial_and_finds_the_plante
         try:
             workers = [fleet.start_quick_worker(name=name, PODFLEET_ENGINES="command") for name in ("a", "b")]
             task_id = started(fleet, WIDE)
-            runs = database.runs
+            runs, is_measuring = database.runs, {"status": "RUNNING", "currentStage.name": "measure"}
 
-            def have_ended(count: int) -> bool:
-                over = {"$in": ["COMPLETED", "FAILED"]}
-                return int(runs.count_documents({"status": over})) >= count
+            def has_begun(ended: int, pod: str) -> bool:
+                """Say whether so many runs have ended, and the pod is in the middle of another one."""
+                done = runs.count_documents({"status": {"$in": ["COMPLETED", "FAILED"]}})
+                return bool(
+                    done >= ended and runs.find_one(is_measuring | {"pod": pod}) and engines(fleet, pod)
+                )
 
-            until(lambda: have_ended(2) and engines(fleet), seconds=300)
-            engines(fleet)[0].kill()
-            until(lambda: have_ended(6) and engines(fleet), seconds=300)
+            until(lambda: has_begun(2, "b"), seconds=300)
+            engines(fleet, "b")[0].kill()
+            until(lambda: has_begun(6, "a"), seconds=300)
             workers[0].kill()
             workers[0].wait()
             fleet.start_quick_worker(name="a", PODFLEET_ENGINES="command")
-            until(lambda: have_ended(12) and engines(fleet), seconds=300)
+            until(lambda: has_begun(12, "b"), seconds=300)
             process.kill()
             process.wait()
             programs.append(start_control_plane(tmp_path, database_url, s3, port=int(url[-5:]))[0])

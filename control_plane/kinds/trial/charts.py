@@ -20,7 +20,7 @@ from events.text.truncation import brief
 SVG: Final = "http://www.w3.org/2000/svg"
 # what pages.css says of a chart, for one that stands alone
 LOOK: Final = (
-    "text{font:11px sans-serif;fill:#57606a}.caption{font-size:13px;fill:#1f2328}"
+    "text{font:11px sans-serif}.tick{fill:#57606a}.caption{font-size:13px;fill:#1f2328}"
     ".grid{stroke:#d0d7de;fill:none}.axis{stroke:#57606a;fill:none}"
 )
 NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
