@@ -52,17 +52,19 @@ Store = Database[Json]
 def run(setting: Setting) -> Iterator[Row]:
     """Fill a store with tasks, and ask for their list, by page and by API, and for the page of one."""
     tasks, runs = (3, 50) if setting.small else (TASKS, RUNS)
-    with fleet(setting.scratch / "data") as stack:
-        with MongoClient[Json](stack.mongodb_url, tz_aware=True) as client:
-            db = client.get_default_database("podfleet")
-            ids = _fill(db, f"http://127.0.0.1:{stack.port}", tasks, runs)
-            asked = {"the list": "/tasks", "the list by API": "/api/tasks", "one task": f"/tasks/{ids[-1]}"}
-            for name, address in asked.items():
-                ways = {
-                    OURS: partial(_asked, db, stack.port, address),
-                    LIST: partial(_asked, db, stack.port, "/runs"),
-                }
-                yield from contest(f"{tasks} tasks of {runs:,} runs: {name}", METRICS, ways, setting)
+    with (
+        fleet(setting.scratch / "data") as stack,
+        MongoClient[Json](stack.mongodb_url, tz_aware=True) as client,
+    ):
+        db = client.get_default_database("podfleet")
+        ids = _fill(db, f"http://127.0.0.1:{stack.port}", tasks, runs)
+        asked = {"the list": "/tasks", "the list by API": "/api/tasks", "one task": f"/tasks/{ids[-1]}"}
+        for name, address in asked.items():
+            ways = {
+                OURS: partial(_asked, db, stack.port, address),
+                LIST: partial(_asked, db, stack.port, "/runs"),
+            }
+            yield from contest(f"{tasks} tasks of {runs:,} runs: {name}", METRICS, ways, setting)
 
 
 def _asked(db: Store, port: int, address: str) -> Figures:
