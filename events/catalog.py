@@ -26,6 +26,7 @@ Replicated = Literal["asked for", "on another pod", "on the same pod"]
 # Of clocks and waits; what is longer than thirty years is told as that.
 SECONDS_MAX: Final = 1e9
 Seconds = Annotated[float, msgspec.Meta(ge=-SECONDS_MAX, le=SECONDS_MAX)]
+Duration = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
 NoteOutcome = Literal["waiting", "taken", "refused", "too_late", "not_understood", "passed_on"]
 
 
@@ -112,8 +113,8 @@ class LaneReady(Fact, frozen=True):
     """
 
     offset_s: Seconds
-    bound_s: Seconds
-    hears_s: Seconds
+    bound_s: Duration
+    hears_s: Duration
 
 
 class LaneStarted(Fact, frozen=True):
@@ -125,9 +126,9 @@ class LaneStarted(Fact, frozen=True):
 
     agreed: Annotated[datetime, msgspec.Meta(tz=True)]
     late_s: Seconds
-    ready_late_s: Seconds
+    ready_late_s: Duration
     offset_s: Seconds
-    bound_s: Seconds
+    bound_s: Duration
 
     def __post_init__(self) -> None:
         """Refuse what msgspec cannot: a moment that has no year in UTC, which no store can hold."""

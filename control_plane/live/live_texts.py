@@ -21,7 +21,7 @@ from events.runtime.errors import Transient
 from events.text.attempt_id import AttemptId
 
 TICK_S: Final = 1.0
-GATHER_S: Final = 0.03  # from one insert to the next; what comes after a silence goes at once
+GATHER_S: Final = 0.05  # from one insert to the next; what comes after a silence goes at once
 # Of one run: bytes at once, and then so many in a second. A piece costs more than its bytes.
 BURST_BYTES: Final = 128 * 1024
 BYTES_A_SECOND: Final = 64 * 1024

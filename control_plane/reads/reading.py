@@ -17,7 +17,7 @@ from control_plane.model.result_replication import ELSEWHERE, believed, borne_ou
 from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.notes import answered
 from control_plane.model.views.pods import pod
-from control_plane.model.views.readable import UnreadableDocument, readable
+from control_plane.model.views.readable import UnreadableDocument, readable, reading_of, typed
 from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
@@ -57,6 +57,7 @@ from events.answers.runs import Comparison, Run, RunRow
 from events.answers.runs import Part as PartAnswer
 from events.answers.schedules import Schedule
 from events.files.checkpoints import PREFIX
+from events.kinds.results import is_measured
 from events.lifecycle import Status
 from events.queue.pod_checks import count_failing
 from events.queue.requirements import in_region, read_class
@@ -480,7 +481,7 @@ class Reading:
         """Return what a pod had in use in the last `hours`, the earliest first. Raises `NotFound`."""
         required(await self.pod_reads.find(pod_id), "pod", pod_id)
         since = self.clock.now() - timedelta(hours=min(hours, HOURS_MAX))
-        return [from_document(Sample, each) for each in await self.pod_reads.samples(pod_id, since)]
+        return _samples(await self.pod_reads.samples(pod_id, since))
 
     async def samples(self, pods: Sequence[str], since: datetime) -> dict[str, list[Sample]]:
         """Return what these workers had in use since then, by their ids, the earliest sample first.
@@ -490,7 +491,7 @@ class Reading:
         earliest = max(since, self.clock.now() - timedelta(hours=HOURS_MAX))
         few = list(dict.fromkeys(pods))[:SAMPLED_PODS_MAX]
         found = await self.pod_reads.samples_of(few, earliest)
-        return {pod: [from_document(Sample, each) for each in samples] for pod, samples in found.items()}
+        return {pod: _samples(samples) for pod, samples in found.items()}
 
     async def attempts_of_pod(
         self, pod_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
@@ -517,7 +518,7 @@ class Reading:
     async def failing_checks(self) -> Mapping[str, int]:
         """Return how many live pods claim less by each check that fails."""
         failing = await self.pod_reads.failing(self.clock.now() - SILENT_AFTER)
-        return count_failing(each["checks"] for each in failing)
+        return count_failing(failing)
 
     async def takers_by_kind(self) -> Mapping[str, int]:
         """Return how many live pods take runs of each kind."""
@@ -564,7 +565,22 @@ class Reading:
 
     def _pod(self, rules: Rules, document: Mapping[str, Any]) -> Pod:
         now = self.clock.now()
-        return pod(document, now - SILENT_AFTER, rules, now)
+        with reading_of("pod", document.get("_id")):
+            return typed(pod(document, now - SILENT_AFTER, rules, now))
+
+
+def _samples(found: Sequence[Json]) -> list[Sample]:
+    """Return samples with what is a number in each; of anything else nothing is known."""
+    return [
+        from_document(Sample, {name: value for name, value in each.items() if _is_of_sample(name, value)})
+        for each in found
+    ]
+
+
+def _is_of_sample(name: str, value: Any) -> bool:
+    if name == "gpuFaults":
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return name == "at" or is_measured(value)
 
 
 def _waiting(found: Waiting, now: datetime) -> QueuedClass:

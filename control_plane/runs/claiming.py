@@ -10,6 +10,7 @@ from control_plane.access.auth import Forbidden
 from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.live.notifier import Notifier
+from control_plane.model.views.readable import reading_of
 from control_plane.reads.pod_rules import PodRules
 from control_plane.runs.shared_look import SharedLook
 from control_plane.store.changes import Change
@@ -153,8 +154,9 @@ class Claimer:
         if document is None:
             raise _foreign(pod_id)
         rules = await self.rules.in_force()
-        orders = rules.orders(pod_id, key_id, drain=bool(document["orders"]["drain"]))
-        told = {"reportEveryS": report_every_s(document), "resets": resets_due(document)}
+        with reading_of("pod", pod_id):
+            orders = rules.orders(pod_id, key_id, drain=bool(document["orders"]["drain"]))
+            told = {"reportEveryS": report_every_s(document), "resets": resets_due(document)}
         return {**orders, **told, "now": document["reportedAt"]}
 
     async def suspects(self, pod_id: str) -> tuple[str, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from control_plane.model.explanation import QueuePosition, explain, hold_of, why_class_waits
 from control_plane.model.presentation import plain
 from control_plane.model.views.live_pods import LivePod
-from control_plane.model.views.pods import abilities_of, is_leaving
+from control_plane.model.views.pods import abilities_of, is_leaving, require_form
+from control_plane.model.views.readable import those_readable
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.runs.placement import Placement, placed
 from control_plane.store.queue.queues import ahead_of
@@ -33,7 +35,8 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
         pods = await live_pods(reading)
     pin = read_class(run["classKey"]).pod if run["status"] in (Status.QUEUED, Status.DELAYED) else None
     named = None if pin is None else await reading.pod_reads.any_named(pin)
-    last_report = None if named is None else named["reportedAt"]
+    said = None if named is None else named.get("reportedAt")
+    last_report = said if isinstance(said, datetime) else None
     reasons = [
         Reason(code=each.code, message=each.message, evidence=plain(each.evidence))
         for each in explain(run, position, pods, now=reading.clock.now(), last_report=last_report)
@@ -58,13 +61,14 @@ async def live_pods(reading: Reading) -> list[LivePod]:
 
 
 async def live_documents(reading: Reading) -> list[tuple[LivePod, Mapping[str, Any]]]:
-    """Return the pods with a recent report, each with its stored document."""
+    """Return the pods with a recent report, each with its stored document, but for damaged ones."""
     found = await reading.pod_reads.live(reading.clock.now() - SILENT_AFTER)
     rules = await reading.pod_rules.in_force()
-    return [(_pod(each, rules), each) for each in found]
+    return those_readable("pod", found, lambda each: (_pod(each, rules), each))
 
 
 def _pod(document: Mapping[str, Any], rules: Rules) -> LivePod:
+    require_form(document)
     return LivePod(
         id=document["_id"],
         state=document["state"],

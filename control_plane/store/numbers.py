@@ -10,6 +10,7 @@ from typing import Any, Final
 from pymongo.errors import OperationFailure
 
 from control_plane.model.positions.lag import Look
+from control_plane.model.presentation import finite
 from control_plane.store.database import Database, Document, answers
 from events.catalog import RunUsage, StatusChanged, type_of
 from events.kinds.declaring.queues import QUEUES
@@ -153,13 +154,13 @@ class NumberReads:
         live: list[Document] = [
             {"$match": {"reportedAt": {"$gte": since}}},
             {"$limit": PODS_MAX},
-            {"$match": {"state": {"$ne": "stopped"}, "delivery": {"$type": "object"}}},
+            {"$match": {"state": {"$ne": "stopped"}, "delivery.waiting": {"$type": "number"}}},
         ]
         sums: Document = {
             "_id": None,
             "waiting": {"$sum": "$delivery.waiting"},
-            "oldestS": {"$max": "$delivery.oldestS"},
-            "free": {"$min": "$delivery.diskFreeBytes"},
+            "oldestS": {"$max": _number("$delivery.oldestS")},
+            "free": {"$min": _number("$delivery.diskFreeBytes")},
         }
         failures: list[Document] = [
             {"$unwind": "$delivery.uploadFailures"},
@@ -174,9 +175,11 @@ class NumberReads:
         ]
         found = await (await self.db.pods.aggregate([*live, {"$group": sums}])).to_list()
         failed = await (await self.db.pods.aggregate([*live, *failures])).to_list()
-        by_code = {str(each["_id"]): int(each["count"]) for each in failed}
+        by_code = {each["_id"]: int(finite(each["count"])) for each in failed if isinstance(each["_id"], str)}
         for group in found:
-            return Deliveries(group["waiting"], group["oldestS"] or 0.0, group["free"], by_code)
+            waiting, oldest_s, free = int(finite(group["waiting"])), group["oldestS"], group["free"]
+            free = None if free is None else int(finite(free))
+            return Deliveries(waiting, finite(oldest_s or 0.0), free, by_code)
         return Deliveries(upload_failures=by_code)
 
     @answers()
@@ -188,6 +191,11 @@ class NumberReads:
             return None
         total, used = told.get("fsTotalSize"), told.get("fsUsedSize")
         return None if total is None or used is None else int(total - used)
+
+
+def _number(field: str) -> Document:
+    """Return the expression of a field that is a number; null stands for anything else."""
+    return {"$cond": [{"$isNumber": field}, field, None]}
 
 
 def _newest() -> list[Document]:

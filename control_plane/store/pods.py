@@ -21,17 +21,25 @@ LIVE_MAX: Final = 2_000
 _NEWEST: Final[Order] = (("startedAt", -1), ("_id", -1))
 
 
+def _list(field: str, otherwise: Sequence[Any]) -> Document:
+    """Return the expression of a field that is a list, or of what stands for anything else."""
+    return {"$cond": [{"$isArray": [field]}, field, list(otherwise)]}
+
+
 # The kinds of a pod but those that a failing check keeps it from.
 _KEEPS: Final[Document] = {
     "$and": [
         {"$not": ["$$check.ok"]},
-        {"$in": ["$$kind", {"$ifNull": ["$$check.kinds", ["$$kind"]]}]},
+        {"$in": ["$$kind", _list("$$check.kinds", ["$$kind"])]},
     ]
 }
-_CHECKS: Final[Document] = {"$map": {"input": {"$ifNull": ["$checks", []]}, "as": "check", "in": _KEEPS}}
+_CHECKS: Final[Document] = {"$map": {"input": _list("$checks", []), "as": "check", "in": _KEEPS}}
 _CLAIMED: Final[Document] = {
-    "$filter": {"input": "$kinds", "as": "kind", "cond": {"$not": [{"$anyElementTrue": [_CHECKS]}]}}
-}
+    "$filter": {
+        "input": _list("$kinds", []), "as": "kind", "cond": {"$not": [{"$anyElementTrue": [_CHECKS]}]}
+    }
+}  # fmt: skip
+_CLOCK: Final[Document] = {"$cond": [{"$isNumber": "$clockOffsetS"}, {"$abs": "$clockOffsetS"}, 0]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ class Pods:
         async with answers():
             cursor = self.db.pod_telemetry.find(query).sort("_id", 1).limit(SPANS_MAX)
             spans = await cursor.to_list()
-        return [sample for span in spans for sample in span["samples"] if sample["at"] >= since]
+        return [sample for span in spans for sample in _samples(span, since)]
 
     async def samples_of(self, pods: Sequence[str], since: datetime) -> dict[str, list[Document]]:
         """Return the telemetry samples of these workers since then, by their ids, the earliest first."""
@@ -79,8 +87,9 @@ class Pods:
         async with answers():
             cursor = self.db.pod_telemetry.find({"$or": spans}).sort("_id", 1).limit(len(pods) * SPANS_MAX)
             for span in await cursor.to_list():
-                if (known := found.get(span["podId"])) is not None:
-                    known += [sample for sample in span["samples"] if sample["at"] >= since]
+                pod = span.get("podId")
+                if isinstance(pod, str) and (known := found.get(pod)) is not None:
+                    known += _samples(span, since)
         return {pod: sorted(samples, key=lambda each: each["at"]) for pod, samples in found.items()}
 
     async def look(self, pods: Sequence[str], *, for_s: float, unless_s: float) -> None:
@@ -119,16 +128,14 @@ class Pods:
             {"$limit": COUNT_MAX},
             {"$group": {"_id": "$state", "count": {"$sum": 1}}},
         ]
-        async with answers():
-            cursor = await self.db.pods.aggregate(pipeline)
-            return {group["_id"]: group["count"] for group in await cursor.to_list()}
+        return await self._counts(pipeline)
 
     async def worst_clock_s(self, since: datetime) -> float:
         """Return the greatest distance of a clock from the store's, of pods that reported since then."""
         pipeline: list[Document] = [
             {"$match": {"reportedAt": {"$gte": since}, "state": {"$ne": "stopped"}}},
             {"$limit": COUNT_MAX},
-            {"$group": {"_id": None, "worst": {"$max": {"$abs": {"$ifNull": ["$clockOffsetS", 0]}}}}},
+            {"$group": {"_id": None, "worst": {"$max": _CLOCK}}},
         ]
         async with answers():
             cursor = await self.db.pods.aggregate(pipeline)
@@ -145,9 +152,14 @@ class Pods:
             {"$unwind": "$kinds"},
             {"$group": {"_id": "$kinds", "count": {"$sum": 1}}},
         ]
+        return await self._counts(pipeline)
+
+    async def _counts(self, pipeline: Sequence[Document]) -> Mapping[str, int]:
+        """Return the counts of groups by their names; what is no text names nothing."""
         async with answers():
             cursor = await self.db.pods.aggregate(pipeline)
-            return {group["_id"]: group["count"] for group in await cursor.to_list()}
+            groups = await cursor.to_list()
+        return {each["_id"]: each["count"] for each in groups if isinstance(each["_id"], str)}
 
     async def failing(self, since: datetime) -> list[Document]:
         """Return the checks of pods that reported a failing one since then, the latest first."""
@@ -195,6 +207,16 @@ class Pods:
             cursor = self.db.pods.find({"$or": _workers(name)}, {"keyId": 1, "reportedAt": 1})
             found = await cursor.sort("reportedAt", -1).limit(1).to_list()
         return found[0] if found else None
+
+
+def _samples(span: Document, since: datetime) -> list[Document]:
+    """Return the samples of a stored span since then; what is none is left out."""
+    samples = span.get("samples")
+    return [
+        each
+        for each in (samples if isinstance(samples, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("at"), datetime) and each["at"] >= since
+    ]
 
 
 def _workers(pod: str) -> list[Document]:

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from control_plane.model.quarantine.decision import LOOKED_BACK, Quarantine, decide
 from control_plane.model.quarantine.evidence import AttemptEnd, Identity, Member
-from control_plane.model.views.pods import abilities_of, is_leaving
+from control_plane.model.views.pods import abilities_of, is_leaving, require_form
+from control_plane.model.views.readable import those_readable
 from control_plane.reads.reading import SILENT_AFTER
 from control_plane.store.pods import Pods
 from control_plane.store.queue.attempt_ends import AttemptEnds
@@ -53,7 +54,7 @@ class Quarantiner:
         self._keys = _kept(self._keys, pods) | await self.ends.keys(pods - self._keys.keys())
         return [
             AttemptEnd(
-                pod=Identity(pod_name(each["pod"]), self._keys[each["pod"]]),
+                pod=Identity(pod_name(each["pod"]), _text(self._keys[each["pod"]])),
                 run_id=each["runId"],
                 attempt=each["attempt"],
                 class_key=self._classes[each["runId"]],
@@ -75,20 +76,28 @@ def _kept(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 def _members(live: Iterable[Mapping[str, Any]], rules: Rules) -> list[Member]:
     """Return the live pods; of several workers of one the last that reported."""
     found: dict[Identity, Member] = {}
-    for each in live:
-        pod = Identity(pod_name(each["_id"]), each.get("keyId"))
-        capabilities, telemetry = each.get("capabilities") or {}, each.get("telemetry") or {}
-        member = Member(
-            pod=pod,
-            # by labels and name each pod would be the only one of its class
-            abilities=replace(abilities_of(each), labels={}, pod=None),
-            device=capabilities.get("device"),
-            gpu_faults=tuple(telemetry.get("gpuFaults") or ()),
-            is_sound=all(check["ok"] for check in each.get("checks") or ()),
-            takes=not is_leaving(each) and pod.name not in rules.cordons,
-        )
-        found.setdefault(pod, member)
+    for member in those_readable("pod", live, lambda each: _member(each, rules)):
+        found.setdefault(member.pod, member)
     return list(found.values())
+
+
+def _member(each: Mapping[str, Any], rules: Rules) -> Member:
+    require_form(each)
+    pod = Identity(pod_name(each["_id"]), each.get("keyId"))
+    capabilities, telemetry = each.get("capabilities") or {}, each.get("telemetry") or {}
+    return Member(
+        pod=pod,
+        # by labels and name each pod would be the only one of its class
+        abilities=replace(abilities_of(each), labels={}, pod=None),
+        device=_text(capabilities.get("device")),
+        gpu_faults=tuple(name for name in telemetry.get("gpuFaults") or () if isinstance(name, str)),
+        is_sound=all(check["ok"] for check in each.get("checks") or ()),
+        takes=not is_leaving(each) and pod.name not in rules.cordons,
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _tell(each: Quarantine) -> None:

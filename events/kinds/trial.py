@@ -23,6 +23,8 @@ CONCURRENCY_MAX: Final = 1_024
 OWN: Final = "own"
 GENAI_BENCH: Final = "genai-bench"
 LOADS_MAX: Final = 16
+MEMORY_GIB_MAX: Final = 65_536
+CORES_MAX: Final = 1_024
 MEASUREMENTS_MAX: Final = 256
 REPEATS_MAX: Final = 20
 METRICS_MAX: Final = 4
@@ -110,6 +112,35 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     offline: Annotated[
         bool, msgspec.Meta(description="Whether the engine may load only what is on the pod.")
     ] = False
+    memory_gib: Annotated[
+        Annotated[float, msgspec.Meta(gt=0, le=MEMORY_GIB_MAX)] | None,
+        msgspec.Meta(description="Most memory of the engine, without that of GPUs; above it, it is ended."),
+    ] = None
+    cores: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=CORES_MAX)] | None,
+        msgspec.Meta(description="Most cores of the engine; without it, all of the pod."),
+    ] = None
+    token_secret: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A(HF_TOKEN_[A-Za-z0-9_]{1,80})?\Z",
+            description="The secret of the run that is the engine's HF_TOKEN, such as HF_TOKEN_META.",
+        ),
+    ] = ""
+    proxy_secret: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A(PROXY_[A-Za-z0-9_]{1,80})?\Z",
+            description="The secret of the run that is the address of the engine's proxy, such as PROXY_LAB.",
+        ),
+    ] = ""
+    certificates_secret: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A(CERTIFICATES_[A-Za-z0-9_]{1,80})?\Z",
+            description="The secret of the run with the certificates (PEM) that the engine trusts.",
+        ),
+    ] = ""
     client: Annotated[
         Literal["own", "genai-bench"],
         msgspec.Meta(description="Who measures: podfleet itself, or genai-bench of the pod."),

@@ -161,7 +161,7 @@ TABLE: Final = (
         r"(\.gguf|config\.json|\.safetensors)",
         r"does not appear to have a file named",
         r"revisionnotfounderror",
-        r"gguf_init_from_file\S*: (invalid magic|failed)",
+        r"gguf_init_from_\S+: (invalid magic|bad gguf version|failed)",
         r"entrynotfounderror",
     ),
     _row(

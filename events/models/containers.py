@@ -32,6 +32,7 @@ class Container:
     writable: tuple[str, ...] = ()
     has_gpus: bool = False
     memory_bytes: int | None = None
+    cores: int | None = None
 
     def words(self, command: Sequence[str]) -> list[str]:
         """Return the words that run `command` in it, and stay until it ends."""
@@ -43,11 +44,19 @@ class Container:
             *(PROGRAM, "run", "--name", self.name, "--label", label_of(self.pod)),
             *("--network", "host", "--ipc", "host", "--entrypoint", ""),
             *(("--gpus", "all") if self.has_gpus else ()),
-            *(("--memory", str(self.memory_bytes)) if self.memory_bytes else ()),
+            *self._bounds(),
             *(word for each in mounts for word in ("--volume", each)),
             *(word for each in self.variables for word in ("--env", each)),
             self.image,
             *command,
+        ]
+
+    def _bounds(self) -> list[str]:
+        """Return the options of its memory, without any of swap, and of its cores."""
+        memory = str(self.memory_bytes)
+        return [
+            *(("--memory", memory, "--memory-swap", memory) if self.memory_bytes else ()),
+            *(("--cpus", str(self.cores)) if self.cores else ()),
         ]
 
 

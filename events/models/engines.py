@@ -22,9 +22,10 @@ ENGINES: Final[Mapping[str, Engine]] = {
     each.name: each for each in (XLLAMACPP, LLAMA_SERVER, VLLM, SGLANG, OLLAMA, TRANSFORMERS, COMMAND)
 }
 
-# What runs may bring beside the rows: a command line of their own, an image for Docker. A pod says so.
+# What runs may bring beside the rows: a command line of their own, an image for Docker, a proxy and whom to
+# trust behind it. A pod says so.
 SETTING: Final = "PODFLEET_ENGINES"
-BRINGABLE: Final = ("command", "image")
+BRINGABLE: Final = ("command", "image", "proxy")
 
 
 def brought(variables: Mapping[str, str]) -> frozenset[str]:

@@ -46,8 +46,8 @@ class Tried:
 class Parameter:
     """One parameter. Without a `default` it is left to the engine, which takes `usual` where that is known.
 
-    `leaves_a_core` is a number of threads: one less than the cores at most, which is also its default. As
-    many threads as cores stall as soon as anything else runs, since they wait for each other by spinning.
+    `leaves_a_core` is a number of threads: one less than the cores at most, which 0 stands for. As many
+    threads as cores stall as soon as anything else runs, since they wait for each other by spinning.
     It is written as `option` or else by its name; a switch as `on` or `off`; or as a `variable` alone.
     """
 
@@ -73,8 +73,9 @@ class Parameter:
         Without `cores` the machine is not known, and bounds nothing.
         """
         spare = None if cores is None or not self.leaves_a_core else max(1, cores - 1)
+        given = self.default if given is None else given
         if given is None:
-            return self.default if spare is None else spare
+            return None
         if self.type == "switch":
             is_fit, accepted = isinstance(given, bool), "true or false"
         elif self.type == "choice":
@@ -88,7 +89,7 @@ class Parameter:
             accepted = f"{a} from {self.low:g} to {high:g}"
         if not is_fit:
             raise ValueError(f"{self.name} has to be {accepted}, not {str(given)[:SHOWN_CHARS]!r}")
-        return given
+        return spare if spare is not None and given == 0 else given
 
     def words(self, value: Value, option: tuple[str, ...]) -> list[str]:
         """Return the words of a command line for a value; none for one that is a variable.

@@ -55,9 +55,19 @@ def obstacle(class_key: str, broken: Sequence[Broken]) -> Broken | None:
     return None
 
 
-def count_failing(pods: Iterable[Iterable[Mapping[str, Any]]]) -> Mapping[str, int]:
+def failing_of(pod: Mapping[str, Any]) -> list[str]:
+    """Return the names of the checks that a stored pod reports as failing; what is no check is none."""
+    checks = pod.get("checks")
+    return [
+        each["name"]
+        for each in (checks if isinstance(checks, list) else ())
+        if isinstance(each, Mapping) and not each.get("ok") and isinstance(each.get("name"), str)
+    ]
+
+
+def count_failing(pods: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
     """Return how many pods report each check as failing; the rarer ones together."""
-    counts = Counter(each.name for checks in pods for each in Broken.of(checks))
+    counts = Counter(name for pod in pods for name in failing_of(pod))
     shown = dict(counts.most_common(SHOWN_MAX))
     rest = sum(counts.values()) - sum(shown.values())
     return {**shown, OTHERS: rest} if rest else shown
@@ -74,7 +84,7 @@ def suspects(pods: Iterable[Mapping[str, Any]], *, of: str) -> tuple[str, ...]:
         name
         for pod in pods
         if pod["_id"] != of
-        for name in {check["name"] for check in pod["checks"] if not check["ok"]}
+        for name in {*failing_of(pod)}
         if name == STORAGE or name.startswith(MODEL)
     )
     return tuple(name for name, _ in counts.most_common(SUSPECTS_MAX))

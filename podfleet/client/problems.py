@@ -19,6 +19,10 @@ NEXT_STEPS: Final[Mapping[str | int, str]] = {
         ("illegal_group_action", "round_has_begun", "changed_meanwhile"),
         "`podfleet groups show GROUP` says how it stands",
     ),
+    **dict.fromkeys(
+        ("illegal_task_action", "task_is_running"), "`podfleet tasks show TASK` says how it stands"
+    ),
+    "task_exists": "choose another name with `-p name=NAME`",
     "group_exists": "choose another name with `--name`",
     "schedule_exists": "choose another id, or remove that one with `podfleet schedules remove`",
     "idempotency_conflict": "take a new key for another run, or submit the same as before",

@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 
-from events.models.engine import Engine
 from events.models.engines import ENGINES
 from events.models.parameter import Parameter
 from events.runtime.errors import PipelineError
 from stages.engines.cache import cached
+from stages.engines.choice import is_here
 from stages.engines.weights import WEIGHTS, fetch
 
 MIB = 1 << 20
@@ -41,14 +39,9 @@ def main(argv: Sequence[str]) -> int:
 
 def _engines() -> Iterator[str]:
     for each in ENGINES.values():
-        yield f"{each.name}: {each.title} ({'here' if _is_here(each) else f'not here: {each.install}'})"
+        where = "here" if is_here(each, os.environ) else f"not here: {each.install}"
+        yield f"{each.name}: {each.title} ({where})"
         yield from (f"  {parameter.name}: {_described(parameter)}" for parameter in each.parameters)
-
-
-def _is_here(engine: Engine) -> bool:
-    if engine.needs_is == "module":
-        return importlib.util.find_spec(engine.needs) is not None
-    return not engine.needs or shutil.which(engine.needs) is not None
 
 
 def _described(each: Parameter) -> str:

@@ -1,7 +1,7 @@
 """What models are on this pod: weights of its own, a folder of models, and the cache of the hub's libraries.
 
-Law: it reads names and sizes, follows no link, and looks at a bounded number of entries. What it removes
-can be fetched again: what somebody put here stays.
+Law: it reads names and sizes, follows no link but those of `MODEL_PATH` that stay in it, and looks at a
+bounded number of entries. What it removes can be fetched again: what somebody put here stays.
 """
 
 from __future__ import annotations
@@ -86,9 +86,33 @@ def _files(folder: Path) -> Iterator[Cached]:
 
 
 def _folder(place: str, left: Iterator[int]) -> Iterator[Cached]:
-    for each in _entries(Path(place)) if place.strip() else ():
-        if not each.is_symlink():
-            yield Cached(each.name.removesuffix(ENDING), Path(each.path), *_size(each, left))
+    base = Path(os.path.realpath(place.strip()))
+    for each in _entries(Path(place.strip())) if place.strip() else ():
+        size = _size_of_link(each, base, left) if each.is_symlink() else _size(each, left)
+        if size is not None:
+            yield Cached(each.name.removesuffix(ENDING), Path(each.path), *size)
+
+
+def _size_of_link(link: os.DirEntry[str], base: Path, left: Iterator[int]) -> tuple[int, bool] | None:
+    """Return the size of what a link stands for, as `_size` does; None where that is not beneath `base`.
+
+    Files in there may be links that stay there, too, as snapshots of the hub are; each counts once.
+    """
+    target = Path(os.path.realpath(link.path))
+    if base not in target.parents or not target.exists():
+        return None
+    sizes, is_whole = dict[tuple[int, int], int](), True
+    for at, _, names in os.walk(target) if target.is_dir() else [(str(target.parent), [], [target.name])]:
+        if next(left, None) is None:
+            break
+        for _, name in zip(left, names, strict=False):
+            file = Path(os.path.realpath(f"{at}/{name}"))
+            is_whole = is_whole and not name.endswith(UNFINISHED)
+            with suppress(OSError):
+                if base in file.parents:
+                    found = file.stat()
+                    sizes[found.st_dev, found.st_ino] = found.st_size
+    return sum(sizes.values()), is_whole
 
 
 def _hub(place: Path, left: Iterator[int]) -> Iterator[Cached]:

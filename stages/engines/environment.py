@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from events.models.variables import PROXIES, TOKENS
 from events.text.mask import MASK, SECRET_NAME, Mask, passwords_of
 
-PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")  # some programs read one case, some the other
+# Of proxies some programs read one case, some the other.
 DIRECT: Final = "NO_PROXY"
 HERE: Final = ("localhost", "127.0.0.1", ".local")
-TOKENS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")  # the same one, by the names that libraries read
 OFFLINE: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 PASSED: Final = (
     *("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "MODEL_PATH", "OLLAMA_MODELS"),

@@ -1,4 +1,4 @@
-"""Which processes of a session have not ended, and who listens at a port of loopback."""
+"""Which processes of a session have not ended, their memory, and who listens at a port of loopback."""
 
 from __future__ import annotations
 
@@ -27,6 +27,18 @@ def living(session: int) -> list[int]:
             if fields[0] not in GONE and session in (int(fields[2]), int(fields[3])):
                 found.append(int(name))
     return found
+
+
+def memory_bytes(session: int, most: int) -> int:
+    """Return the memory of the processes of a session that the kernel cannot take back, without files.
+
+    What several of them share counts once where that decides about `most`.
+    """
+    pids = living(session)
+    found = sum(_field_bytes(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:")) for pid in pids)
+    if found <= most:
+        return found
+    return sum(_field_bytes(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) for pid in pids)
 
 
 def end_session(session: int, within_s: float) -> list[int]:
@@ -65,6 +77,13 @@ def is_listened_by(session: int, port: int) -> bool:
         f"socket:[{line.split()[9]}]" for table in TABLES for line in _lines(table) if _listens(line, port)
     }
     return bool(sockets) and sockets <= {held for pid in living(session) for held in _held(pid)}
+
+
+def _field_bytes(path: str, names: tuple[str, ...]) -> int:
+    """Return the sum of some fields, in kB, of what the kernel says of a process; 0 once it has ended."""
+    with suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith(names))
+    return 0
 
 
 def _held(pid: int) -> Iterator[str]:

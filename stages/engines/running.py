@@ -24,13 +24,15 @@ from events.models.containers import PROGRAM
 from events.runtime.clock import Clock
 from events.text.mask import Mask
 from stages.engines.container import Docker
-from stages.engines.failure import EngineFailed
+from stages.engines.failure import KILLED_FOR_MEMORY, EngineFailed
 from stages.engines.following import Following
-from stages.engines.processes import is_free, living
+from stages.engines.processes import end_session, is_free, living, memory_bytes
 
 LOG: Final = "log.txt"
 SOURCE: Final = str(Path(__file__).parents[2])
 PAUSE_S: Final = 0.05
+MEMORY_LOOK_S: Final = 0.2
+GIB: Final = 1 << 30
 TAIL_BYTES: Final = 3_000
 SNAPSHOTS_AT_S: Final = (60.0, 120.0, 300.0)
 SNAPSHOT_LINES: Final = 50
@@ -53,13 +55,18 @@ END: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingLimits:
-    """How long an engine may take to be ready and to end, and how large its files and its memory may be."""
+    """How long an engine may take to be ready and to end, and its files, memory and cores at most.
+
+    `memory_bytes` are those of its processes together without what the kernel can take back, such as weights
+    that are mapped: five times a second somebody looks, and kills all that have more.
+    """
 
     ready_s: float = 300.0
     term_s: float = 10.0
     kill_s: float = 30.0
     file_bytes: int = 256 << 20
     memory_bytes: int | None = None
+    cores: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,11 +87,17 @@ class Running:
     docker: Docker | None = None
     say: Callable[[str], None] = field(repr=False)
     is_gone: bool = False
+    _too_large_bytes: int | None = None
+    _ends: threading.Event = field(default_factory=threading.Event)
+    _watch: threading.Thread | None = None
     _following: Following = field(init=False)
     _never: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self._following = Following(name=self.engine, say=self.say, mask=self.mask, clock=self.clock)
+        if self.limits.memory_bytes is not None and self.docker is None:
+            self._watch = threading.Thread(target=self._watch_memory, name="engine-memory", daemon=True)
+            self._watch.start()
 
     @property
     def log(self) -> Path:
@@ -123,7 +136,12 @@ class Running:
         if code is None:
             return None
         found = None if self.docker is None or self.is_gone else self.docker.inspected()
-        killed = "; its container was killed for memory" if found and found.is_out_of_memory else ""
+        killed = f"; its container was {KILLED_FOR_MEMORY}" if found and found.is_out_of_memory else ""
+        if self._too_large_bytes is not None and self.limits.memory_bytes is not None:
+            had, most = (
+                f"{each / GIB:.2f} GiB" for each in (self._too_large_bytes, self.limits.memory_bytes)
+            )
+            killed = f"; {KILLED_FOR_MEMORY}, of which it had {had} and may have {most}"
         return f"{self.engine} ended ({_end(code)}{killed}): {self._tail()}"
 
     def last_lines(self) -> str:
@@ -135,6 +153,9 @@ class Running:
         """End it, and prove that. Does nothing a second time. Raises `EngineFailed` where it remains."""
         if self.is_gone:
             return
+        self._ends.set()
+        if self._watch is not None:
+            self._watch.join()
         if self.docker is not None:
             self.docker.stop(self.limits.term_s)
             self.docker.write_log(self.log)
@@ -160,6 +181,16 @@ class Running:
         self.process.wait()
         self.is_gone = True
         self._clean_log()
+
+    def _watch_memory(self) -> None:
+        """Kill all of its session once they have more memory together than they may."""
+        most, session = self.limits.memory_bytes, self.process.pid
+        while most is not None and not self.clock.wait(self._ends, MEMORY_LOOK_S):
+            found = memory_bytes(session, most)
+            if found > most:
+                self._too_large_bytes = found
+                end_session(session, self.limits.kill_s)
+                return
 
     def _tail(self) -> str:
         return self.mask.text(self._end_of_log(TAIL_BYTES)) or "its log is empty"
@@ -200,22 +231,21 @@ def start(
     guard = [GUARDED, "engine", docker.container.name if docker else "", sys.executable, END]
     log = log_of(folder).open("w+b")
     try:
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", *guard, *words],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=dict(environment),
-            start_new_session=True,
-        )
+        with _on_cores(limits.cores):
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", *guard, *words],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env=dict(environment),
+                start_new_session=True,
+            )
     except BaseException:
         log.close()
         raise
     with suppress(ProcessLookupError):
         _bound(process.pid, resource.RLIMIT_FSIZE, limits.file_bytes)
-        if limits.memory_bytes is not None and docker is None:
-            _bound(process.pid, resource.RLIMIT_AS, limits.memory_bytes)
     return process, log
 
 
@@ -250,6 +280,20 @@ def make_way(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _on_cores(most: int | None) -> Iterator[None]:
+    """Have what this thread starts meanwhile run on so many of its cores; the first ones are the busiest."""
+    own = os.sched_getaffinity(0)
+    if most is None or most >= len(own):
+        yield
+        return
+    os.sched_setaffinity(0, sorted(own)[-most:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 def _bound(pid: int, what: int, most: int) -> None:

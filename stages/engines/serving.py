@@ -20,6 +20,7 @@ from typing import Final
 from events.models.containers import PROGRAM, UNKNOWN, Container, Inspected
 from events.models.engine import Engine
 from events.models.parameter import Value
+from events.models.variables import FILES, faults
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
 from stages.engines.container import Docker
@@ -85,7 +86,7 @@ def serve(
     Raises `PipelineError`: CONFIG for what is wrong, NOT_AVAILABLE without the engine, else ENGINE_FAILED.
     """
     bounds = limits or ServingLimits()
-    settled = engine.settled(parameters, cores or len(os.sched_getaffinity(0)), gpus)
+    settled = engine.settled(parameters, cores or _cores(bounds), gpus)
     given = own_environment(folder, environment or {})
     _check(engine, {"model": str(model), "name": name}, image, given)
     place = _free(port)
@@ -97,6 +98,8 @@ def serve(
     given |= engine.environment(fields, settled)
     if environment is not None:
         say(f"{engine.name} at port {place} has {described(environment)}")
+        for each in faults(environment, os.path.exists):
+            say(f"look at the variables of the engine: {each}")
     asked = _container(Container(name=alias, pod=pod, image=image), given, str(model), gpus, bounds)
     docker = Docker(asked, given, folder) if image else None
     process, output = start(asked.words(words) if docker else words, folder, given, bounds, docker)
@@ -184,6 +187,16 @@ def _check(engine: Engine, texts: Mapping[str, str], image: str, environment: Ma
         raise _lacking(f"{engine.name} needs the package {engine.needs!r}: {engine.install}")
 
 
+def _cores(limits: ServingLimits) -> int:
+    """Return the cores by which its threads are bounded, one of which they leave. Raises `PipelineError`."""
+    here = len(os.sched_getaffinity(0))
+    if limits.cores is None:
+        return here
+    if limits.cores > here:
+        raise _lacking(f"{limits.cores} cores are wanted, and this pod has {here}: lower `cores`")
+    return min(limits.cores + 1, here)  # where some are left to others, it may have all of its own
+
+
 def _container(
     named: Container, given: Mapping[str, str], model: str, gpus: int | None, limits: ServingLimits
 ) -> Container:
@@ -191,6 +204,7 @@ def _container(
     caches = {given[each] for each in ("HF_HOME", "HF_HUB_CACHE") if each in given}
     models = {given["MODEL_PATH"]} if "MODEL_PATH" in given else set()
     models |= {model} if os.path.isabs(model) else set()
+    models |= {given[each] for each in FILES if each in given}
     return replace(
         named,
         variables=tuple(sorted({*given} - NOT_IN_CONTAINERS)),
@@ -198,6 +212,7 @@ def _container(
         writable=tuple(sorted(each for each in caches if Path(each).is_dir())),
         has_gpus=bool(gpus),
         memory_bytes=limits.memory_bytes,
+        cores=limits.cores,
     )
 
 

@@ -150,6 +150,7 @@ def main(argv: Sequence[str]) -> int:
     if refused := refusal(given):
         print(refused.words, flush=True)
         return refused.status
+    held = b"\1" * (options.holds_mib << 20)  # zeros would be no memory
     speed = options.speed or tokens_per_s(given)
     speed = noisy(speed, options.noise, options.seed or options.alias)
     try:
@@ -157,6 +158,7 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         print(f"double: {error}", flush=True)  # such as: address already in use
         return 1
+    del held
     return 0
 
 
@@ -242,6 +244,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--noise", type=float, default=0.0, help="deviation of the logarithm of its speed")
     parser.add_argument("--seed", default="", help="of the noise; else each start has its own")
     parser.add_argument("--ready-after", type=float, default=0.0, help="seconds of loading")
+    parser.add_argument("--holds-mib", type=int, default=0, help="memory that it has while it serves")
     parser.add_argument("--dies-at", type=int, default=0, help="the request in which it dies")
     for name, says in (
         ("never-ready", "it loads for ever"),

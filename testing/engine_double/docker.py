@@ -17,11 +17,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from stages.engines.processes import memory_bytes
+
 ROOT: Final = Path(__file__).parents[2]
 PAUSE_S: Final = 0.02
 END_S: Final = 20.0
 WITH_VALUE: Final = frozenset(
-    ("--name", "--label", "--network", "--ipc", "--entrypoint", "--gpus", "--memory", "--volume", "--env")
+    (
+        *("--name", "--label", "--network", "--ipc", "--entrypoint", "--gpus", "--volume", "--env"),
+        *("--memory", "--memory-swap", "--cpus"),
+    )
 )
 NEVER: Final = threading.Event()
 
@@ -81,14 +86,19 @@ def _run(folder: Path, words: Sequence[str]) -> int:
     (folder / f"{name}.json").write_text(json.dumps(row))
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda number, _: os.kill(process.pid, number))
-    _pass_on(log, process)
+    most = int(options["--memory"][0]) if "--memory" in options else sys.maxsize
+    if _pass_on(log, process, most):
+        row["State"]["OOMKilled"] = True
+        (folder / f"{name}.json").write_text(json.dumps(row))
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     if (folder / f"{name}.json").exists():
         (folder / f"{name}.code").write_text(str(code))
     return code
 
 
-def _pass_on(log: Path, process: subprocess.Popen[bytes]) -> None:
+def _pass_on(log: Path, process: subprocess.Popen[bytes], most: int) -> bool:
+    """Return, when it has ended, whether it was killed for having more memory than it may."""
+    is_too_large = False
     with log.open("rb") as source:
         while True:
             has_ended = process.poll() is not None
@@ -96,7 +106,10 @@ def _pass_on(log: Path, process: subprocess.Popen[bytes]) -> None:
                 sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
             if has_ended:
-                return
+                return is_too_large
+            if not is_too_large and memory_bytes(process.pid, most) > most:
+                is_too_large = True
+                process.kill()
             NEVER.wait(PAUSE_S)
 
 

@@ -26,7 +26,7 @@ from stages.engines.processes import is_free, living
 from stages.engines.running import ServingLimits
 from stages.engines.serving import serve
 from testing.engine_double.row import DOUBLE, misbehaving
-from tests.contract.test_engines import until
+from testing.real_engines.cases import until
 
 CLOCK, IDS = SystemClock(), SystemIds()
 TOKEN, PROXY = "hf_abcdefghijklmnop", "http://me:pass-word-1@10.0.0.1:3128"
@@ -104,6 +104,11 @@ def test_a_container_has_what_is_given_and_nothing_remains_of_it(
     ("more", "advice", "words"),
     [
         ({"parameters": {"slots": 64, "batch": 4_096}}, "OUT_OF_MEMORY", "CUDA out of memory"),
+        (
+            {"engine": misbehaving("--holds-mib=250"), "limits": ServingLimits(memory_bytes=150 << 20)},
+            "OUT_OF_MEMORY",
+            "its container was killed for memory",
+        ),
         ({"image": "missing:1"}, "IMAGE", r"status 125\): docker: Error response"),
         ({"engine": misbehaving("--never-ready"), "limits": ServingLimits(ready_s=2.0)}, None, "within 2 s"),
     ],
@@ -249,10 +254,10 @@ def test_what_docker_says_may_be_anything() -> None:
 def test_a_container_may_be_bounded_and_have_gpus() -> None:
     asked = Container(
         name="n", pod="", image="i:1", variables=("A",), read_only=("/m",), writable=("/c",), has_gpus=True,
-        memory_bytes=1_000,
+        memory_bytes=1_000, cores=2,
     )  # fmt: skip
     assert asked.words(["vllm", "serve"]) == [
         *("docker", "run", "--name", "n", "--label", "podfleet.pod=unknown", "--network", "host"),
-        *("--ipc", "host", "--entrypoint", "", "--gpus", "all", "--memory", "1000", "--volume", "/m:/m:ro"),
-        *("--volume", "/c:/c", "--env", "A", "i:1", "vllm", "serve"),
+        *("--ipc", "host", "--entrypoint", "", "--gpus", "all", "--memory", "1000", "--memory-swap", "1000"),
+        *("--cpus", "2", "--volume", "/m:/m:ro", "--volume", "/c:/c", "--env", "A", "i:1", "vllm", "serve"),
     ]

@@ -6,17 +6,14 @@ What has no engine here (vLLM, SGLang, Ollama and others) is held by its recorde
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,25 +21,22 @@ from typing import Any
 import httpx
 import pytest
 
-from events.models.engine import Engine, listed_names
+from events.models.engine import Engine
 from events.models.engines import XLLAMACPP
 from events.models.rows.command import commanded
-from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import PipelineError
 from events.testing import ManualClock
-from stages.adapters.models.opening import open_endpoint, served_endpoint
 from stages.engines.failure import EngineFailed
 from stages.engines.processes import free_port, is_free, living
 from stages.engines.running import ServingLimits
 from stages.engines.serving import Served, serve
 from stages.engines.weights import located
-from stages.models.model import Question
 from testing.engine_double.row import DOUBLE, misbehaving
+from testing.real_engines.__main__ import main
+from testing.real_engines.cases import CLOCK, IDS, LIMIT_S, LIVE, STARTS, Live, Setup, Start, until
+from testing.real_engines.found import KNOWN
 
-CLOCK, IDS = SystemClock(), SystemIds()
 ENGINES = {each.name: each for each in (XLLAMACPP, DOUBLE)}
-LIMIT_S = 60.0
-SAYS = Question(purpose="answer", system="", text="Say hello to everybody.", temperature=0.0, tokens_max=12)
 
 
 def served(engine: Engine, folder: Path, *, weights: Path | None = None, **more: Any) -> Any:
@@ -53,94 +47,53 @@ def served(engine: Engine, folder: Path, *, weights: Path | None = None, **more:
     )  # fmt: skip
 
 
+def setup_of(engine: Engine) -> Setup:
+    return Setup(engine=engine, model=located("smollm2"))
+
+
 @pytest.fixture(scope="module", params=ENGINES.values(), ids=ENGINES.keys())
-def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A real engine with two slots, as long as the tests of its row take."""
-    with served(
-        request.param, tmp_path_factory.mktemp("engine"), parameters=request.param.sized(2, 2_048)
-    ) as found:
-        yield found
+def real(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Setup, Served]]:
+    """A real engine with two slots, as long as the live cases of its row take."""
+    setup = setup_of(request.param)
+    with setup.serving(tmp_path_factory.mktemp("engine"), parameters=setup.two_slots()) as found:
+        yield setup, found
 
 
-def test_a_model_answers_with_its_own_count_whatever_proxy_there_is(
-    real: Served, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("case", LIVE, ids=[each.__name__ for each in LIVE])
+def test_an_engine_that_is_served(
+    real: tuple[Setup, Served], case: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    model = open_endpoint(served_endpoint(real.name, real.url), clock=CLOCK, ids=IDS)
-    with closing(model), ThreadPoolExecutor(4) as asking:  # more than it has slots
-        answers = list(asking.map(model.ask, [SAYS] * 4))
-    assert model.name == "smollm2"
-    assert len({each.text for each in answers}) == 1, "greedy answers are one"
-    assert all(each.is_cut_off and each.usage.completion_tokens == 12 for each in answers)
-    assert len({each.usage.prompt_tokens for each in answers}) == 1
-    assert real.ended() is None
+    assert case(*real)
 
 
-def test_its_parameters_hold_and_it_counts(real: Served) -> None:
-    listed = httpx.get(f"{real.url}/models", trust_env=False).json()
-    assert {real.alias, real.name} <= {*listed_names(listed)}
-    if "n_ctx" in real.parameters:
-        assert listed["data"][0]["meta"]["n_ctx"] == 2_048, "the context is divided among two requests"
-    assert "tokens" in httpx.get(real.metrics_url, trust_env=False).text
-
-
+@pytest.mark.parametrize("case", STARTS, ids=[each.__name__ for each in STARTS])
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
-def test_an_abandoned_stream_keeps_nothing_alive(engine: Engine, tmp_path: Path) -> None:
-    body = {"messages": [{"role": "user", "content": "Count."}], "stream": True, "ignore_eos": True}
-    with ExitStack() as stack, served(engine, tmp_path) as found:
-        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=LIMIT_S)
-        stack.callback(connection.close)  # after the engine has ended
-        connection.request(
-            "POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"}
-        )
-        assert connection.getresponse().readline().startswith(b"data: ")
-        assert not is_free(found.port)
-        with pytest.raises(PipelineError, match="listens at port"), served(engine, tmp_path, port=found.port):
-            pytest.fail("the port was taken")
-    assert (living(found.pid), is_free(found.port)) == ([], True)
-    found.stop()
-    assert found.ended() is not None
+def test_an_engine_that_starts(engine: Engine, case: Start, tmp_path: Path) -> None:
+    case(setup_of(engine), tmp_path)
 
 
-@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
-def test_what_lies_in_the_folder_of_a_run_is_not_imported(engine: Engine, tmp_path: Path) -> None:
-    (tmp_path / "argparse.py").write_text("raise SystemExit(7)")
-    with served(engine, tmp_path) as found:
-        assert found.ended() is None
+def test_a_pod_holds_its_engines_to_the_same_cases(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["double", "--model", "smollm2", "--case", "is_measured_under_load"]
+    assert main(words, {}) == 0
+    starts, load, ends, total = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"double starts: ok \(\d+\.\d s\)", starts)
+    assert re.match(r"double is_measured_under_load: ok: \d+\.\d tokens/s, first token \d+ ms", load)
+    assert (ends[:15], total) == ("double ends: ok", "0 failed")
 
-
-@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
-def test_weights_that_are_none_fail_with_the_whole_log(engine: Engine, tmp_path: Path) -> None:
-    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(EngineFailed) as caught, served(engine, tmp_path, weights=tmp_path / "bad.gguf"):
-        pytest.fail("there was nothing to serve")
-    assert caught.value.code == "ENGINE_FAILED"
-    assert caught.value.log.stat().st_size > 0
-    assert caught.value.log.read_text().splitlines()[-1] in caught.value.message
-
-
-OWNER = """
-import sys, threading
-from pathlib import Path
-from tests.contract.test_engines import ENGINES, served
-with served(ENGINES[sys.argv[1]], Path(sys.argv[2])) as found:
-    print(found.pid, found.port, flush=True)
-    threading.Event().wait()
-"""
-
-
-@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
-def test_an_engine_ends_with_the_process_that_started_it(engine: Engine, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", OWNER, engine.name, str(tmp_path)]
-    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
-    assert owner.stdout is not None
-    pid, port = map(int, owner.stdout.readline().split())
-    assert living(pid)
-    owner.kill()
-    owner.wait()
-    owner.stdout.close()
-    until(lambda: not living(pid) and is_free(port))
+    monkeypatch.setitem(KNOWN, "double", misbehaving("--dies-at=2"))  # type: ignore[arg-type]  # it is a dict
+    assert main(words, {}) == 1
+    _, load, _, total = capsys.readouterr().out.splitlines()
+    assert load.startswith("double is_measured_under_load: FAILED: AssertionError: {")
+    assert total == "1 failed"
+    with pytest.raises(SystemExit):
+        main(["vlm"], {})
+    assert "there is no engine vlm; there are xllamacpp" in capsys.readouterr().err
 
 
 LEAVING = """
@@ -163,13 +116,6 @@ def test_who_left_the_group_of_an_engine_ends_with_its_owner(tmp_path: Path) -> 
     owner.wait()
     owner.stdout.close()
     until(lambda: not living(pid) and is_free(port))
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    until_s, never = CLOCK.monotonic_s() + LIMIT_S, threading.Event()
-    while not is_so():
-        assert CLOCK.monotonic_s() < until_s
-        CLOCK.wait(never, 0.02)
 
 
 FAKE = """
@@ -226,6 +172,30 @@ def test_what_is_not_ours_or_does_not_start_is_named(tmp_path: Path, how: str, a
         limits = replace(limits, ready_s=LIMIT_S)
     with pytest.raises(EngineFailed, match=why), served(fake(how, alias), tmp_path, limits=limits):
         pytest.fail("it was not ready")
+
+
+def test_an_engine_has_no_more_memory_and_cores_than_it_may(tmp_path: Path) -> None:
+    before = os.sched_getaffinity(0)
+    bounds = ServingLimits(memory_bytes=150 << 20, cores=1)
+    with served(misbehaving("--holds-mib=20"), tmp_path, limits=bounds) as found:
+        assert len(os.sched_getaffinity(found.pid)) == 1
+        assert os.sched_getaffinity(0) == before
+        assert found.ended() is None
+    too_large = (
+        r"double ended \(signal 9; killed for memory, of which it had 0\.[23]\d GiB and may have 0\.15 GiB\)"
+    )
+    with (
+        pytest.raises(EngineFailed, match=f"Memory ran out: .*{too_large}") as caught,
+        served(misbehaving("--holds-mib=250", "--never-ready"), tmp_path, limits=bounds),
+    ):
+        pytest.fail("it had more than it may")
+    assert caught.value.advice is not None
+    assert caught.value.advice.code == "OUT_OF_MEMORY"
+    with (
+        pytest.raises(PipelineError, match=r"4096 cores are wanted, and this pod has \d+: lower `cores`"),
+        served(DOUBLE, tmp_path, limits=ServingLimits(cores=4_096)),
+    ):
+        pytest.fail("no machine has as many")
 
 
 def test_an_engine_that_dies_later_says_so(tmp_path: Path) -> None:

@@ -45,6 +45,49 @@ LIES: dict[str, list[tuple[str, Any]]] = {
         ("createdAt", None),
     ],
 }  # fmt: skip
+# What a worker with a database of its own may write of itself, in the place of each field.
+HUGE: list[Any] = [2**62, 1e300, -1.0]
+ODD = (float("inf"), float("nan"))
+CHECK = {"name": "disk", "ok": False, "code": "FULL", "message": "full", "at": NOW, "kinds": ["x"]}
+CAPABILITIES = {
+    "cpus": 2, "memoryMib": 1024, "device": "cpu", "cpu": "x", "engines": ["vllm"], "services": ["ollama"],
+    "gpus": [{"name": "g", "memoryMib": 80_000, "computeCapability": "9.0"}],
+    "models": [{"name": "m", "bytes": 7, "engine": None}],
+    "disks": [{"path": "/", "totalMib": 2, "freeMib": 1}], "cuda": {"ok": True, "code": None, "message": ""},
+}  # fmt: skip
+TELEMETRY = {"cpuUtil": 0.5, "memoryMib": 512.0, "gpuUtil": 0.5, "gpuMemoryMib": 2.0, "gpuFaults": []}
+FAILURES = [{"code": "C", "count": 1}]
+DELIVERY = {"waiting": 1, "oldestS": 2.0, "diskFreeBytes": 3, "uploadFailures": FAILURES}
+POD = {
+    "pod": "p", "mode": "hybrid", "region": None, "kinds": ["probe"], "state": "idle", "runId": None,
+    "attempt": None, "version": "1", "labels": {"gpu": "h100"}, "clockOffsetS": 0.1, "keyId": None,
+    "capabilities": CAPABILITIES, "telemetry": TELEMETRY, "checks": [CHECK], "delivery": DELIVERY,
+    "startedAt": NOW, "orders": {"drain": False}, "resets": [],
+}  # fmt: skip
+ORDER = {
+    "id": "r", "service": "ollama", "force": False, "by": "ann", "at": NOW, "until": NOW, "entry": "e",
+    "isRecorded": False,
+}  # fmt: skip
+ORDERS: list[tuple[str, Any]] = [
+    ("drain", {}), ("resets", {"service": "ollama"}), ("cordon", {"reason": "x"}), ("uncordon", {}),
+]  # fmt: skip
+RESETS: tuple[Any, ...] = (5, [5], [{}], [{**ORDER, "isRecorded": {}}], [{"isRecorded": False}])
+GPUS: tuple[Any, ...] = ([{}], [{"name": {}}], [{"name": "g", "memoryMib": 1e308}] * 9)
+OF_A_POD: list[tuple[str, Any]] = [
+    *((name, lie) for name in POD for lie in (MISSING, None, 5, "text", [{"a": 1}], {"a": {"b": []}})),
+    *((f"capabilities.{name}", lie) for name in CAPABILITIES for lie in (MISSING, "x", [5], *HUGE)),
+    *((f"telemetry.{name}", lie) for name in TELEMETRY for lie in (MISSING, "x", [5], *HUGE)),
+    *((f"delivery.{name}", lie) for name in DELIVERY for lie in (MISSING, "x", [5], *HUGE)),
+    *((name, lie) for name in ("clockOffsetS", "telemetry.memoryMib", "delivery.waiting") for lie in ODD),
+    *(("clockOffsetS", lie) for lie in HUGE),
+    *(("capabilities.gpus", lie) for lie in GPUS),
+    *(("checks", [lie]) for lie in (5, {}, {**CHECK, "kinds": 5}, {"ok": False, "name": {}})),
+    *(("orders", {"resets": lie}) for lie in RESETS),
+    ("orders", {"drain": "x", "resets": [{**ORDER, "until": "never"}]}),
+    ("startedAt", datetime(9999, 12, 31, tzinfo=UTC)), ("startedAt", datetime(1, 1, 1, tzinfo=UTC)),
+    ("labels", {"x" * 10_000: "y" * 100_000}), ("kinds", ["probe"] * 50_000), ("state", "s" * 100_000),
+    ("capabilities.models", [{"name": "m" * 200, "bytes": 2**62, "engine": None}] * 2_000),
+]  # fmt: skip
 # what a list does not read
 OF_A_PAGE: list[tuple[str, Any]] = [
     ("plan.values", {"x": 5}), ("plan.values", [1]), ("plan.values", {"$x": [1]}), ("plan.rows", [5]),
@@ -170,3 +213,69 @@ async def test_damaged_rows_of_results_are_named_beside_the_others(
         assert few.status_code == 200, few.text
     by_column = {"set": "rows", "sort": "number"}
     assert (await asking.get(f"/api/runs/{run_id}/results", params=by_column)).status_code == 200
+
+
+@pytest.mark.slow("each field of a worker's line in each wrong form, before each page that reads them")
+async def test_a_damaged_line_of_a_worker_is_named_and_holds_up_no_page_no_race_and_no_other_pod(
+    deps: Any, asking: httpx.AsyncClient
+) -> None:
+    now = await deps.reading.pod_rules.store.now()
+    good = {**POD, "reportedAt": now}
+    lines = [damaged(good, path, lie, f"bad-{number}/1") for number, (path, lie) in enumerate(OF_A_POD)] + [
+        damaged(good, "reportedAt", lie, f"time-{number}/1") for number, lie in enumerate((MISSING, 5, "now"))
+    ]
+    await deps.db.pods.insert_many([*lines, {**good, "_id": "good/1"}, {**good, "_id": "fine/1"}, {"_id": 5}])
+    samples: list[Any] = [5, {"at": 5}, {"at": now, "cpuUtil": "x", "memoryMib": 1e300, "gpuFaults": 5}]
+    for number, lie in enumerate((samples, "x", 5)):
+        span = {"_id": f"good/1/{now:%Y-%m-%dT%H:%M}{number}", "podId": "good/1", "samples": lie}
+        await deps.db.pod_telemetry.insert_one(span)
+    lanes = [{"pod": "good"}, {"pod": "fine"}]
+    race = {"kind": "probe", "spec": {"seconds": 0}, "name": "r", "lanes": lanes}
+    run_id = (await asking.post("/api/runs", json=RUN)).json()["id"]
+    for _ in range(3):  # the last with another pod in quarantine, and after all that was decided
+        await deps.quarantiner.run_once()
+        await deps.pod_resets.run_once()
+    listed = await whole_list(asking)
+    assert {"good/1", "fine/1"} <= listed["items"].keys()
+    for number, (path, lie) in enumerate(OF_A_POD):
+        pod = f"bad-{number}/1"
+        is_shown = pod in listed["items"]
+        if path != "startedAt":  # those are the end of the list, which a page does not go beyond
+            assert is_shown != (pod in listed["unreadable"]), (path, lie)
+        address = f"/pods/{pod}" if is_shown or number % 4 else f"/api/pods/{pod}"
+        answer = await asking.get(address)
+        assert answer.status_code in ((200,) if is_shown else (200, 409)), (path, lie, answer.text[-2_000:])
+        order, body = ORDERS[number % 4]
+        answer = await asking.post(f"/api/pods/{pod}/{order}", json=body, headers={"accept": "*/*"})
+        assert answer.status_code < 500, (order, path, lie, answer.text)
+    pages = (
+        "/", "/metrics", "/api/queue", "/api/kinds", "/numbers", "/pods/good/1", "/api/pods/good/1/telemetry",
+        "/races", "/races/r", "/races/new?kind=probe", "/api/races/r", "/api/races/r/samples", "/tasks/new",
+        f"/runs/{run_id}", f"/api/runs/{run_id}/explain", "/runs/new?kind=prompt",
+    )  # fmt: skip
+    for address in ("/api/race-checks", "/api/races"):
+        answer = await asking.post(address, json=race)
+        assert answer.status_code in (200, 201), (address, answer.text)
+    for address in pages:
+        answer = await asking.get(address)
+        assert answer.status_code == 200, (address, answer.text[-2_000:])
+    line = {"id": "new/1", **{name: POD[name] for name in ("pod", "mode", "kinds", "state", "version")}}
+    told = {"capabilities": {"cpus": 1, "memoryMib": 1, "gpus": []}, "telemetry": {"memoryMib": 1}}
+    heard = await asking.post("/api/pods", json={**line, **told, "startedAt": "2026-01-01T00:00:00Z"})
+    assert heard.status_code == 200, heard.text
+
+
+async def whole_list(asking: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
+    """Return all that `/api/pods` and `/pods` show, page after page."""
+    found: dict[str, dict[str, Any]] = {"items": {}, "unreadable": {}}
+    after: dict[str, str] = {}
+    while True:
+        told = (await asking.get("/api/pods", params={"limit": 200, **after})).json()
+        for part, known in found.items():
+            known |= {each["id"]: each for each in told.get(part, ())}
+        page = await asking.get("/pods", params={"limit": 200, **after})
+        assert page.status_code == 200, page.text[-2_000:]
+        assert all(f"<code>{each['id']}</code>" in page.text for each in told.get("unreadable", ()))
+        if told["next"] is None:
+            return found
+        after = {"after": told["next"]}

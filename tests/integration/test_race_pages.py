@@ -240,6 +240,9 @@ async def test_lanes_are_chosen_by_label_and_refused_in_words(database_url: str)
             found = await client.post("/api/races", json={**BODY, "lanes": lanes})
             assert found.status_code == 422
             assert words in found.text
+        lanes = [{"pod": "a"}, {"pod": "b"}]
+        form = await client.post("/api/races", json={**BODY, "name": "new", "lanes": lanes})
+        assert (form.status_code, form.json()["code"]) == (422, "bad_id")
 
 
 async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_url: str) -> None:
@@ -249,8 +252,11 @@ async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_
         lanes = [{"pod": pod, "parameters": {"events": 2}} for pod in PODS]
         await track.race("r", *PODS, lanes=lanes, **asked)
         runs = await track.start("r")
+        gpu = {"name": "\u202e<b>", "memoryMib": 2048}
+        await track.report("a", capabilities={"cpus": 1, "memoryMib": 1, "gpus": [gpu]})
         shown = await client.get("/races/r")
         assert shown.status_code == 200, shown.text
+        assert "<bdi>\u202e&lt;b&gt;</bdi>, 2.0 GiB" in shown.text, "its direction is its own"
         assert "Agreed start" in shown.text
         assert shown.text.count('class="lane"') == 3
         assert "events = 2" in shown.text

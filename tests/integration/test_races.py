@@ -158,6 +158,8 @@ async def test_a_lane_whose_pod_is_gone_is_given_up_and_one_whose_pod_reports_is
         for _ in range(2):
             await only.advance()
         assert [run["status"] for run in await only.runs()] == ["COMPLETED", "QUEUED", "CANCELED"]
+        await track.db.lanes.update_many({}, [{"$set": {"startedAt": "$$NOW", "lateS": 0.001}}])
+        assert [each.state for each in (await track.standing()).lanes] == ["started", "dead", "dead"]
         assert (await only.group())["status"] == "OPEN"
         await track.db.pods.delete_one({"pod": PODS[1]})
         for _ in range(3):

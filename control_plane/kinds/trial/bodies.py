@@ -12,7 +12,14 @@ from control_plane.model.groups.study import RUNS_MAX
 from control_plane.server.api.contract.bodies import FEW, WHOLE, Body, OptionsBody, ShortText, Storable
 from control_plane.server.api.contract.group_bodies import ConfirmBody, Number
 from events.kinds.results import COLUMN_NAME
-from events.kinds.trial import CONCURRENCY_MAX, LOADS_MAX, MEASUREMENTS_MAX, REPEATS_MAX
+from events.kinds.trial import (
+    CONCURRENCY_MAX,
+    CORES_MAX,
+    LOADS_MAX,
+    MEASUREMENTS_MAX,
+    MEMORY_GIB_MAX,
+    REPEATS_MAX,
+)
 from events.models.engines import ENGINES
 from events.text.traffic import SCENARIOS_MAX
 
@@ -146,7 +153,9 @@ class BenchmarkBody(Body):
     """The traffic of each trial: every scenario with every number of requests at once, and every rate.
 
     Scenarios are a list, or one text such as `D(100,20), N(200,50)/(40,10)`. `client` is who measures them:
-    podfleet itself, or the program genai-bench of the pod, which has no rates.
+    podfleet itself, or the program genai-bench of the pod, which has no rates. `memory_gib` and `cores` bound
+    the engine. `token_secret`, `proxy_secret` and `certificates_secret` are names of secrets by which it
+    fetches the model.
     """
 
     traffic_scenarios: Scenarios = Field(default_factory=lambda: ["D(100,20)"])
@@ -161,7 +170,14 @@ class BenchmarkBody(Body):
     limits: LimitsBody = Field(default_factory=LimitsBody)
     ready_s: Seconds = 600.0
     measure_s: Seconds = 300.0
+    memory_gib: Annotated[float, Field(gt=0, le=MEMORY_GIB_MAX, allow_inf_nan=False)] | None = None
+    cores: Annotated[int, Field(ge=1, le=CORES_MAX), WHOLE] | None = None
     offline: bool = False
+    token_secret: Annotated[str, StringConstraints(pattern="^(HF_TOKEN_[A-Za-z0-9_]{1,80})?$")] = ""
+    proxy_secret: Annotated[str, StringConstraints(pattern="^(PROXY_[A-Za-z0-9_]{1,80})?$")] = ""
+    certificates_secret: Annotated[str, StringConstraints(pattern="^(CERTIFICATES_[A-Za-z0-9_]{1,80})?$")] = (
+        ""
+    )
     client: Literal["own", "genai-bench"] = "own"
 
 

@@ -95,6 +95,11 @@ class TaskForm(FormWithParts):
     e2e_s: str = ""
     ready_s: str = "600"
     measure_s: str = "300"
+    memory_gib: str = ""
+    cores: str = ""
+    token_secret: str = ""
+    proxy_secret: str = ""
+    certificates_secret: str = ""
     offline: str = ""
     client: str = "own"
 
@@ -205,7 +210,6 @@ class TaskForm(FormWithParts):
         return found | self._numbers([each for each in _OPTIMIZATION if each != "strategy"])
 
     def _benchmark(self) -> dict[str, Any]:
-        names = ("requests", "warmup", "shared_prefix", "ready_s", "measure_s")
         repeats = {"repeats": number_of(self.measured)} if self.measured.strip() else {}
         return {
             "traffic_scenarios": typed_lines(self.traffic_scenarios).replace("\n", ", ").strip(),
@@ -215,7 +219,7 @@ class TaskForm(FormWithParts):
             "offline": self.offline == ON,
             "client": self.client,
             **repeats,
-            **self._numbers(names),
+            **self._numbers(_BENCHMARK),
         }
 
     def _numbers(self, names: Iterable[str]) -> dict[str, Any]:
@@ -238,7 +242,18 @@ _OPTIMIZATION: Final = (
     "max_cost_usd",
 )
 _PARTS: Final = {"confirm": ("top", "repeats"), "prune": ("after", "keep_percent", "min_members")}
-_BENCHMARK: Final = ("requests", "warmup", "shared_prefix", "ready_s", "measure_s")
+_BENCHMARK: Final = (
+    "requests",
+    "warmup",
+    "shared_prefix",
+    "ready_s",
+    "measure_s",
+    "memory_gib",
+    "cores",
+    "token_secret",
+    "proxy_secret",
+    "certificates_secret",
+)
 _LIMITS: Final = ("ttft_s", "tpot_s", "e2e_s")
 
 
@@ -272,8 +287,7 @@ def accepted(parameter: Parameter) -> str:
     elif parameter.type == "switch":
         takes = "true, false"
     elif parameter.leaves_a_core:
-        takes = f"{_text(float(parameter.low))} to one less than the cores, which is the default"
-        return f"{parameter.says}: {takes}"
+        takes = f"{_text(float(parameter.low))} to one less than the cores"
     else:
         takes = f"{_text(float(parameter.low))} to {_text(float(parameter.high))}"
     usual = parameter.usual if parameter.default is None else parameter.default

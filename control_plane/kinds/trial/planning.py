@@ -150,7 +150,14 @@ def run_of(task: TaskBody) -> Json:
         "offline": benchmark.offline,
     }
     times = {"ttft_limit_s": limits.ttft_s, "tpot_limit_s": limits.tpot_s, "e2e_limit_s": limits.e2e_s}
-    spec |= {name: each for name, each in times.items() if each is not None}
+    bounds = {"memory_gib": benchmark.memory_gib, "cores": benchmark.cores}
+    spec |= {name: each for name, each in (times | bounds).items() if each is not None}
+    secrets = {
+        "token_secret": benchmark.token_secret,
+        "proxy_secret": benchmark.proxy_secret,
+        "certificates_secret": benchmark.certificates_secret,
+    }
+    spec |= {name: each for name, each in secrets.items() if each}
     if benchmark.client != OWN:
         spec["client"] = benchmark.client
         # weights that have no id on the hub have no tokenizer there
@@ -163,6 +170,8 @@ def run_of(task: TaskBody) -> Json:
     if task.deployment_mode == DEPLOYED_BY_DOCKER:
         spec["image"] = task.runtime_image_tag.strip()
     placement = task.placement.model_dump(exclude_none=True)
+    named = [*(placement.get("secrets") or ()), *filter(None, secrets.values())]
+    placement["secrets"] = list(dict.fromkeys(named))
     requires = placement.get("requires") or {}
     needed = engine_labels([PROGRAM if "image" in spec else task.base_runtime])
     placement["requires"] = {**requires, "labels": {**needed, **(requires.get("labels") or {})}}
@@ -209,10 +218,7 @@ def runs_max(task: TaskBody) -> int:
 
 
 def baseline_of(task: TaskBody) -> Json | None:
-    """Return the values that are tried first; None without any.
-
-    The default of a number of threads is one less than the cores of the pod; the highest value stands for it.
-    """
+    """Return the values that are tried first; None without any."""
     wanted = task.optimization.baseline
     if isinstance(wanted, dict):
         return {name: wanted[name] for name in varied(task)}
@@ -220,7 +226,7 @@ def baseline_of(task: TaskBody) -> Json | None:
     known = {each.name: each for each in engine.parameters} if engine else {}
     if not wanted or any(name not in known for name in varied(task)):
         return None
-    found = {name: _default(known[name], task.parameters[name]) for name in varied(task)}
+    found = {name: _default(known[name]) for name in varied(task)}
     return None if None in found.values() else found
 
 
@@ -270,10 +276,8 @@ def _doubled(low: int, high: int) -> list[int]:
     return sorted({each for each in found if each < high} | {high})
 
 
-def _default(parameter: Parameter, given: Any) -> Any:
-    if not parameter.leaves_a_core:
-        return parameter.usual if parameter.default is None else parameter.default
-    return _plain(given.high) if isinstance(given, RangeBody) else max(given)
+def _default(parameter: Parameter) -> Any:
+    return parameter.usual if parameter.default is None else parameter.default
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.resets import resets_of
 from events.answers.pods import Pod
@@ -15,6 +17,32 @@ from events.queue.rules import Rules, pod_name
 from events.text.truncation import brief_fields
 
 MIB_A_GIB: Final = 1024
+
+
+class _Check(msgspec.Struct):
+    name: str
+    ok: bool
+    message: str = ""
+    kinds: list[str] | None = None
+
+
+class _Reported(msgspec.Struct, rename="camel"):
+    """What a worker's line has to be, so that runs can be placed by it."""
+
+    id: str = msgspec.field(name="_id")
+    state: str
+    kinds: list[str]
+    region: str | None = None
+    key_id: str | None = None
+    labels: dict[str, str] | None = None
+    checks: list[_Check] | None = None
+    orders: dict[str, Any] | None = None
+
+
+def require_form(document: Mapping[str, Any]) -> None:
+    """Require of a worker's line what placing runs reads of it. Raises `msgspec.ValidationError`."""
+    said = {name: document[name] for name in _Reported.__struct_encode_fields__ if name in document}
+    msgspec.convert(said, _Reported)
 
 
 def abilities_of(document: Mapping[str, Any]) -> Abilities:
@@ -39,7 +67,7 @@ def pod(
     """Return a pod with its orders; one that has not reported since then, nor said goodbye, is gone."""
     found = brief_fields(document)
     is_gone = document["reportedAt"] < silent_since and found["state"] != "stopped"
-    drain = bool((document.get("orders") or {}).get("drain"))
+    drain = bool(document.get("orders", {}).get("drain"))  # into null no order can be written
     found["orders"] = rules.orders(document["_id"], document.get("keyId"), drain=drain)
     found.pop("resets", None)
     resets = resets_of(document, now or document["reportedAt"])

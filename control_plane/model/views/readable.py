@@ -5,8 +5,8 @@ Law: a document that is no such answer is named with what is wrong in it, and ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -17,6 +17,7 @@ from events.answers.answer import Answer
 from events.runtime.errors import Conflict, Rejected
 
 View = TypeVar("View", bound=Answer)
+Seen = TypeVar("Seen")
 
 ID_CHARS_MAX: Final = 100
 PROBLEM_CHARS_MAX: Final = 300
@@ -60,6 +61,17 @@ def readable(kind: type[View], what: str, document: Mapping[str, Any], **made: A
     """Return a stored document as a struct of the declared types. Raises `UnreadableDocument`."""
     with reading_of(what, document.get("_id")):
         return typed(from_document(kind, document, **made))
+
+
+def those_readable(
+    what: str, documents: Iterable[Mapping[str, Any]], view: Callable[[Mapping[str, Any]], Seen]
+) -> list[Seen]:
+    """Return what a view makes of these documents; damaged ones are left out, which lists name."""
+    found: list[Seen] = []
+    for document in documents:
+        with suppress(UnreadableDocument), reading_of(what, document.get("_id")):
+            found.append(view(document))
+    return found
 
 
 def typed(answer: View) -> View:

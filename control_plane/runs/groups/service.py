@@ -39,6 +39,7 @@ ROUNDS_MAX: Final = 50  # earlier ones that a group tells of, the newest
 CHECK_S: Final = 10.0  # for the specifications of all slots
 CHECKED_AT_ONCE: Final = 200
 NOTE_CHARS_MAX: Final = 500
+FORMS: Final = frozenset({"new"})  # the page of a group of this name could not be reached
 RACE_GOES_ON: Final = "a race is submitted as a whole, and its lanes run at once: cancel it instead"
 # What may be changed of a round that has begun: its slots stay those that they are.
 LIMITS: Final = frozenset(
@@ -103,6 +104,8 @@ class GroupService:
         }
         if wanted.idempotency_key is not None:
             fields["idempotency"] = {"key": wanted.idempotency_key, "digest": wanted.digest}
+        if wanted.id in FORMS:
+            raise Rejected("bad_id", f"{wanted.id!r} is where the form of a new one is; choose another name")
         if await self.groups.create(wanted.id, fields) is not None:
             return True
         if await self.is_known(wanted):

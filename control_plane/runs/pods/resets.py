@@ -7,11 +7,13 @@ at a time for a service; an order that nobody has answered in `ORDERED_FOR` is n
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, Final
 
+from control_plane.model.views.readable import reading_of, those_readable, typed
 from control_plane.model.views.resets import resets_of
 from control_plane.reads.reading import Reading, required
 from control_plane.store.access.audit_log import AuditLog
@@ -56,7 +58,8 @@ class PodResets:
                     "reset_under_way", f"{service} of {pod_id} is being reset; wait for its outcome"
                 )
             before = (stored.get("orders") or {}).get("resets")
-            kept = _with_room(pod_id, before or ())
+            with reading_of("pod", pod_id):
+                kept = _with_room(pod_id, before or ())
             order = {
                 "id": self.ids.ulid(), "service": service, "force": force, "by": by, "at": now,
                 "until": now + ORDERED_FOR, "entry": self.ids.ulid(), "isRecorded": False,
@@ -69,14 +72,22 @@ class PodResets:
         """Record the outcomes that pods have told, and the orders that nobody answered; return how many."""
         now = await self.rules.now()
         recorded = 0
-        for stored in await self.pods.with_open_resets(now - LOOKED_BACK):
-            entries = {each["id"]: each for each in stored["orders"]["resets"] if not each["isRecorded"]}
-            for reset in resets_of(stored, now):
-                if reset.id in entries and reset.state != "ordered":
-                    await self.audit_log.add_once(_entry(stored["_id"], reset, entries[reset.id], now))
-                    await self.pods.mark_recorded(stored["_id"], reset.id)
-                    recorded += 1
+        found = await self.pods.with_open_resets(now - LOOKED_BACK)
+        for pod_id, reset_id, entry in chain(*those_readable("pod", found, lambda each: _due(each, now))):
+            await self.audit_log.add_once(entry)
+            await self.pods.mark_recorded(pod_id, reset_id)
+            recorded += 1
         return recorded
+
+
+def _due(stored: Mapping[str, Any], now: datetime) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return worker, id and entry of each reset that is over and not recorded."""
+    entries = {each["id"]: each for each in stored["orders"]["resets"] if not each["isRecorded"]}
+    return [
+        (stored["_id"], reset.id, _entry(stored["_id"], reset, entries[reset.id], now))
+        for reset in map(typed, resets_of(stored, now))
+        if reset.id in entries and reset.state != "ordered"
+    ]
 
 
 def _with_room(pod_id: str, orders: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ class PodSteering:
 
     async def drain(self, pod_id: str, *, by: str) -> Pod:
         """Cordon the pod, and let the worker leave after its run; a cordon without end stays as it is."""
-        required(await self.pods.find(pod_id), "pod", pod_id)
+        await self.reading.pod(pod_id)  # an order to a damaged line cannot be stored
         known = (await self.rules.store.in_force()).cordons.get(pod_name(pod_id))
         if known is None or known["until"] is not None:
             # Before the drain: the worker that leaves may be started again at once.

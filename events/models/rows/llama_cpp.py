@@ -59,10 +59,10 @@ PARAMETERS: Final = (
     ),
     Parameter(
         name="n_threads",
-        says="threads that compute; one core is left to others",
+        says="threads that compute; one core is left to others, and 0 is all but that one",
         type="whole",
-        default=1,
-        low=1,
+        default=0,
+        low=0,
         high=1_024,
         leaves_a_core=True,
         costs="cores of the pod",

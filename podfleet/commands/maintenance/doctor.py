@@ -17,6 +17,7 @@ from typing import Final, Literal
 import typer
 
 from events.kinds import KINDS
+from events.models.variables import FILES, FOLDERS, OFFLINE, PLACES, PROXIES, TOKENS, faults
 from events.queue.abilities import ISOLATIONS
 from events.runtime.interpreter import objection
 from podfleet.client.problems import ClientError
@@ -36,6 +37,7 @@ PARTS: Final[Mapping[str, str]] = {
     **{module: f"runs of kind {kind.name}" for kind in KINDS.values() for module in kind.needs},
     **{"pynvml": "GPUs of a worker", "psutil": "a worker"},
 }
+SHOWN: Final = (*PROXIES, *TOKENS, *FILES, *FOLDERS, *PLACES, OFFLINE, "HF_ENDPOINT")
 GPU_QUERY: Final = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
 
 State = Literal["ok", "note", "failed"]
@@ -137,6 +139,17 @@ def isolation(variables: Variables) -> Iterator[Finding]:
         yield Finding("isolation", "note", f"{chosen}, a step down from {strictest}", then)
     else:
         yield Finding("isolation", "ok", f"{chosen}; a worker's log says what of it this machine can do")
+
+
+def engines(variables: Variables) -> Iterator[Finding]:
+    """Look at the variables by which engines of a worker that is started here reach their models."""
+    found = [*faults(variables, lambda path: Path(path).exists())]
+    for each in found:
+        says, _, then = each.partition(": ")
+        yield Finding("engines", "note", says, then)
+    if not found:
+        names = [name for name in SHOWN if variables.get(name, "").strip()]
+        yield Finding("engines", "ok", f"variables of engines: {', '.join(names) or 'none is set'}")
 
 
 def mongodb(variables: Variables) -> Iterator[Finding]:
@@ -334,6 +347,7 @@ CHECKS: Final[tuple[Callable[[Variables], Iterator[Finding]], ...]] = (
     python,
     gpu,
     isolation,
+    engines,
     mongodb,
     storage,
     clocks,

@@ -15,7 +15,7 @@ from events.models.engines import engine_named
 from events.runtime.clock import SystemIds
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
-from stages.engines.choice import chosen
+from stages.engines.choice import Own, chosen, with_own
 from stages.engines.environment import engine_environment
 from stages.engines.failure import EngineFailed
 from stages.engines.load.measurement import Measurement
@@ -31,6 +31,7 @@ from stages.kinds.trial.tally import Measured, Tally, failures_in_words
 
 DEPLOY: Final = "deploy"
 MEASURE: Final = "measure"
+GIB: Final = 1 << 30
 OUTSIDE: Final = "genai-bench"  # the folder of another client
 # The outcome of a trial by the code of its failure.
 FAILED: Final[Mapping[str, str]] = {
@@ -63,6 +64,7 @@ class _Trial:
     spec: TrialSpec
     tally: Tally = field(init=False)
     client: Client = field(init=False)
+    variables: Mapping[str, str] = field(init=False, repr=False)
     begun_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +75,7 @@ class _Trial:
         """Measure, and return the line that sums the trial up."""
         folder = self.context.workspace / "engine"
         folder.mkdir()
+        self.variables = with_own(_own(self.spec), self.context.tools.variables, folder)
         try:
             with log_kept(folder, self.context.keep), ExitStack() as stack:
                 self.client = self._client(stack)
@@ -92,7 +95,7 @@ class _Trial:
         if spec.client == OWN:
             return partial(measure, clock=context.clock)
         found = found_outside(
-            context.tools.variables,
+            self.variables,
             tokenizer=spec.tokenizer,
             is_offline=spec.offline,
             folder=context.workspace / OUTSIDE,
@@ -103,7 +106,7 @@ class _Trial:
         return found.measure
 
     def _deployed(self, stack: ExitStack, folder: Path) -> Served:
-        spec, variables = self.spec, self.context.tools.variables
+        spec, variables = self.spec, self.variables
         engine = chosen(spec.engine, variables, command=spec.command, image=spec.image)
         model = model_of(engine, self.spec.model, variables)
         served = stack.enter_context(
@@ -120,7 +123,7 @@ class _Trial:
                 image=self.spec.image,
                 pod=self.context.pod,
                 say=self.context.log,
-                limits=ServingLimits(ready_s=self.spec.ready_s),
+                limits=_limits(spec),
             )
         )
         start_s = self.context.clock.monotonic_s() - self.begun_s
@@ -229,6 +232,15 @@ class _Trial:
         said += [f"first token after {first * 1000:,.0f} ms"] if isinstance(first, float) else []
         noisy = "; noisy: see what disturbed it in the rows" if self.tally.is_noisy else ""
         return f"{self.spec.model} by {self.spec.engine}: {', '.join(said) or 'measured'}{noisy}"
+
+
+def _own(spec: TrialSpec) -> Own:
+    return Own(token=spec.token_secret, proxy=spec.proxy_secret, certificates=spec.certificates_secret)
+
+
+def _limits(spec: TrialSpec) -> ServingLimits:
+    memory = None if spec.memory_gib is None else max(1, round(spec.memory_gib * GIB))
+    return ServingLimits(ready_s=spec.ready_s, memory_bytes=memory, cores=spec.cores)
 
 
 def _has_ended(served: Served) -> bool:

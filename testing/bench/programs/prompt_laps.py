@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import socket
 import sys
 import tempfile
 import urllib.request
@@ -16,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from events.models.engines import XLLAMACPP
 from events.runtime.clock import SystemClock, SystemIds
@@ -29,6 +32,8 @@ from testing.bench.comparison import percentile
 CLOCK: Final = SystemClock()
 MODEL: Final = "smollm2"
 LIMIT_S: Final = 120.0
+FIRST_WORD: Final = re.compile(rb'"content":"[^"]')
+OWN_MS: Final = re.compile(rb'"prompt_ms":([0-9.]+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class Order:
     script: str
     questions: int
     tokens: int
+    is_bare: bool = False  # by plain sockets, which read no more of HTTP than they need
 
 
 def asked(order: Order, url: str, model: str) -> list[Answer]:
@@ -72,8 +78,30 @@ def by_llama(order: Order) -> list[float]:
     """Return by how many seconds each time differs from llama.cpp's own."""
     with _served() as url:
         asked(Order(order.way, url, MODEL, 2, order.tokens), url, MODEL)
+        if order.is_bare:
+            return [_bare(url, order.tokens) for _ in range(order.questions)]
         answers = asked(order, url, MODEL)
     return [(each.ttft_s or 0.0) - (each.own_ttft_s or 0.0) for each in answers]
+
+
+def _bare(url: str, tokens: int) -> float:
+    """Ask by a plain socket; return by how many seconds the first token differs from llama.cpp's own."""
+    place = urlsplit(url)
+    asked_for = {"model": MODEL, "messages": [{"role": "user", "content": "Go."}], "max_tokens": tokens}
+    body = json.dumps({**asked_for, "temperature": 0.0, "seed": 1, "stream": True}).encode()
+    head = f"POST {place.path}/chat/completions HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n"
+    kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection((place.hostname, place.port), LIMIT_S) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        begun_s, first_s, text = CLOCK.monotonic_s(), None, b""
+        connection.sendall((head + kind).encode() + body)
+        while data := connection.recv(1 << 16):
+            text += data
+            if first_s is None and FIRST_WORD.search(text):
+                first_s = CLOCK.monotonic_s() - begun_s
+    own = OWN_MS.findall(text)
+    assert first_s is not None, text[:1_000]
+    return first_s - float(own[-1]) / 1_000
 
 
 WAYS: Final[Mapping[str, Callable[[Order], list[float]]]] = {

@@ -48,7 +48,7 @@ class Asked:
     @property
     def tokens(self) -> int:
         """How many tokens the answer is to have."""
-        return int(self.body.get("max_tokens", 0))
+        return int(self.body.get("max_tokens") or self.body.get("max_completion_tokens") or 0)
 
     @property
     def prompt(self) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from events.catalog import RunLog, RunStarted
+from events.catalog import LaneReady, LaneStarted, RunLog, RunStarted
 from events.delivery.pipe import Shown
 from events.queue.requirements import class_key, read_requirements
 from events.queue.settlement import End
+from events.runtime.clock import SystemClock
 from tests.integration.conftest import start_control_plane
 from tests.integration.pages.conftest import patient
 from tests.integration.test_live_text import showing
@@ -22,6 +24,10 @@ pytestmark = pytest.mark.xdist_group("pages")
 Until = Callable[..., None]
 
 SOON_MS = 60_000
+
+
+def seconds(told: Any) -> float:
+    return float(told.inner_text().removesuffix(" s"))
 
 
 def is_live(page: Any, state: str = "open") -> None:
@@ -204,6 +210,25 @@ def test_a_race_shows_what_its_lanes_say_once_each_also_to_a_phone_that_was_away
         page.reload()
         expect(first).to_have_text("one two ü 🚀 three", timeout=SOON_MS)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it fits a phone"
+    for hand in hands:
+        hand.say(RunStarted())
+        hand.say(LaneReady(offset_s=0.0, bound_s=0.001, hears_s=0.1))
+
+    def start() -> Any:
+        return fleet.client.get(f"/api/races/{name}").json()["startAt"]
+
+    until(start)
+    agreed = datetime.fromisoformat(start())
+    page.evaluate("() => { const now = Date.now; Date.now = () => now() - 3_600_000; }")
+    for hand in hands:
+        hand.say(LaneStarted(agreed=agreed, late_s=0.0, ready_late_s=0.0, offset_s=0.0, bound_s=0.001))
+    took, bars = page.locator("[data-took]"), page.locator(".tracks rect")
+    expect(bars).to_have_count(2, timeout=SOON_MS)
+    expect(took.first).to_have_text(re.compile(r"^\d+\.\d s$"), timeout=SOON_MS)
+    first_s, begun_s = seconds(took.first), SystemClock().now().timestamp()
+    assert 0.0 < first_s <= begun_s - agreed.timestamp() + 1.0, "the clock of the browser is an hour behind"
+    until(lambda: seconds(took.first) > first_s + 1.0)
+    assert [bars.nth(each).get_attribute("width") for each in (0, 1)] == ["1000.0"] * 2
     for hand in hands:
         hand.settle(End("failed", "BROKEN", "it broke"))
     expect(page.locator(".lanes")).not_to_have_attribute("data-active", "", timeout=SOON_MS)

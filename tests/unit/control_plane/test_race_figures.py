@@ -138,6 +138,21 @@ def test_the_checks_of_a_lane_tell_what_keeps_it_and_what_is_not_known() -> None
         ({"model": "m", "engine": "ollama"}, "GOOD GOOD GOOD", "it has m:latest"),
         ({"model": "m", "engine": "xllamacpp"}, "FAIL RISK RISK", "does not have m"),
         ({"model": "w", "engine": "ollama"}, "GOOD RISK RISK", "will be fetched"),
+        (
+            {"model": "w", "engine": "ollama", "is_offline": True},
+            "GOOD FAIL RISK",
+            "w, and the run is offline",
+        ),
+        (
+            {"model": "/m", "engine": "vllm", "is_offline": True},
+            "FAIL RISK RISK",
+            "does not have /m; the lane",
+        ),
+        (
+            {"model": "w/m", "engine": "vllm", "is_offline": True},
+            "FAIL RISK RISK",
+            "does not have w/m; the lane",
+        ),
         ({"model": "w", "engine": "vllm", "in_image": True}, "GOOD GOOD FAIL", "it has w"),
         ({"model": "m", "server": "here"}, "GOOD RISK GOOD", "not known whether the server here has m"),
         ({"model": "x", "server": "comfyui"}, "FAIL RISK RISK", "not known"),
@@ -168,6 +183,8 @@ def test_a_lane_needs_what_its_run_will_ask_for(
 ) -> None:
     found = needs({"kind": "prompt", "spec": {"model": "m", "prompt": "p"}}, Lane("a", spec))
     assert (found.model, found.engine, found.in_image, found.server) == ("m", engine, in_image, server)
+    offline = {"kind": "prompt", "spec": {"model": "m", "prompt": "p", "offline": True}}
+    assert (found.is_offline, needs(offline, Lane("a", spec)).is_offline) == (False, True)
     image = {"kind": "image", "spec": {"prompt": "p", "backend": "comfyui", "model": "m"}}
     assert needs(image, Lane("a", {})).server == "comfyui"
 

@@ -198,6 +198,8 @@ def test_a_lane_stands_somewhere_and_is_dead_only_where_nothing_runs(
         (entrant(started_at=NOW, late_s=LATE_S), NOW, "late"),
         (entrant(started_at=NOW, ready_late_s=0.001), NOW, "late"),
         (entrant(status=S.QUEUED, started_at=NOW), NOW, "dead"),
+        (entrant(status=S.CANCELED, started_at=NOW), NOW, "started"),
+        (entrant(status=S.CANCELED, started_at=NOW, is_left=True, log_open=True), NOW, "dead"),
     ],
 )
 def test_a_lane_is_said_to_stand_where_it_does(

@@ -157,7 +157,7 @@ def test_what_another_client_cannot_do_is_refused(
         ("grid", {"n_parallel": [1, 2], "n_batch": [32, 64]}, False, 3, 3),
         ("random", {"n_parallel": [1, 2], "n_batch": [32, 64]}, False, 10, 4),
         ("bayesian", {"n_parallel": {"low": 1, "high": 256}}, True, 10, 10),
-        ("grid", {"n_threads": [1, 2]}, True, 10, 2),  # the cores of the pod are not known
+        ("grid", {"n_threads": [1, 2]}, True, 10, 3),  # the default is 0: what the pod has, less one
     ],
 )
 def test_experiments_are_counted_before_they_are_made(
@@ -361,7 +361,9 @@ def test_a_form_says_the_task_that_it_was_filled_in_with() -> None:
                 "constraints": ["error_rate <= 0.1"], "confirm": {"top": 2, "repeats": 4}, "patience": 3,
                 "baseline": {"n_parallel": 1, "n_batch": 64, "flash_attn": "auto"}, "max_seconds": 60.0,
             },
-            benchmark={"rates": [2.123456789], "limits": {"ttft_s": 0.5}, "offline": True, "repeats": 2},
+            benchmark={"rates": [2.123456789], "limits": {"ttft_s": 0.5}, "offline": True, "repeats": 2,
+                       "memory_gib": 1.5, "cores": 2, "token_secret": "HF_TOKEN_A", "proxy_secret": "PROXY_A",
+                       "certificates_secret": "CERTIFICATES_A"},
             placement={"labels": {"team": "vision"}, "requires": {"region": "eu"}, "max_attempts": 2},
         )
     )  # fmt: skip
@@ -369,6 +371,10 @@ def test_a_form_says_the_task_that_it_was_filled_in_with() -> None:
     assert (form.touched, form.model_name) == ("", "variant")
     again = TaskForm.read({**form.model_dump(exclude={"typed"}), **form.typed})
     assert settled(again.body()) == body
+    run = run_of(body)
+    bounds = {name: run["spec"][name] for name in ("memory_gib", "cores", "token_secret")}
+    assert bounds == {"memory_gib": 1.5, "cores": 2, "token_secret": "HF_TOKEN_A"}
+    assert run["secrets"] == ["HF_TOKEN_A", "PROXY_A", "CERTIFICATES_A"]
     own = task_of(model={"id": "a/b", "name": "mine"})
     assert TaskForm.of(own, 1).touched == "model_name"
 

@@ -49,8 +49,11 @@ def test_a_check_that_fails_keeps_a_pod_from_the_kinds_that_need_it() -> None:
 
 
 def test_pods_are_counted_by_check_and_rare_ones_together() -> None:
-    pods = [[check("disk"), check("storage", ok=True)], [check("disk")]]
+    pods = [
+        {"checks": [check("disk"), check("storage", ok=True)]},
+        {"checks": [check("disk"), 5, {"name": 5}]},
+    ]
     assert count_failing(pods) == {"disk": 2}
-    names = [[check(f"model:{number}")] for number in range(SHOWN_MAX + 5)]
+    names = [{"checks": [check(f"model:{number}")]} for number in range(SHOWN_MAX + 5)]
     counted = count_failing([*pods, *names])
     assert (len(counted), counted["disk"], sum(counted.values())) == (SHOWN_MAX + 1, 2, SHOWN_MAX + 7)

@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from podfleet.commands.maintenance.doctor import _clock, isolation
+from podfleet.commands.maintenance.doctor import _clock, engines, isolation
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,11 @@ def test_a_slow_answer_is_no_wrong_clock(there_s: float, took_s: float, says: st
     date = format_datetime(asked_at + timedelta(seconds=there_s), usegmt=True)
     (found,) = _clock(date, asked_at, asked_at + timedelta(seconds=took_s))
     assert found.says == says
+
+
+def test_the_variables_of_engines_are_told_without_their_values() -> None:
+    (fine,) = engines({"HF_TOKEN": "hf_abcdefghijklmnop", "HF_HUB_OFFLINE": "1", "HF_HOME": ""})
+    assert (fine.state, fine.says) == ("ok", "variables of engines: HF_TOKEN, HF_HUB_OFFLINE")
+    (odd,) = engines({"HTTPS_PROXY": "nobody knows", "HF_TOKEN": "hf_abcdefghijklmnop"})
+    assert (odd.state, odd.says) == ("note", "HTTPS_PROXY is no address of a proxy")
+    assert odd.then.startswith("write http://USER:PASSWORD@HOST:PORT")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from control_plane.model.groups.races.fit import Fit, Grade, fit_of, worst
@@ -33,7 +34,8 @@ class Wanted:
     """What a lane needs: the class of its run, the model, and the engine or the server that serves it.
 
     An engine `in_image` is brought by the run, and its pod needs Docker. A server has the name by which pods
-    say that they have it. Where nothing is said of a model, an engine or a server, there is none.
+    say that they have it. Where nothing is said of a model, an engine or a server, there is none. One that
+    `is_offline` fetches nothing.
     """
 
     class_key: str
@@ -42,6 +44,7 @@ class Wanted:
     engine: str = ""
     in_image: bool = False
     server: str = ""
+    is_offline: bool = False
 
 
 def checks_of(pod: str, machines: Sequence[Machine], wanted: Wanted) -> list[Check]:
@@ -123,9 +126,19 @@ def _model_words(machine: Machine, wanted: Wanted) -> tuple[str, Grade]:
         return "its worker does not tell which models it has", "RISK"
     if (found := _model_of(machine, wanted)) is not None:
         return f"it has {found.name}" + ("" if found.size is None else f", {size(found.size)}"), "GOOD"
+    if wanted.is_offline and not _may_lie_in_a_folder(machine, wanted.model):
+        says = "and the run is offline: bring the model to the pod, or submit without offline"
+        return f"it does not have {wanted.model}, {says}", "FAIL"
     if _is_of_library(wanted):
         return f"{wanted.model} will be fetched before the start", "RISK"
     return f"it does not have {wanted.model}; the lane fetches it before the start, or fails", "RISK"
+
+
+def _may_lie_in_a_folder(machine: Machine, model: str) -> bool:
+    """Say whether it could be a folder that is not listed: a path, or one within a folder that is."""
+    path = PurePosixPath(model)
+    is_listed = path.parts[:1] in [(each.name,) for each in machine.models or ()]
+    return path.is_absolute() or (len(path.parts) > 1 and is_listed)
 
 
 def _is_of_library(wanted: Wanted) -> bool:

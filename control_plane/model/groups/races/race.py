@@ -76,7 +76,7 @@ class Entrant:
 
     `ready_at` and `started_at` are moments of that attempt; `hears_s` is within which time it hears of the
     start. `start_at` is the moment that its run was told. The pod's clock was `offset_s` ahead of that of
-    the store, `bound_s` more or less.
+    the store, `bound_s` more or less. It `is_left` where it was canceled while no pod held it.
     """
 
     slot: int
@@ -92,6 +92,7 @@ class Entrant:
     offset_s: float | None = None
     bound_s: float | None = None
     log_open: bool = False
+    is_left: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -154,6 +155,8 @@ def state_of(entrant: Entrant | None, start_at: datetime | None, now: datetime) 
     """
     if entrant is None:
         return "waiting"
+    if entrant.is_left:
+        return "dead"
     is_held = entrant.status in LIVE or entrant.status is Status.CANCELING
     if entrant.started_at is not None and (is_held or entrant.has_ended):
         return "late" if entrant.is_late else "started"

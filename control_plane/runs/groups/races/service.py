@@ -153,6 +153,7 @@ def needs(run: Mapping[str, Any], lane: Lane) -> Wanted:
         engine=engine if engine in ENGINES else "",
         in_image=bool(getattr(spec, "image", "")),
         server=getattr(spec, "endpoint", None) or (backend if backend in SERVERS else ""),
+        is_offline=bool(getattr(spec, "offline", False)),
     )
 
 

@@ -8,6 +8,7 @@ const main = document.querySelector("main");
 const said = new Map(); // run -> { attempt, lap, text, end, values }
 let source = null;
 let followed = "";
+let axis = null; // the bars that are shown, how long the race went on when they came, and when that was
 
 function lanes() {
   return main.querySelector(".lanes[data-race]");
@@ -120,11 +121,15 @@ async function look() {
   }
 }
 
-// The bars of lanes that run grow, all on one axis.
+// The bars of lanes that run grow, all on one axis, by the time of the server: the browser's clock may be wrong.
 function grow() {
-  const list = main.querySelector(".tracks[data-start]");
+  const list = main.querySelector(".tracks[data-so-far]");
   if (!list || lanes()?.dataset.active === undefined) return;
-  const so_far = Math.max(0, (Date.now() - Date.parse(list.dataset.start)) / 1000);
+  if (axis?.list !== list) {
+    const came = axis ? performance.now() : performance.getEntriesByType("navigation")[0]?.responseStart || performance.now();
+    axis = { list, shown: Number(list.dataset.soFar), came };
+  }
+  const so_far = Math.max(0, axis.shown + (performance.now() - axis.came) / 1000);
   const bars = [...list.querySelectorAll("rect")].map((bar) => ({ bar, from: Number(bar.dataset.from), to: bar.dataset.to ? Number(bar.dataset.to) : so_far }));
   const whole = Math.max(0.001, ...bars.map((each) => each.to));
   for (const { bar, from, to } of bars) {

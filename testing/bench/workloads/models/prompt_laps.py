@@ -1,7 +1,8 @@
 """How far the time to the first token that a lap of a prompt measures is from what the engine tells itself.
 
 A scripted engine in a process of its own says when it got a request and when it sent its first token;
-llama.cpp, with the small model, tells how long it took until then.
+llama.cpp, with the small model, tells how long it took until then, from when it has made its prompt: beside
+it is a plain socket, which says what of the distance is the engine's.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from testing.bench.servers import scripted_engine
 QUESTIONS: Final = 40
 SMALL_QUESTIONS: Final = 3
 TOKENS: Final = 8
+LLAMA: Final = "llama.cpp"
 SCRIPT: Final = "paced=0.02"
 METRICS: Final = (
     Metric("first token off, median", "ms", more_is_better=False, goals=(Goal(2.0),)),
@@ -31,14 +33,17 @@ METRICS: Final = (
 def run(setting: Setting) -> Iterator[Row]:
     """Ask each engine, in a process of its own."""
     questions = SMALL_QUESTIONS if setting.small else QUESTIONS
-    for engine in ("scripted engine", "llama.cpp"):
+    for engine in ("scripted engine", LLAMA):
         ways: dict[str, Way | Absent] = {OURS: partial(_measured, engine, questions)}
+        if engine == LLAMA:
+            ways["plain socket"] = partial(_measured, engine, questions, is_bare=True)
         yield from contest(f"{questions} questions to a {engine}", METRICS, ways, setting)
 
 
-def _measured(way: str, questions: int) -> Figures:
+def _measured(way: str, questions: int, *, is_bare: bool = False) -> Figures:
     with scripted_engine() as url:
         order = {"way": way, "url": url, "script": SCRIPT, "questions": questions, "tokens": TOKENS}
+        order["is_bare"] = is_bare
         command = [sys.executable, "-m", "testing.bench.programs.prompt_laps", json.dumps(order)]
         environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON_DOTENV_DISABLED": "1"}
         done = subprocess.run(command, env=environ, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True)

@@ -39,19 +39,33 @@ def test_models_are_found_in_every_place_with_their_sizes(tmp_path: Path) -> Non
     assert cached({"HOME": f"{tmp_path}/nobody"}, tmp_path / "none") == []
 
 
-def test_links_are_not_followed_and_folders_count_as_much_as_files(
+def test_links_are_followed_within_the_models_alone_and_folders_count_as_much_as_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = a_file(tmp_path / "elsewhere/large/part", 300).parent
-    own = a_file(tmp_path / "models/own.gguf", 10)
+    a_file(tmp_path / "models/own.gguf", 10)
     for place in ("models/linked", "home/hub/models--org--linked", "home/hub/models--org--own/snapshots"):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).symlink_to(elsewhere)
     (tmp_path / "weights").symlink_to(tmp_path / "models")
-    (tmp_path / "models/alias.gguf").symlink_to(own)
     variables = {"HF_HOME": f"{tmp_path}/home", "MODEL_PATH": f"{tmp_path}/models"}
     found = [(each.name, each.size, each.is_whole) for each in cached(variables, tmp_path / "weights")]
     assert found == [("own", 10, True), ("own", 10, True), ("org/own", 0, False)]
+    (tmp_path / "models/alias.gguf").symlink_to("own.gguf")
+    snapshot = tmp_path / "models/hub/models--org--name/snapshots/1"
+    snapshot.mkdir(parents=True)
+    blob = a_file(snapshot.parent.parent / "blobs/abc", 400)
+    for name, to in (("a", blob), ("again", blob), ("b", elsewhere / "part"), ("round", snapshot.parent)):
+        (snapshot / name).symlink_to(to)
+    for name, to in (("named", snapshot), ("all", tmp_path / "models"), ("gone", snapshot / "none")):
+        (tmp_path / "models" / name).symlink_to(to)
+    found = [(each.name, each.size, each.is_whole) for each in cached(variables, tmp_path / "none")]
+    assert found == [
+        ("hub", 400, True), ("named", 400, True), ("alias", 10, True), ("own", 10, True),
+        ("org/own", 0, False),
+    ]  # fmt: skip
+    for each in ("hub", "named", "alias.gguf"):
+        (tmp_path / "models" / each).rename(tmp_path / each)
     for number in range(20):
         (tmp_path / f"models/a/{number}/b/c").mkdir(parents=True)
     for most, size in ((1_000, 10), (30, 0)):

@@ -37,6 +37,7 @@ ROWS = [*ENGINES.values(), DOUBLE]
 def test_what_is_left_out_has_its_default_and_threads_leave_a_core() -> None:
     settled = XLLAMACPP.settled({"n_parallel": 8}, cores=16)
     assert (settled["n_parallel"], settled["n_ctx"], settled["n_threads"]) == (8, 8_192, 15)
+    assert XLLAMACPP.settled({"n_threads": 0}, cores=16)["n_threads"] == 15
     assert XLLAMACPP.settled({}, cores=1)["n_threads"] == 1
     assert VLLM.settled({}, cores=16) == {}, "everything is left to the engine"
 
@@ -45,7 +46,7 @@ def test_what_is_left_out_has_its_default_and_threads_leave_a_core() -> None:
     ("engine", "name", "value"),
     [
         (XLLAMACPP, "n_threads", 4),
-        (XLLAMACPP, "n_threads", 0),
+        (XLLAMACPP, "n_threads", -1),
         (XLLAMACPP, "n_parallel", 257),
         (XLLAMACPP, "n_parallel", True),
         (XLLAMACPP, "n_parallel", "4"),
@@ -81,7 +82,7 @@ def test_every_row_is_whole(engine: Engine) -> None:
     assert {engine.requests_in, engine.context_in, *engine.gpus_in} - {""} <= known
     for each in engine.parameters:
         for value in (each.default, each.usual, *(each.tried.values if each.tried else ())):
-            assert value is None or each.leaves_a_core or each.settled(value, None) == value
+            assert value is None or each.settled(value, None) == value
         if each.tried and not each.tried.values:
             assert each.low <= each.tried.low < each.tried.high <= each.high
         if each.type == "switch" and not each.variable and engine.option != ("--{name}={value}",):

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events.models.variables import faults
+from events.runtime.errors import PipelineError
+from stages.engines.choice import Own, with_own
 from stages.engines.environment import described, engine_environment, mask_of
 
 TOKEN = "hf_abcdefghijklmnop"
@@ -53,3 +61,74 @@ def test_what_is_told_has_no_secrets() -> None:
     assert described(engine_environment({}, is_offline=True)) == "no proxy, no HF_TOKEN, HF_HUB_OFFLINE=1"
     said = mask_of(found).text(f"GET with {TOKEN} by me:pass-word-1 over {PROXY}")
     assert said == "GET with *** by me:*** over http://***@10.0.0.1:3128"
+
+
+POD = {"HF_TOKEN": "hf_of_the_pod_1", "https_proxy": "http://pod:3128", "PODFLEET_ENGINES": "proxy"}
+RUN = {
+    "HF_TOKEN_LAB": TOKEN, "PROXY_LAB": PROXY, "PROXY_ODD": "me:pass word@host", "HF_TOKEN_ODD": "a b",
+    "CERTIFICATES_LAB": "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n",
+    "CERTIFICATES_ODD": "pass-word-2",
+}  # fmt: skip
+
+
+def test_a_run_has_a_token_a_proxy_and_certificates_of_its_own(tmp_path: Path) -> None:
+    own = Own(token="HF_TOKEN_LAB", proxy="PROXY_LAB", certificates="CERTIFICATES_LAB")
+    found = engine_environment(with_own(own, POD | RUN, tmp_path))
+    assert (
+        described(found)
+        == "HTTP_PROXY=http://***@10.0.0.1:3128, HTTPS_PROXY=http://***@10.0.0.1:3128, HF_TOKEN=***"
+    )
+    assert (found["HF_TOKEN"], found["https_proxy"]) == (TOKEN, PROXY)
+    assert found["SSL_CERT_FILE"] == found["REQUESTS_CA_BUNDLE"] == str(tmp_path / "certificates.pem")
+    assert (tmp_path / "certificates.pem").read_text() == RUN["CERTIFICATES_LAB"]
+    assert not {*RUN} & {*found}
+    assert engine_environment(with_own(Own(), POD | RUN, tmp_path))["HF_TOKEN"] == POD["HF_TOKEN"]
+    token = engine_environment(with_own(Own(token="HF_TOKEN_LAB"), RUN, tmp_path))
+    assert token["HF_TOKEN"] == TOKEN, "a token alone needs no consent"
+
+
+@pytest.mark.parametrize("own", [{"proxy": "PROXY_LAB"}, {"certificates": "CERTIFICATES_LAB"}])
+def test_who_chooses_the_way_gets_no_token_of_the_pod(tmp_path: Path, own: dict[str, Any]) -> None:
+    assert "HF_TOKEN" not in engine_environment(with_own(Own(**own), POD | RUN, tmp_path))
+    with pytest.raises(PipelineError, match="PODFLEET_ENGINES=proxy would allow that") as caught:
+        with_own(Own(**own), POD | RUN | {"PODFLEET_ENGINES": "image"}, tmp_path)
+    assert (caught.value.code, caught.value.retryable) == ("NOT_AVAILABLE", True)
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        ({"token": "HF_TOKEN_GONE"}, "no secret HF_TOKEN_GONE: set it, and submit the run with --secret"),
+        ({"token": "HF_TOKEN_ODD"}, "HF_TOKEN is no token"),
+        ({"proxy": "PROXY_ODD"}, "HTTP_PROXY is no address of a proxy"),
+        ({"certificates": "CERTIFICATES_ODD"}, "the secret CERTIFICATES_ODD has no certificate"),
+    ],
+)
+def test_a_secret_that_is_no_such_value_is_told_without_it(
+    tmp_path: Path, own: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(PipelineError, match=says) as caught:
+        with_own(Own(**own), POD | RUN, tmp_path)
+    assert caught.value.code == "CONFIG"
+    assert not any(each in caught.value.message for each in ("pass word", "a b", "pass-word-2"))
+
+
+def test_what_an_engine_cannot_use_is_told_by_its_name_alone() -> None:
+    odd = {
+        "HTTPS_PROXY": "http//secret", "http_proxy": "proxy:3128", "HF_TOKEN": "secret token",
+        "HF_HOME": "secret", "SSL_CERT_FILE": "/secret", "MODEL_PATH": "/there", "HF_HUB_OFFLINE": "ja",
+        "HF_ENDPOINT": "secret",
+    }  # fmt: skip
+    found = [*faults(odd, lambda path: path == "/there")]
+    assert [each.partition(" ")[0] for each in found] == [
+        "HTTPS_PROXY", "HF_TOKEN", "SSL_CERT_FILE", "HF_HOME", "HF_HUB_OFFLINE", "HF_ENDPOINT"
+    ]  # fmt: skip
+    assert not any("secret" in each for each in found)
+    fine = {
+        "HTTPS_PROXY": PROXY,
+        "HF_TOKEN": TOKEN,
+        "HF_HOME": "/h",
+        "MODEL_PATH": " ",
+        "HF_HUB_OFFLINE": "1",
+    }
+    assert [*faults(fine, lambda _: False)] == []

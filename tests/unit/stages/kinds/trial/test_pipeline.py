@@ -29,13 +29,16 @@ BRIEF = {
 class Trial:
     """One attempt at a trial of the double, and what it said."""
 
-    def __init__(self, folder: Path, *, path: str = "", **more: Any) -> None:
+    def __init__(
+        self, folder: Path, *, path: str = "", variables: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
         (folder / "models").mkdir()
         (folder / "models" / "weights.gguf").write_bytes(bytes(2_000))
         (folder / "run").mkdir()
         self.reporter = RecordingReporter()
         tools = make_tools(
-            pod_usd_per_hour=2.0, variables={"MODEL_PATH": str(folder / "models"), "PATH": path}
+            pod_usd_per_hour=2.0,
+            variables={"MODEL_PATH": str(folder / "models"), "PATH": path, **(variables or {})},
         )
         spec = read_spec("trial", {**BRIEF, **more})
         self.context = make_context(spec, folder / "run", reporter=self.reporter, tools=tools)
@@ -120,6 +123,32 @@ def test_a_configuration_without_room_is_told_as_that(tmp_path: Path) -> None:
     assert "CUDA out of memory" in trial.log
 
 
+def test_an_engine_with_more_memory_than_the_trial_allows_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serves(monkeypatch, misbehaving("--holds-mib=250", "--ready-after=60"))
+    trial = Trial(tmp_path, memory_gib=0.125, cores=1)
+
+    failed = trial.fails()
+
+    assert (failed.code, failed.retryable) == ("ENGINE_OUT_OF_MEMORY", False)
+    assert "and may have 0.12 GiB" in failed.message
+    assert trial.summary["outcome"] == "oom"
+
+
+def test_an_engine_has_the_secrets_that_its_trial_names(tmp_path: Path) -> None:
+    given = {"HF_TOKEN_LAB": "hf_abcdefghijklmnop", "HF_HOME": "home"}
+    trial = Trial(tmp_path, variables=given, token_secret="HF_TOKEN_LAB")
+
+    trial.run()
+
+    assert "has no proxy, HF_TOKEN=***" in trial.said
+    assert "look at the variables of the engine: HF_HOME is no absolute path" in trial.said
+    (tmp_path / "other").mkdir()
+    failed = Trial(tmp_path / "other", variables=given, proxy_secret="PROXY_LAB").fails()
+    assert (failed.code, failed.retryable) == ("NOT_AVAILABLE", True)
+
+
 def test_an_engine_that_is_never_ready_is_a_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     serves(monkeypatch, misbehaving("--never-ready"))
     trial = Trial(tmp_path, ready_s=0.5)
@@ -198,6 +227,8 @@ def test_a_pod_without_genai_bench_starts_no_engine(tmp_path: Path) -> None:
         ({"client": "genai-bench", "rates": [1]}, "genai-bench has no rates"),
         ({"client": "genai-bench", "scenarios": "E(9)"}, "one embedding at a time"),
         ({"client": "genai-bench", "tokenizer": "/etc/a"}, "tokenizer"),
+        ({"token_secret": "OPENAI_API_KEY"}, "token_secret"),
+        ({"proxy_secret": "HF_TOKEN_A"}, "proxy_secret"),
         ({"metrics": ["start_s"]}, "metrics: 'start_s' is not said after each measurement"),
         ({"parameters": {"slots": 65}}, "slots"),
         ({"parameters": {"cache": "q8", "flash": False}}, "cache is quantised, which needs flash"),

@@ -150,6 +150,7 @@ class RacePages:
         )
         columns = [each for each in columns_of(race.kind) if each.type == "number"]
         now = deps.clock.now()
+        since_start = _since_start_s(race, now)
 
         def drawn() -> dict[str, Any]:
             return {
@@ -167,7 +168,8 @@ class RacePages:
             checks={each.pod: each for each in checks},
             history=[each for each in history.items if each.id != race_id][:HISTORY_SHOWN],
             is_active=is_active,
-            has_started=race.start_at is not None and datetime.fromisoformat(race.start_at) <= now,
+            so_far_s=since_start,
+            has_started=since_start is not None and since_start >= 0.0,
             may_do={each.value for each in (Action.CANCEL, Action.AGAIN) if _may(race, each)},
             marks=MARKS,
             lane_marks=LANE_MARKS,
@@ -204,12 +206,16 @@ async def _nothing() -> list[Any]:
     return []
 
 
+def _since_start_s(race: Race, now: datetime) -> float | None:
+    """Return how long ago the agreed start was, below 0 where it is to come; None without one."""
+    if race.start_at is None:
+        return None
+    return (now - datetime.fromisoformat(race.start_at)).total_seconds()
+
+
 def tracks(race: Race, now: datetime) -> dict[int, Markup]:
     """Return the bar of each lane that has started, by its slot: all on one axis of time."""
-    if race.start_at is None:
-        return {}
-    start = datetime.fromisoformat(race.start_at)
-    so_far = max(0.0, (now - start).total_seconds())
+    so_far = max(0.0, _since_start_s(race, now) or 0.0)
     spans = {}
     for lane in race.lanes:
         if lane.started_at is not None:
