@@ -116,6 +116,7 @@ RUNS: list[tuple[str, Any]] = [
 ]
 PATHS = (
     "/tasks/{task}", "/api/tasks/{task}", "/api/tasks/{task}/experiments", "/tasks/{task}/experiments.csv",
+    "/tasks/{task}/objective.svg",
     "/tasks/{task}/edit", "/api/tasks/{task}/export", "/tasks/compare?id={task}", "/groups/{group}",
     "/api/groups/{group}", "/groups/{group}/curves",
 )  # fmt: skip

@@ -74,6 +74,7 @@ EXTRA = {
     "/tasks/compare": "/tasks/compare?id=ONE",
     "/tasks//edit": "/tasks/ONE/edit",
     "/tasks//experiments.csv": "/tasks/ONE/experiments.csv",
+    "/tasks//objective.svg": "/tasks/ONE/objective.svg",
     "/tasks//export": "/tasks/ONE/export",
     "/runs group": "/runs?group=sweep",
     "/runs group, words": "/runs?group=sweep&q=one+two&status=FAILED",

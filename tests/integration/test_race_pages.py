@@ -252,8 +252,11 @@ async def test_the_pages_of_races_show_lanes_and_start_one_by_the_form(database_
         lanes = [{"pod": pod, "parameters": {"events": 2}} for pod in PODS]
         await track.race("r", *PODS, lanes=lanes, **asked)
         runs = await track.start("r")
+        gpu = {"name": "\u202e<b>", "memoryMib": 2048}
+        await track.report("a", capabilities={"cpus": 1, "memoryMib": 1, "gpus": [gpu]})
         shown = await client.get("/races/r")
         assert shown.status_code == 200, shown.text
+        assert "<bdi>\u202e&lt;b&gt;</bdi>, 2.0 GiB" in shown.text, "its direction is its own"
         assert "Agreed start" in shown.text
         assert shown.text.count('class="lane"') == 3
         assert "events = 2" in shown.text

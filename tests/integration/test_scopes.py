@@ -95,6 +95,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /tasks/compare",
         "GET /tasks/{task_id}",
         "GET /tasks/{task_id}/experiments.csv",
+        "GET /tasks/{task_id}/objective.svg",
         "GET /tasks/{task_id}/export",
         "GET /hypotheses",
         "GET /hypotheses/{hypothesis_id}",

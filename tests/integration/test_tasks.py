@@ -59,6 +59,12 @@ class Client:
         found: dict[str, Any] = answer.json()
         return found
 
+    async def listed(self) -> tuple[Any, ...]:
+        """What the list says of the experiments of the only task: how many, how many succeeded, the best."""
+        (found,) = (await self.http.get("/api/tasks")).json()["items"]
+        names = ("totalExperiments", "successfulExperiments", "bestExperimentId")
+        return tuple(found[each] for each in names)
+
     async def post(self, task_id: str, verb: str, **headers: str) -> httpx.Response:
         return await self.http.post(f"/api/tasks/{task_id}/{verb}", headers=headers)
 
@@ -119,8 +125,14 @@ async def test_a_task_from_its_creation_to_its_best_configuration(database_url: 
         await only.replica.db.runs.update_one({"_id": second["_id"]}, {"$set": sets})
         items = (await only.http.get(f"/api/tasks/{task['id']}/experiments")).json()["items"]
         assert [(each["number"], each["status"]) for each in items] == [(1, "pending"), (2, "deploying")]
+        assert await only.listed() == (2, 0, None)
+        ended = {"status": "COMPLETED", "attempt": 1, "logOpen": True}
+        await only.replica.db.runs.update_one({"_id": first["_id"]}, {"$set": ended})
+        assert await only.listed() == (2, 0, None), "its numbers are on their way"
         await only.measure(first, 0.1931, outcome="success")
+        assert await only.listed() == (2, 1, "1-1")
         await only.measure(second, 0.1916, outcome="success")
+        assert await only.listed() == (2, 2, "1-2")
         await only.replica.advance()
         told = await only.told(task["id"])
         assert (told["status"], told["successfulExperiments"], told["totalExperiments"]) == (
@@ -466,6 +478,9 @@ async def test_a_task_is_made_edited_started_and_shown_on_its_pages(database_url
             "experiment,status,is_best,is_baseline,score,low,high,n_parallel,tokens_out_per_s"
         )
         assert "'=1+1" in table[2]
+        image = await http.get(f"{path}/objective.svg")
+        assert (image.headers["content-type"], image.text.count("n_parallel=")) == ("image/svg+xml", 2)
+        assert 'filename="objective.svg"' in image.headers["content-disposition"]
         await http.post(f"{path}/clone")
         other = (await http.get("/api/tasks")).json()["items"][0]
         beside = (await http.get("/tasks/compare", params={"id": [task_id, other["id"]]})).text

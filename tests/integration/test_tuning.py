@@ -37,13 +37,13 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def engines(fleet: Any) -> list[psutil.Process]:
-    """Return the planted engines that live in folders of the pods."""
+def engines(fleet: Any, pod: str = "") -> list[psutil.Process]:
+    """Return the planted engines that live in folders of the pods, or of one."""
     return [
         each
         for each in psutil.process_iter(["cmdline", "cwd"])
         if "testing.engine_double" in (each.info["cmdline"] or ())
-        and str(each.info["cwd"]).startswith(str(fleet.home))
+        and str(each.info["cwd"]).startswith(str(fleet.home / pod))
     ]
 
 
@@ -97,18 +97,19 @@ def test_a_task_finds_the_planted_best_ends_a_bad_trial_early_and_leaves_no_engi
 WIDE: dict[str, Any] = {
     **SMALL,
     "parameters": {
-        "cache": "q8", "flash": [True, False], "batch": [512, 2048], "threads": [2, 4, 6],
-        "slots": [2, 8, 64],
+        # the best is half as fast again as each other one: neighbours of this machine are noise, too
+        "cache": "q8", "flash": [True, False], "batch": [512, 4096], "threads": [1, 4, 8],
+        "slots": [1, 8, 64],
     },
     "optimization": {
         "strategy": "bayesian",
-        "baseline": {"flash": True, "batch": 512, "threads": 2, "slots": 2},
+        "baseline": {"flash": True, "batch": 512, "threads": 1, "slots": 1},
         "max_iterations": 36,
         "parallel": 2,
         "confirm": {"top": 2, "repeats": 2},
     },
     "benchmark": {
-        "traffic_scenarios": "D(10,8)", "num_concurrency": [4, 8], "requests": 16, "warmup": 0,
+        "traffic_scenarios": "D(10,8)", "num_concurrency": [4, 8], "requests": 24, "warmup": 0,
     },
     "placement": {"max_attempts": 4},
 }  # fmt: skip
@@ -126,19 +127,24 @@ def test_a_search_that_is_killed_three_times_loses_no_trial_and_finds_the_plante
         try:
             workers = [fleet.start_quick_worker(name=name, PODFLEET_ENGINES="command") for name in ("a", "b")]
             task_id = started(fleet, WIDE)
-            runs = database.runs
+            runs, is_measuring = database.runs, {"status": "RUNNING", "currentStage.name": "measure"}
 
-            def have_ended(count: int) -> bool:
-                over = {"$in": ["COMPLETED", "FAILED"]}
-                return int(runs.count_documents({"status": over})) >= count
+            def has_begun(ended: int, pod: str) -> bool:
+                """Say whether so many runs have ended, and the pod is in the middle of another one."""
+                done = runs.count_documents({"status": {"$in": ["COMPLETED", "FAILED"]}})
+                return bool(
+                    done >= ended
+                    and runs.find_one(is_measuring | {"pod": {"$regex": f"^{pod}/"}})
+                    and engines(fleet, pod)
+                )
 
-            until(lambda: have_ended(2) and engines(fleet), seconds=300)
-            engines(fleet)[0].kill()
-            until(lambda: have_ended(6) and engines(fleet), seconds=300)
+            until(lambda: has_begun(2, "b"), seconds=300)
+            engines(fleet, "b")[0].kill()
+            until(lambda: has_begun(6, "a"), seconds=300)
             workers[0].kill()
             workers[0].wait()
             fleet.start_quick_worker(name="a", PODFLEET_ENGINES="command")
-            until(lambda: have_ended(12) and engines(fleet), seconds=300)
+            until(lambda: has_begun(12, "b"), seconds=300)
             process.kill()
             process.wait()
             programs.append(start_control_plane(tmp_path, database_url, s3, port=int(url[-5:]))[0])
@@ -166,9 +172,9 @@ def must_have_tried_everything_once(fleet: Any, database: Any, task_id: str) -> 
     again = [each for each in tried if len(each["runs"]) > 1]
     assert {len(each["runs"]) for each in again} == {3}
     assert len(again) == 3, "two of the best, and the baseline"
-    rows = Counter(each["runId"] for each in database.results.find({}))
-    done = [run["_id"] for run in database.runs.find({"status": "COMPLETED"})]
-    assert {rows[each] for each in done} == {2}, "one row of each measurement"
+    rows = Counter((each["runId"], each["attempt"]) for each in database.results.find({}))
+    done = [(run["_id"], run["attempt"]) for run in database.runs.find({"status": "COMPLETED"})]
+    assert {rows[each] for each in done} == {2}, "the attempt that counts made each measurement itself"
     possible = [each for each in tried if each["status"] == "success"]
     best = max(possible, key=lambda each: tokens_per_s({**STILL, **each["parameters"]}))
     assert {**STILL, **best["parameters"]} == BEST

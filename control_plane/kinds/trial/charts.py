@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -14,7 +15,16 @@ from control_plane.server.web.drawing.charts import Axis, Chart, Line, drawn_val
 from control_plane.server.web.drawing.svg import coordinate, element
 from events.answers.kinds.tasks import TriedConfiguration
 from events.kinds.results import is_measured
+from events.text.truncation import brief
 
+SVG: Final = "http://www.w3.org/2000/svg"
+# what pages.css says of a chart, for one that stands alone
+LOOK: Final = (
+    "text{font:11px sans-serif}.tick{fill:#57606a}.caption{font-size:13px;fill:#1f2328}"
+    ".grid{stroke:#d0d7de;fill:none}.axis{stroke:#57606a;fill:none}"
+)
+NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+HOVER_CHARS: Final = 500
 BEST_COLOR: Final = "#10b981"
 OTHER_COLOR: Final = "#3b82f6"
 BARS_MAX: Final = 60
@@ -31,9 +41,13 @@ LATENCY: Final = "e2e_p50_s"
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """The picture of a bar for each experiment that succeeded; `left_out` of them are not drawn."""
+    """The picture of a bar for each experiment that succeeded; `left_out` of them are not drawn.
+
+    `alone` is the same as a file of its own, with its colors.
+    """
 
     picture: Markup
+    alone: Markup
     left_out: int
 
 
@@ -57,11 +71,26 @@ def objective_bars(experiments: Sequence[TriedConfiguration], metric: str) -> Ba
     parts = [element("title", f"{metric} by experiment"), *_grid(axis)]
     for place, each in enumerate(bars):
         parts += _bar(each, LEFT + place * width, width, axis, is_named=len(bars) <= NUMBERS_MAX)
-    picture = element(
-        "svg", Markup("").join(parts), class_="chart", role="img",
-        viewBox=f"0 0 {coordinate(WIDTH)} {coordinate(HEIGHT)}", aria_label=_described(bars, metric),
-    )  # fmt: skip
-    return Bars(picture, len(measured) - len(bars))
+    drawn = Markup("").join(parts)
+    named = {
+        "viewBox": f"0 0 {coordinate(WIDTH)} {coordinate(HEIGHT)}",
+        "aria_label": _described(bars, metric),
+    }
+    picture = element("svg", drawn, class_="chart", role="img", **named)
+    return Bars(picture, _alone(drawn, f"{metric} by experiment", named), len(measured) - len(bars))
+
+
+def _alone(drawn: Markup, caption: str, named: Mapping[str, str]) -> Markup:
+    """Return a drawing as a file: no page gives it a background, a caption and a look."""
+    size = {"width": coordinate(WIDTH), "height": coordinate(HEIGHT)}
+    parts = (
+        element("style", LOOK),
+        element("rect", fill="#ffffff", **size),
+        element("text", caption, class_="caption", x=coordinate(LEFT), y="15"),
+        drawn,
+    )
+    whole = element("svg", Markup("").join(parts), xmlns=SVG, **size, **named)
+    return Markup(NO_XML.sub("\ufffd", whole))  # noqa: S704 - it is markup, with fewer letters
 
 
 def swatch(color: str) -> Markup:
@@ -76,6 +105,12 @@ def tooltip(each: TriedConfiguration) -> str:
     if each.low is not None and each.high is not None and each.low < each.high:
         words += f" ({each.low:.4f} to {each.high:.4f})"
     return f"{words}, Best Experiment" if each.is_best else words
+
+
+def hover(each: TriedConfiguration) -> str:
+    """Return what is told of a bar while it is pointed at: its parameters, too."""
+    given = ", ".join(f"{name}={value}" for name, value in each.parameters.items())
+    return tooltip(each) + (f"\n{brief(given, HOVER_CHARS)}" if given else "")
 
 
 def latency_figure(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> ChartFigure | None:
@@ -118,7 +153,7 @@ def _bar(each: TriedConfiguration, left: float, width: float, axis: Axis, *, is_
     inner, x = width * (1 - GAP), left + width * GAP / 2
     middle = coordinate(x + inner / 2)
     bar = element(
-        "rect", element("title", tooltip(each)), fill=BEST_COLOR if each.is_best else OTHER_COLOR,
+        "rect", element("title", hover(each)), fill=BEST_COLOR if each.is_best else OTHER_COLOR,
         x=coordinate(x), width=coordinate(inner), y=coordinate(min(base, top)),
         height=coordinate(max(abs(base - top), 1.0)),
     )  # fmt: skip

@@ -49,7 +49,7 @@ from control_plane.server.web.pages.groups.study_charts import study_figures
 from events.answers.kinds.tasks import Task
 from events.kinds.trial import HEADLINE, KIND, SCENARIOS
 from events.models.engines import ENGINES
-from events.runtime.errors import Conflict, OutOfDate, Rejected
+from events.runtime.errors import Conflict, NotFound, OutOfDate, Rejected
 
 EXPERIMENTS_SHOWN: Final = 200
 COMPARED_MAX: Final = 8
@@ -343,6 +343,17 @@ def _add_files(routes: APIRouter, reads: TaskReads) -> None:
         headers = {"Content-Disposition": 'attachment; filename="experiments.csv"'}
         content = await asyncio.to_thread(in_csv, found)
         return Response(content, media_type="text/csv; charset=utf-8", headers=headers)
+
+    @routes.get("/tasks/{task_id}/objective.svg")
+    async def objective(task_id: str, _: MayRead) -> Response:
+        metric = (await reads.body(task_id)).optimization.objective.metric
+        bars = await asyncio.to_thread(objective_bars, await reads.experiments(task_id), metric)
+        if bars is None:
+            raise NotFound(
+                "unknown_chart", "no experiment of this task has measured anything that can be drawn"
+            )
+        headers = {"Content-Disposition": 'attachment; filename="objective.svg"'}
+        return Response(bars.alone.encode(), media_type="image/svg+xml", headers=headers)
 
     @routes.get("/tasks/{task_id}/export")
     async def export(task_id: str, _: MayRead, format: Format = "yaml") -> Response:

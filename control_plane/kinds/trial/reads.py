@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from control_plane.kinds.trial.bodies import TaskBody
@@ -17,11 +17,20 @@ from control_plane.kinds.trial.planning import (
     trials_max,
 )
 from control_plane.kinds.trial.service import body_of
-from control_plane.kinds.trial.standing import experiments_of, gain, standing_of
+from control_plane.kinds.trial.standing import (
+    Tally,
+    are_apart,
+    experiments_of,
+    failure_of,
+    gain,
+    standing_of,
+    tally_of,
+)
 from control_plane.kinds.trial.store import Tasks
-from control_plane.model.groups.members import COUNTED_AS
+from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.status import CLOSED
 from control_plane.model.groups.study import study_of
+from control_plane.model.groups.trials import trial_of
 from control_plane.model.presentation import plain
 from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.readable import UnreadableDocument, reading_of, typed
@@ -33,12 +42,10 @@ from events.answers.answer import Listing
 from events.answers.groups import GroupCounts, GroupRound
 from events.answers.kinds.tasks import Task, TaskEstimate, TaskFailure, TaskRow, TriedConfiguration
 from events.formatting import seconds
-from events.lifecycle import Status
-from events.text.truncation import brief
+from events.lifecycle import FINAL
 
 KEPT_MAX: Final = 500  # closed rounds whose experiments are kept
 PARTS_AT_ONCE: Final = 5
-MESSAGE_CHARS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,14 @@ class Round:
     experiments: Sequence[TriedConfiguration] = ()
     failure: TaskFailure | None = None
     planned: int = 0
+
+    @property
+    def tally(self) -> Tally:
+        """What a list tells of it."""
+        successful = sum(each.status == "success" for each in self.experiments)
+        if self.best is None:
+            return Tally(len(self.experiments), successful)
+        return Tally(len(self.experiments), successful, self.best.id, self.best.score)
 
     @property
     def best(self) -> TriedConfiguration | None:
@@ -61,6 +76,17 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """What a list tells of the last round of a task, while its group and its runs stay."""
+
+    tally: Tally
+    planned: int
+    failure: TaskFailure | None = None
+    revision: int = 0
+    stands: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReads:
     """Bounded reads of tasks. Raises `NotFound`, `UnreadableDocument`."""
 
@@ -69,6 +95,8 @@ class TaskReads:
     groups: Groups
     # what a closed group is does not change without its revision
     _kept: OrderedDict[tuple[str, int], Round] = field(default_factory=OrderedDict)
+    # of each group the last that a list was told
+    _told: OrderedDict[str, Told] = field(default_factory=OrderedDict)
 
     async def page(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Listing[TaskRow]:
         """Return a page of tasks, newest first, each with how its last round stands."""
@@ -96,7 +124,7 @@ class TaskReads:
             body = body_of(task)
             command = None if best is None else best.summary.get("command")
             is_lower_better = body.optimization.objective.direction == "minimize"
-            made = self._made(task, group, round_)
+            made = self._made(task, group, Told(round_.tally, round_.planned, round_.failure))
             return typed(
                 from_document(
                     Task,
@@ -152,27 +180,66 @@ class TaskReads:
         return task, await self.store.find_group(group_of(task_id))
 
     async def _row(self, task: Document, group: Document | None) -> TaskRow:
-        round_ = await self._round(task, group)
+        told = await self._tallied(task, group)
         with reading_of("task", task["_id"]):
             body_of(task)  # pages show parts of the configuration, whatever types their answer declares
-            return typed(from_document(TaskRow, task, **self._made(task, group, round_)))
+            return typed(from_document(TaskRow, task, **self._made(task, group, told)))
 
-    def _made(self, task: Mapping[str, Any], group: Document | None, round_: Round) -> dict[str, Any]:
-        standing, best = standing_of(task, group), round_.best
+    def _made(self, task: Mapping[str, Any], group: Document | None, told: Told) -> dict[str, Any]:
+        standing, tally = standing_of(task, group), told.tally
         moments = {"started_at": standing.started_at, "completed_at": standing.completed_at}
         return {
             "status": standing.status,
             "group": group_of(task["_id"]),
             "round": standing.round,
-            "planned_experiments": round_.planned,
-            "total_experiments": len(round_.experiments),
-            "successful_experiments": sum(each.status == "success" for each in round_.experiments),
-            "best_experiment_id": None if best is None else best.id,
-            "best_score": None if best is None else best.score,
+            "planned_experiments": told.planned,
+            "total_experiments": tally.total,
+            "successful_experiments": tally.successful,
+            "best_experiment_id": tally.best_id,
+            "best_score": tally.best_score,
             "elapsed_time": standing.elapsed_s(self.reading.clock.now()),
-            "failure": round_.failure,
+            "failure": told.failure,
             **{name: plain(each) for name, each in moments.items()},
         }
+
+    async def _tallied(self, task: Mapping[str, Any], group: Document | None) -> Told:
+        """Return what a list tells of a task: read again where its group, or what its runs are, changed."""
+        if group is None:
+            round_ = await self._round(task, group)
+            return Told(round_.tally, round_.planned)
+        with reading_of("group", group["_id"]):
+            name, first, revision = str(group["_id"]), int(group["first"]), int(group["revision"])
+        # a run that has ended stays as it is: where as many have each status, nothing has changed
+        stands = None if group.get("status") in CLOSED else await self.store.stands(name, first)
+        kept = self._told.get(name)
+        if kept is not None and (kept.revision, kept.stands) == (revision, stands):
+            return kept
+        told, is_whole = await self._read_tally(group, first)
+        self._told.pop(name, None)
+        if is_whole:
+            self._told[name] = replace(told, revision=revision, stands=stands)
+        while len(self._told) > KEPT_MAX:
+            self._told.popitem(last=False)
+        return told
+
+    async def _read_tally(self, group: Document, first: int) -> tuple[Told, bool]:
+        """Return what a list tells of a group, and whether its ended runs have said all that they will."""
+        with reading_of("group", group["_id"]):
+            study = study_of(group["plan"])
+        runs = await self.store.measured(group["_id"], first, study.measures)
+        # where nothing runs twice, each slot is an experiment, whatever its values
+        values: dict[str, Values] = {each["_id"]: {"slot": each["slot"]} for each in runs}
+        if not are_apart(study):
+            values = await self.groups.values([*values], study.names)
+
+        def told() -> Told:
+            with reading_of("group", group["_id"]):
+                trials = [trial_of(run, values[run["_id"]], study.metrics, study.constraints) for run in runs]
+                tally = tally_of(study, int(group["round"]), trials)
+                return Told(tally, trials_max(study), failure_of(runs))
+
+        is_whole = not any(run.get("logOpen") and run["status"] in FINAL for run in runs)
+        return await asyncio.to_thread(told), is_whole
 
     async def _round(self, task: Mapping[str, Any], group: Document | None) -> Round:
         if group is None:
@@ -202,21 +269,7 @@ class TaskReads:
 
         # beside the event loop: experiments are thousands
         experiments = await asyncio.to_thread(told)
-        has_failed = any(COUNTED_AS[Status(each["status"])] == "failed" for each in runs)
-        failure = await self._failure(group, first) if has_failed else None
-        return Round(experiments, failure, trials_max(study))
-
-    async def _failure(self, group: Document, first: int) -> TaskFailure | None:
-        causes = await self.groups.causes(group["_id"], first)
-        if not causes:
-            return None
-        most = causes[0]
-        return TaskFailure(
-            code=plain(most["_id"]),
-            message=brief(plain(most["message"]), MESSAGE_CHARS_MAX),
-            count=most["count"],
-            run_id=most["run"],
-        )
+        return Round(experiments, failure_of(runs), trials_max(study))
 
 
 def _row_or_raise(row: TaskRow | UnreadableDocument) -> TaskRow:

@@ -16,7 +16,13 @@ from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.model.groups.study import Study
 from control_plane.model.groups.trials import outcome_of, trial_of
 from control_plane.model.presentation import plain
-from events.answers.kinds.tasks import ExperimentRun, ExperimentStatus, TaskStatus, TriedConfiguration
+from events.answers.kinds.tasks import (
+    ExperimentRun,
+    ExperimentStatus,
+    TaskFailure,
+    TaskStatus,
+    TriedConfiguration,
+)
 from events.lifecycle import Status
 from events.text.truncation import brief
 
@@ -25,6 +31,7 @@ Json = Mapping[str, Any]
 DEPLOY: Final = "deploy"  # the first stage of a trial
 VALUE_CHARS_MAX: Final = 200
 FAILURE_CHARS_MAX: Final = 300
+MESSAGE_CHARS_MAX: Final = 500
 STATUSES: Final[Mapping[GroupStatus, TaskStatus]] = {
     GroupStatus.OPEN: "RUNNING",
     GroupStatus.PAUSED: "RUNNING",
@@ -117,6 +124,56 @@ def experiments_of(
             )
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a list tells of a round: how many experiments, and the best."""
+
+    total: int
+    successful: int
+    best_id: str | None = None
+    best_score: float | None = None
+
+
+def tally_of(study: Study, round_: int, trials: Sequence[Trial]) -> Tally:
+    """Return what `experiments_of` says of the same trials, without making all that a page shows of each."""
+    best, successful = best_place(study, trials), 0
+    tried = [slots for _, slots in study.tried(trials)]
+    for slots in tried:
+        is_measured = any(each.objective is not None for each in slots)
+        has_ended = sum(each.has_ended for each in slots) >= study.repeats
+        successful += is_measured and has_ended and outcome_of(slots, study.repeats).stop is None
+    if best is None:
+        return Tally(len(tried), successful)
+    measured = [each.objective for each in tried[best] if each.objective is not None]
+    return Tally(len(tried), successful, f"{round_}-{best + 1}", sum(measured) / len(measured))
+
+
+def failure_of(runs: Sequence[Json]) -> TaskFailure | None:
+    """Return why most of the failed ones of these runs did; None where none has failed."""
+    failed: dict[Any, list[Json]] = {}
+    for run in sorted(runs, key=lambda each: str(each["_id"]), reverse=True):
+        if COUNTED_AS[Status(run["status"])] == "failed":
+            error = run.get("error")
+            code = plain(error.get("code")) if isinstance(error, Mapping) else None
+            failed.setdefault(code if isinstance(code, str) else None, []).append(run)
+    if not failed:
+        return None
+    code, most = max(failed.items(), key=lambda each: len(each[1]))
+    error = most[0].get("error")
+    message = plain(error.get("message")) if isinstance(error, Mapping) else None
+    return TaskFailure(
+        code=code,
+        message=brief(message, MESSAGE_CHARS_MAX) if isinstance(message, str) else None,
+        count=len(most),
+        run_id=most[0]["_id"],
+    )
+
+
+def are_apart(study: Study) -> bool:
+    """Say whether each slot is an experiment of its own: nothing runs twice."""
+    return study.repeats == 1 and not study.reruns.top and not study.reruns.every
 
 
 def best_place(study: Study, trials: Sequence[Trial]) -> int | None:

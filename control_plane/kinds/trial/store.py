@@ -116,6 +116,25 @@ class Tasks:
         by_slot = newest([run async for run in found])
         return [dict(by_slot[slot]) for slot in sorted(by_slot)]
 
+    @answers()
+    async def stands(self, group_id: str, first: int) -> dict[str, int]:
+        """Return how many runs from a slot on have each status, by the keys of an index alone."""
+        wanted = {"groupId": group_id, "slot": {"$gte": first}}
+        pipeline = [{"$match": wanted}, {"$group": {"_id": "$status", "count": {"$sum": 1}}}]
+        cursor = await self.db[RUNS.collection].aggregate(pipeline, hint="by_group")
+        return {each["_id"]: each["count"] for each in await cursor.to_list()}
+
+    @answers()
+    async def measured(self, group_id: str, first: int, numbers: Sequence[str]) -> list[Document]:
+        """Return the newest run of each slot from `first` on: what tells which is the best."""
+        wanted = {"groupId": group_id, "slot": {"$gte": first}}
+        fields = ("slot", "status", "logOpen", "cancelRequested.pruned")
+        error = ("error.code", "error.message", "error.fault")
+        shown = dict.fromkeys((*fields, *error, *(f"summary.{each}" for each in numbers)), 1)
+        found = self.db[RUNS.collection].find(wanted, shown).hint("by_group")
+        by_slot = newest(await found.to_list())
+        return [dict(by_slot[slot]) for slot in sorted(by_slot)]
+
 
 def _taken(fields: Mapping[str, Any]) -> Conflict:
     return Conflict("task_exists", f"Task '{fields['name']}' already exists")

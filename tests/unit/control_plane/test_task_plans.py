@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -20,11 +21,20 @@ from control_plane.kinds.trial.planning import (
     settled,
     trials_max,
 )
+from control_plane.kinds.trial.reads import Round
 from control_plane.kinds.trial.service import parts_of
-from control_plane.kinds.trial.standing import experiments_of, gain, standing_of
+from control_plane.kinds.trial.standing import (
+    Tally,
+    experiments_of,
+    failure_of,
+    gain,
+    standing_of,
+    tally_of,
+)
 from control_plane.model.groups.pruning import Pruning, Stop
 from control_plane.model.groups.study import study_of
-from events.answers.kinds.tasks import TriedConfiguration
+from control_plane.model.groups.trials import trial_of
+from events.answers.kinds.tasks import TaskFailure, TriedConfiguration
 from events.kinds import read_spec
 from events.runtime.errors import Rejected
 
@@ -201,6 +211,20 @@ def test_an_experiment_that_was_ended_early_says_why_and_is_never_the_best() -> 
     good, bad = experiments_of(study, {"round": 1, "first": 0}, runs, values)
     assert (good.status, good.is_best) == ("success", True)
     assert (bad.status, bad.is_best, bad.failure) == ("cancelled", False, f"pruned: {stop}")
+    trials = [trial_of(each, values[each["_id"]], study.metrics, study.constraints) for each in runs]
+    assert tally_of(study, 1, trials) == Round([good, bad]).tally == Tally(2, 1, "1-1", 0.5)
+
+
+def test_of_the_failures_of_a_round_the_most_frequent_is_told_by_its_newest_run() -> None:
+    def failed(slot: int, code: str) -> dict[str, Any]:
+        return run(slot, "FAILED", error={"code": code, "message": f"said by {slot}"})
+
+    runs = [run(0, value=1.0), failed(1, "A"), failed(2, "B"), failed(3, "A"), run(4, "CANCELED")]
+    found = failure_of(runs)
+    assert found == TaskFailure(code="A", message="said by 3", count=2, run_id="R3")
+    assert failure_of([run(0, value=1.0), run(1, "CANCELED")]) is None
+    odd = failure_of([run(0, "FAILED", error=5), run(1, "FAILED", error={"code": [1], "message": 7})])
+    assert odd == TaskFailure(code=None, message=None, count=2, run_id="R1")
 
 
 def run(slot: int, status: str = "COMPLETED", value: float | None = None, **more: Any) -> dict[str, Any]:
@@ -235,6 +259,8 @@ def test_experiments_are_numbered_from_one_in_each_round_and_judged_by_the_mean_
     assert [each.is_best for each in found] == [True, False, False, False, False]
     assert [each.is_baseline for each in found] == [True, False, False, False, False]
     assert (found[0].score, found[0].low, found[0].high) == (pytest.approx(0.3), 0.2, 0.4)
+    trials = [trial_of(each, values[each["_id"]], study.metrics, study.constraints) for each in runs]
+    assert tally_of(study, 3, trials) == Round(found).tally == Tally(5, 3, "3-1", found[0].score)
     assert (found[2].infeasible or "").startswith("error_rate <= 0.1")
     assert gain(found[1], found[0], is_lower_better=True) == pytest.approx(2 / 3)
     assert gain(found[1], None, is_lower_better=True) is None
@@ -353,10 +379,13 @@ def test_a_form_says_the_task_that_it_was_filled_in_with() -> None:
     assert TaskForm.of(own, 1).touched == "model_name"
 
 
+ODD = {"a": "</title>\x00", "b": 2}
+
+
 def test_the_charts_of_a_task_tell_the_best_and_each_load_and_bear_any_number() -> None:
     def tried(number: int, score: float, *, is_best: bool = False) -> TriedConfiguration:
         return TriedConfiguration(
-            id=f"1-{number}", number=number, status="success", parameters={}, score=score, low=score - 0.1,
+            id=f"1-{number}", number=number, status="success", parameters=ODD, score=score, low=score - 0.1,
             high=score + 0.1, is_best=is_best, is_baseline=False, infeasible=None, failure=None,
             outcome="success", summary={}, runs=[],
         )  # fmt: skip
@@ -365,6 +394,9 @@ def test_the_charts_of_a_task_tell_the_best_and_each_load_and_bear_any_number() 
     assert bars is not None
     assert bars.picture.count("#10b981") == 2, "the bar and its star"
     assert "Experiment 2: 0.1916 (0.0916 to 0.2916), Best Experiment" in bars.picture
+    whole = ElementTree.fromstring(bars.alone)  # noqa: S314 - our own
+    assert (whole.tag, whole.get("width")) == ("{http://www.w3.org/2000/svg}svg", "640")
+    assert "Experiment 1: 0.1931 (0.0931 to 0.2931)\na=</title>\ufffd, b=2" in [*whole.itertext()]
     assert objective_bars([tried(1, 1e300)], "<b>") is None, "nothing that can be drawn"
     many = objective_bars([tried(number, -float(number)) for number in range(1, 500)], "x")
     assert many is not None

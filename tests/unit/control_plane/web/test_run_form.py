@@ -232,6 +232,9 @@ def valid(field: Field) -> st.SearchStrategy[str]:
             return st.integers(4, 64).map(lambda eighth: str(8 * eighth))
         case (("endpoint" | "engine" | "tokenizer"), _):
             return st.from_regex(r"[a-z][a-z0-9]{0,20}", fullmatch=True)
+        case (("token_secret" | "proxy_secret" | "certificates_secret") as name, _):
+            begin = {"token_secret": "HF_TOKEN", "proxy_secret": "PROXY"}.get(name, "CERTIFICATES")
+            return st.from_regex(rf"{begin}_[A-Za-z0-9_]{{1,20}}", fullmatch=True)
         case "again", _:
             return st.integers(0, 2).map(str)
         case "looks", _:
