@@ -654,7 +654,7 @@ def missing_of_trees(
     body = {"chunks": [{"sha256": sha256, "size": size} for sha256, size in chunks]}
     if manifest is not None:
         body["manifest"] = {"sha256": manifest[0], "size": manifest[1]}  # type: ignore[assignment] # of JSON
-    return Call("POST", "/api/trees/missing", MissingObjects, body=body)
+    return Call("POST", "/api/tree-uploads", MissingObjects, body=body)
 
 
 def add_tree(tree_id: str) -> Call[FileTree]:

@@ -162,7 +162,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/runs",
         "POST /api/data-sets/{data_set_id}",
         "POST /api/trees",
-        "POST /api/trees/missing",
+        "POST /api/tree-uploads",
         "POST /api/run-estimates",
         "POST /api/runs/bulk",
         "PATCH /api/runs/{run_id}",

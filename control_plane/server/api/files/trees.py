@@ -72,7 +72,7 @@ def router(deps: Deps) -> APIRouter:
 
 
 def _add_trees(routes: Routes, shelf: TreeShelf) -> None:
-    @routes.post("/api/trees/missing")
+    @routes.post("/api/tree-uploads")
     async def missing(body: MissingBody, _: MaySubmit) -> MissingObjects:
         manifest = None if body.manifest is None else (body.manifest.sha256, body.manifest.size)
         return await shelf.missing([(each.sha256, each.size) for each in body.chunks], manifest)
