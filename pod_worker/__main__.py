@@ -20,6 +20,7 @@ from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError
 from events.runtime.exits import EXIT_LEFT
+from events.runtime.hiding import hide
 from events.runtime.interpreter import objection
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.child.fork_server import ForkServer
@@ -27,7 +28,6 @@ from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
 from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, TREES, WORDS, Confinement, Method
 from pod_worker.isolation.containers import remove_containers
-from stages.adapters.sandbox.kernel import hide
 
 log = logging.getLogger(__name__)
 

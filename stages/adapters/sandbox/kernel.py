@@ -13,8 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_SET_PDEATHSIG, _SET_DUMPABLE, _DROP_FROM_BOUNDS, _SET_SUBREAPER = 1, 4, 24, 36
-_SET_NO_NEW_PRIVILEGES, _SET_SECCOMP = 38, 22
+_SET_PDEATHSIG, _DROP_FROM_BOUNDS, _SET_SUBREAPER, _SET_NO_NEW_PRIVILEGES, _SET_SECCOMP = 1, 24, 36, 38, 22
 _CAPSET: Final = {"x86_64": 126, "aarch64": 91}
 _CAPABILITIES: Final = 64  # more than any kernel has
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
@@ -59,14 +58,6 @@ def end_with_parent(parent: int, number: int) -> None:
     _prctl(_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         raise OSError("the parent is gone")
-
-
-def hide() -> None:
-    """Hide memory, environment and descriptors from other processes of this user. Raises `OSError`.
-
-    Programs that this process starts are not hidden.
-    """
-    _prctl(_SET_DUMPABLE, 0)
 
 
 def gain_no_privileges() -> None:

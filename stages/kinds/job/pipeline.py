@@ -14,7 +14,7 @@ from typing import Final
 from events.files.paths import BadPath, RunPath
 from events.kinds.job import RUN, JobSpec
 from events.runtime.errors import Canceled, PipelineError
-from stages.adapters.sandbox import kernel
+from events.runtime.hiding import hide
 from stages.context import Context, Stage
 from stages.engines.environment import mask_of
 from stages.engines.following import Following
@@ -66,7 +66,7 @@ class _Job:
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
-            kernel.hide()  # the pod's keys of models, among others, are in this process's environment
+            hide()  # the pod's keys of models, among others, are in this process's environment
             self.context.wait_for_start()
             self.begun_s = self.context.clock.monotonic_s()
             with self.context.stage(RUN, index=1, total=1) as self.stage:

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from events.delivery.pipe import FactFrame, Made, Ready, Start
 from events.runtime.clock import SystemClock
+from events.runtime.hiding import hide
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions
 from pod_worker.isolation.confinement import Confinement, Method
 from pod_worker.isolation.mounts import show
-from stages.adapters.sandbox.kernel import hide
 
 NOBODY = 65_533
 LIMIT_S = 60.0

@@ -13,7 +13,7 @@ import pytest
 LOOK = """
 import ctypes, os, sys
 from pod_worker.isolation.privileges import drop_capabilities
-from stages.adapters.sandbox.kernel import hide
+from events.runtime.hiding import hide
 who, parent_hides, child_drops, how = sys.argv[1], sys.argv[2] == "hides", sys.argv[3] == "drops", sys.argv[4]
 libc = ctypes.CDLL(None)
 if who == "somebody" and os.getuid() == 0:
