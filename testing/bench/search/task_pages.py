@@ -26,6 +26,7 @@ TASKS: Final = 50
 RUNS: Final = 2_000
 GOING_ON: Final = 5  # tasks whose round has not ended: paused, so that no loop changes them
 TIMES: Final = 7
+PATIENCE_S: Final = 120.0
 BATCH: Final = 2_000
 CLOCK: Final = SystemClock()
 LIST: Final = "the list of runs"
@@ -111,7 +112,10 @@ def _template(db: Store, url: str) -> tuple[Json, Json, Json, Json]:
     with httpx.Client(base_url=url, trust_env=False) as client:
         task_id = client.post("/api/tasks", json=TASK).raise_for_status().json()["id"]
         client.post(f"/api/tasks/{task_id}/start").raise_for_status()
+        until_s = CLOCK.monotonic_s() + PATIENCE_S
         while not (run := db.runs.find_one({"groupId": group_of(task_id), "status": "QUEUED"})):
+            if CLOCK.monotonic_s() > until_s:
+                raise TimeoutError("the task submits no run")
             pause(0.05)
         client.post(f"/api/groups/{group_of(task_id)}/pause").raise_for_status()
     wanted = (db.tasks, task_id), (db.groups, group_of(task_id)), (db.run_specs, run["_id"])
