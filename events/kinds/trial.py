@@ -23,8 +23,9 @@ CONCURRENCY_MAX: Final = 1_024
 OWN: Final = "own"
 GENAI_BENCH: Final = "genai-bench"
 LOADS_MAX: Final = 16
+MEMORY_GIB_MIN: Final = 1 / 16  # less holds no engine
 MEMORY_GIB_MAX: Final = 65_536
-CORES_MAX: Final = 1_024
+CORES_MAX: Final = 1 << 16  # how many a pod has is not known here
 MEASUREMENTS_MAX: Final = 256
 REPEATS_MAX: Final = 20
 METRICS_MAX: Final = 4
@@ -113,7 +114,7 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool, msgspec.Meta(description="Whether the engine may load only what is on the pod.")
     ] = False
     memory_gib: Annotated[
-        Annotated[float, msgspec.Meta(gt=0, le=MEMORY_GIB_MAX)] | None,
+        Annotated[float, msgspec.Meta(ge=MEMORY_GIB_MIN, le=MEMORY_GIB_MAX)] | None,
         msgspec.Meta(description="Most memory of the engine, without that of GPUs; above it, it is ended."),
     ] = None
     cores: Annotated[
@@ -156,7 +157,7 @@ class TrialSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
         list[Annotated[str, msgspec.Meta(max_length=40)]],
         msgspec.Meta(
             max_length=METRICS_MAX,
-            description="Headline numbers that are said after each measurement, of all until then.",
+            description="Headline numbers of all until then, said after each measurement but the last.",
         ),
     ] = msgspec.field(default_factory=lambda: ["tokens_out_per_s"])
     start_limit_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds until the first event.")] = (
@@ -190,8 +191,8 @@ def _problems(spec: TrialSpec) -> Iterator[str]:
     except ValueError as error:
         yield f"scenarios: {error}"
     else:
-        if mute := [each for each in scenarios if not isinstance(each, TextScenario)]:
-            yield f"{mute[0]} asks for {mute[0].asks}, which no client here speaks: take D, N, U or E"
+        if unasked := [each for each in scenarios if not isinstance(each, TextScenario)]:
+            yield f"{unasked[0]} asks for {unasked[0].asks}, which no client here speaks: take D, N, U or E"
         if spec.client == GENAI_BENCH:
             found = unfit_for_genai_bench(scenarios, spec.concurrency, spec.rates)
             yield from [found] if found else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from events.models.engine import Engine
@@ -14,7 +14,17 @@ from events.models.rows.transformers import TRANSFORMERS
 from events.models.rows.vllm import VLLM
 from events.runtime.errors import PipelineError
 
-__all__ = ("BRINGABLE", "ENGINES", "SETTING", "XLLAMACPP", "brought", "engine_named")
+__all__ = (
+    "BRINGABLE",
+    "ENGINES",
+    "PROXY",
+    "SETTING",
+    "XLLAMACPP",
+    "brought",
+    "chosen",
+    "engine_named",
+    "require_consent",
+)
 
 SHOWN_CHARS: Final = 100
 
@@ -25,7 +35,10 @@ ENGINES: Final[Mapping[str, Engine]] = {
 # What runs may bring beside the rows: a command line of their own, an image for Docker, a proxy and whom to
 # trust behind it. A pod says so.
 SETTING: Final = "PODFLEET_ENGINES"
-BRINGABLE: Final = ("command", "image", "proxy")
+PROXY: Final = "proxy"
+BRINGABLE: Final[Mapping[str, str]] = {
+    "command": "command", "image": "image", PROXY: "proxy or the certificates"
+}  # fmt: skip
 
 
 def brought(variables: Mapping[str, str]) -> frozenset[str]:
@@ -42,3 +55,30 @@ def engine_named(name: str, command: str = "") -> Engine:
         known = ", ".join(ENGINES)
         raise PipelineError("CONFIG", f"there is no engine {name[:SHOWN_CHARS]!r}; there are {known}")
     return commanded(command) if name == COMMAND.name else ENGINES[name]
+
+
+def chosen(name: str, variables: Mapping[str, str], *, command: str = "", image: str = "") -> Engine:
+    """Return the engine `name`, whose template is `command` where it has none, in `image` or as a process.
+
+    `variables` are those of the run. Raises `PipelineError` CONFIG for what there is not, and for what this
+    pod does not let runs bring.
+    """
+    engine = engine_named(name, command)
+    wanted = (("command", name == COMMAND.name), ("image", bool(image)))
+    require_consent([word for word, is_asked in wanted if is_asked], variables)
+    return engine
+
+
+def require_consent(wanted: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Check that this pod lets runs bring what is wanted.
+
+    Raises `PipelineError` CONFIG, retryable: another pod may allow it, and this one is not at fault.
+    """
+    allowed = brought(variables)
+    if missing := [word for word in wanted if word not in allowed]:
+        raise PipelineError(
+            "CONFIG",
+            f"this pod lets no run bring the {' and the '.join(BRINGABLE[word] for word in missing)} of an "
+            f"engine: {SETTING}={','.join(missing)} would allow that",
+            retryable=True,
+        )

@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 VALUE_CHARS_MAX: Final = 2_000
-PROXY: Final = re.compile(r"(https?|socks5h?)://(\S+@)?[A-Za-z0-9.-]+(:\d{1,5})?/?|\[?[A-Za-z0-9.:-]+\]?")
+PROXY: Final = re.compile(
+    r"((https?|socks5h?)://(\S+@)?|([^\s/]+@)?)([a-z0-9._-]+|\[[a-f0-9.:]{2,45}\])(:\d{1,5})?/?",
+    re.IGNORECASE,
+)
 PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 TOKENS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+LOGIN: Final = "HF_TOKEN_PATH"  # what is read without these, by default HF_HOME/token
 TOKEN: Final = re.compile(r"[!-~]{8,500}")
 FILES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 FOLDERS: Final = ("MODEL_PATH", "SSL_CERT_DIR")

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 
 from events.models.engines import ENGINES
 from events.models.parameter import Parameter
+from events.models.presence import is_here
 from events.runtime.errors import PipelineError
 from stages.engines.cache import cached
-from stages.engines.choice import is_here
 from stages.engines.weights import WEIGHTS, fetch
 
 MIB = 1 << 20

@@ -101,18 +101,29 @@ def _size_of_link(link: os.DirEntry[str], base: Path, left: Iterator[int]) -> tu
     target = Path(os.path.realpath(link.path))
     if base not in target.parents or not target.exists():
         return None
-    sizes, is_whole = dict[tuple[int, int], int](), True
+    sizes, is_whole = dict[tuple[int, int], int](), not _has_unfinished_blobs(target, base, left)
     for at, _, names in os.walk(target) if target.is_dir() else [(str(target.parent), [], [target.name])]:
         if next(left, None) is None:
             break
         for _, name in zip(left, names, strict=False):
             file = Path(os.path.realpath(f"{at}/{name}"))
-            is_whole = is_whole and not name.endswith(UNFINISHED)
+            is_there = base in file.parents and file.exists() and not name.endswith(UNFINISHED)
+            is_whole = is_whole and is_there
             with suppress(OSError):
                 if base in file.parents:
                     found = file.stat()
                     sizes[found.st_dev, found.st_ino] = found.st_size
     return sum(sizes.values()), is_whole
+
+
+def _has_unfinished_blobs(snapshot: Path, base: Path, left: Iterator[int]) -> bool:
+    """Return whether the model of a snapshot has a download that was not finished, beside its snapshots."""
+    blobs = Path(os.path.realpath(snapshot.parent.parent / "blobs"))
+    if snapshot.parent.name != "snapshots" or base not in blobs.parents:
+        return False
+    with suppress(OSError), os.scandir(blobs) as entries:
+        return any(each.name.endswith(UNFINISHED) for _, each in zip(left, entries, strict=False))
+    return False
 
 
 def _hub(place: Path, left: Iterator[int]) -> Iterator[Cached]:

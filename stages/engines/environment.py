@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from events.models.variables import PROXIES, TOKENS
+from events.models.variables import LOGIN, PROXIES, TOKENS
 from events.text.mask import MASK, SECRET_NAME, Mask, passwords_of
 
 # Of proxies some programs read one case, some the other.
@@ -16,6 +16,7 @@ DIRECT: Final = "NO_PROXY"
 HERE: Final = ("localhost", "127.0.0.1", ".local")
 OFFLINE: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 PASSED: Final = (
+    LOGIN,
     *("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "MODEL_PATH", "OLLAMA_MODELS"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PATH", "LD_LIBRARY_PATH", "LANG", "TZ"),
     *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "DOCKER_HOST"),
@@ -26,6 +27,7 @@ OF_TOOLS: Final = (
     DIRECT,
     *TOKENS,
     *OFFLINE,
+    LOGIN,
     *("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
     *("PATH", "LANG", "TZ"),
 )

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
+PROC: Final = Path("/proc")
 TABLES: Final = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
+RESIDENT: Final = ("RssAnon:", "RssShmem:")
+PROPORTIONAL: Final = ("Pss_Anon:", "Pss_Shmem:")
 LISTENING: Final = "0A"
 PAUSE_S: Final = 0.05
 GONE: Final = ("Z", "X")  # ended, and not collected yet by whose child it is
@@ -21,9 +24,9 @@ GONE: Final = ("Z", "X")  # ended, and not collected yet by whose child it is
 def living(session: int) -> list[int]:
     """Return the processes of a session, or of the group that began it, that have not ended."""
     found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    for name in filter(str.isdigit, os.listdir(PROC)):
         with suppress(OSError, ValueError, IndexError):
-            fields = Path("/proc", name, "stat").read_text(errors="replace").rpartition(")")[2].split()
+            fields = Path(PROC, name, "stat").read_text(errors="replace").rpartition(")")[2].split()
             if fields[0] not in GONE and session in (int(fields[2]), int(fields[3])):
                 found.append(int(name))
     return found
@@ -35,10 +38,13 @@ def memory_bytes(session: int, most: int) -> int:
     What several of them share counts once where that decides about `most`.
     """
     pids = living(session)
-    found = sum(_field_bytes(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:")) for pid in pids)
-    if found <= most:
-        return found
-    return sum(_field_bytes(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) for pid in pids)
+    found = sum(map(_resident_bytes, pids))
+    return found if found <= most else sum(map(_proportional_bytes, pids))
+
+
+def tells_memory() -> bool:
+    """Return whether the kernel says of a process what `memory_bytes` counts."""
+    return _field_bytes("self/status", RESIDENT) is not None
 
 
 def end_session(session: int, within_s: float) -> list[int]:
@@ -79,11 +85,22 @@ def is_listened_by(session: int, port: int) -> bool:
     return bool(sockets) and sockets <= {held for pid in living(session) for held in _held(pid)}
 
 
-def _field_bytes(path: str, names: tuple[str, ...]) -> int:
-    """Return the sum of some fields, in kB, of what the kernel says of a process; 0 once it has ended."""
-    with suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
-        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith(names))
-    return 0
+def _resident_bytes(pid: int) -> int:
+    return _field_bytes(f"{pid}/status", RESIDENT) or 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Return the memory of a process, its share of what others have, too; all of that before Linux 5.4."""
+    found = _field_bytes(f"{pid}/smaps_rollup", PROPORTIONAL)
+    return _resident_bytes(pid) if found is None else found
+
+
+def _field_bytes(path: str, names: tuple[str, ...]) -> int | None:
+    """Return the sum of some fields, in kB, of what the kernel says of a process; None without them."""
+    found: list[int] = []
+    with suppress(OSError), open(PROC / path, encoding="ascii", errors="replace") as file:
+        found = [int(line.split()[1]) * 1024 for line in file if line.startswith(names)]
+    return sum(found) if found else None
 
 
 def _held(pid: int) -> Iterator[str]:

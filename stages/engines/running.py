@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from events.models.containers import PROGRAM
+from events.models.presence import search_path
 from events.runtime.clock import Clock
 from events.text.mask import Mask
 from stages.engines.container import Docker
@@ -251,8 +252,7 @@ def start(
 
 def own_environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Return what a program of this pod has: a home and a place of its own, and what is given."""
-    path = os.pathsep.join((str(Path(sys.executable).parent), given.get("PATH") or os.defpath))
-    own = {"LANG": "C.UTF-8", **given, "PATH": path}
+    own = {"LANG": "C.UTF-8", **given, "PATH": search_path(given)}
     return own | {"HOME": str(folder), "TMPDIR": str(folder)}
 
 

@@ -6,7 +6,6 @@ it raises.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -20,13 +19,14 @@ from typing import Final
 from events.models.containers import PROGRAM, UNKNOWN, Container, Inspected
 from events.models.engine import Engine
 from events.models.parameter import Value
+from events.models.presence import is_here
 from events.models.variables import FILES, faults
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
 from stages.engines.container import Docker
 from stages.engines.environment import NOT_IN_CONTAINERS, described, is_offline, mask_of
 from stages.engines.failure import EngineFailed
-from stages.engines.processes import LOOPBACK, free_port, is_free
+from stages.engines.processes import LOOPBACK, free_port, is_free, tells_memory
 from stages.engines.readiness import is_ready
 from stages.engines.running import SOURCE, Running, ServingLimits, own_environment, start
 
@@ -89,6 +89,9 @@ def serve(
     settled = engine.settled(parameters, cores or _cores(bounds), gpus)
     given = own_environment(folder, environment or {})
     _check(engine, {"model": str(model), "name": name}, image, given)
+    if bounds.memory_bytes is not None and not image and not tells_memory():
+        said = "the kernel of this pod does not say what memory a process has: leave out `memory_gib`"
+        raise PipelineError("CONFIG", said, retryable=True)  # that of another pod may
     place = _free(port)
     alias = f"podfleet-{ids.token()[:22]}"
     fields = _fields(str(model), place, alias, name, image)
@@ -180,11 +183,9 @@ def _check(engine: Engine, texts: Mapping[str, str], image: str, environment: Ma
             )
         if shutil.which(PROGRAM, path=environment["PATH"]) is None:
             raise _lacking(f"the image {image} needs Docker, and this pod has no program {PROGRAM!r}")
-    elif engine.needs_is == "program":
-        if engine.needs and shutil.which(engine.needs, path=environment["PATH"]) is None:
-            raise _lacking(f"{engine.name} needs the program {engine.needs!r}: {engine.install}")
-    elif importlib.util.find_spec(engine.needs) is None:
-        raise _lacking(f"{engine.name} needs the package {engine.needs!r}: {engine.install}")
+    elif not is_here(engine, environment):
+        what = "program" if engine.needs_is == "program" else "package"
+        raise _lacking(f"{engine.name} needs the {what} {engine.needs!r}: {engine.install}")
 
 
 def _cores(limits: ServingLimits) -> int:
@@ -193,7 +194,8 @@ def _cores(limits: ServingLimits) -> int:
     if limits.cores is None:
         return here
     if limits.cores > here:
-        raise _lacking(f"{limits.cores} cores are wanted, and this pod has {here}: lower `cores`")
+        said = f"{limits.cores} cores are wanted, and this pod has {here}: lower `cores`"
+        raise PipelineError("CONFIG", said, retryable=True)  # another pod may have them
     return min(limits.cores + 1, here)  # where some are left to others, it may have all of its own
 
 

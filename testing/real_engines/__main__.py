@@ -56,6 +56,8 @@ def main(argv: Sequence[str], variables: Mapping[str, str]) -> int:
     told = parser.parse_args(argv)
     if unknown := {*told.engines} - {*KNOWN}:
         parser.error(f"there is no engine {', '.join(sorted(unknown))}; there are {', '.join(KNOWN)}")
+    if told.image and len(told.engines) != 1:
+        parser.error("--image is that of one engine: name it")
     names = told.engines or engines_here(variables, in_image=told.docker)
     if not names:
         print("no engine is here: see `python -m stages.engines list`", file=sys.stderr)
@@ -97,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("engines", nargs="*", metavar="ENGINE", help=", ".join(KNOWN))
     parser.add_argument("--model", default="", metavar="ID", help="weights, an id of the hub, or a folder")
     parser.add_argument("--docker", action="store_true", help="in the image of the engine")
-    parser.add_argument("--image", default="", help="in this image, by Docker")
+    parser.add_argument("--image", default="", help="in this image, by Docker: of the engine named")
     parser.add_argument("--ready-s", type=float, default=600.0, metavar="SECONDS", help="until it is ready")
     parser.add_argument("--case", action="append", choices=NAMES, metavar="CASE", help=", ".join(NAMES))
     return parser

@@ -60,6 +60,7 @@ class Setup:
     name: str = "smollm2"
     image: str = ""
     environment: Mapping[str, str] | None = field(default=None, repr=False)
+    gpus: int = 0
     ready_s: float = 300.0
     is_exact: bool = True
 
@@ -74,8 +75,8 @@ class Setup:
         """Serve the model, or another one; files go into the folder."""
         return serve(
             self.engine, model or self.model, parameters or {}, port, name=self.name, folder=folder,
-            clock=CLOCK, ids=IDS, image=self.image, pod="real-engines", environment=self.environment,
-            limits=ServingLimits(ready_s=self.ready_s),
+            clock=CLOCK, ids=IDS, gpus=self.gpus, image=self.image, pod="real-engines",
+            environment=self.environment, limits=ServingLimits(ready_s=self.ready_s),
         )  # fmt: skip
 
     def two_slots(self) -> dict[str, Value]:
@@ -105,9 +106,9 @@ def lists_its_alias(setup: Setup, found: Served) -> str:
     listed = httpx.get(f"{found.url.removesuffix(setup.engine.api)}{setup.engine.listing}", trust_env=False)
     names = listed_names(listed.json())
     assert {found.alias, found.name} <= {*names}, f"it lists {names}"
-    meta = listed.json()["data"][0].get("meta")
-    if setup.engine.is_context_shared and isinstance(meta, dict) and "n_ctx" in found.parameters:
-        assert meta["n_ctx"] == CONTEXT, "the context is divided among the requests"
+    if setup.engine.is_context_shared:
+        meta = listed.json()["data"][0].get("meta") or {}
+        assert meta.get("n_ctx") == CONTEXT, f"each request has {CONTEXT} tokens of context; it says {meta}"
     return ", ".join(names)
 
 
@@ -189,7 +190,7 @@ def ends_with_the_process_that_started_it(setup: Setup, folder: Path) -> None:
     told = {
         "engine": setup.engine.name, "model": str(setup.model), "name": setup.name, "image": setup.image,
         "environment": None if setup.environment is None else dict(setup.environment),
-        "ready_s": setup.ready_s, "folder": str(folder),
+        "gpus": setup.gpus, "ready_s": setup.ready_s, "folder": str(folder),
     }  # fmt: skip
     command = [sys.executable, "-P", "-m", "testing.real_engines.owner"]
     with subprocess.Popen(

@@ -9,7 +9,8 @@ from typing import Final
 from events.models.containers import PROGRAM
 from events.models.engine import Engine
 from events.models.engines import ENGINES
-from stages.engines.choice import is_here
+from events.models.presence import is_here
+from pod_worker.machine.gpu import open_driver
 from stages.engines.environment import engine_environment
 from stages.engines.weights import SMOLLM2, model_of
 from testing.engine_double.row import DOUBLE
@@ -33,6 +34,11 @@ def engines_here(variables: Mapping[str, str], *, in_image: bool) -> Sequence[st
     return [name for name, each in ENGINES.items() if each.command and is_here(each, variables)]
 
 
+def gpus_here() -> int:
+    """Return how many NVIDIA GPUs this machine has; 0 where its driver is not there."""
+    return len(open_driver().gpus())
+
+
 def setup_of(name: str, variables: Mapping[str, str], *, model: str, image: str, ready_s: float) -> Setup:
     """Return how an engine is tried. Raises `PipelineError` where it has no such model here."""
     engine = KNOWN[name]
@@ -43,6 +49,7 @@ def setup_of(name: str, variables: Mapping[str, str], *, model: str, image: str,
         name=wanted,
         image=image,
         environment=engine_environment(variables),
+        gpus=gpus_here(),
         ready_s=ready_s,
         is_exact=name in EXACT,
     )

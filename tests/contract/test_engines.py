@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -26,12 +27,14 @@ from events.models.engines import XLLAMACPP
 from events.models.rows.command import commanded
 from events.runtime.errors import PipelineError
 from events.testing import ManualClock
+from pod_worker.machine.gpu import Gpu
 from stages.engines.failure import EngineFailed
 from stages.engines.processes import free_port, is_free, living
 from stages.engines.running import ServingLimits
 from stages.engines.serving import Served, serve
 from stages.engines.weights import located
 from testing.engine_double.row import DOUBLE, misbehaving
+from testing.real_engines import cases, found
 from testing.real_engines.__main__ import main
 from testing.real_engines.cases import CLOCK, IDS, LIMIT_S, LIVE, STARTS, Live, Setup, Start, until
 from testing.real_engines.found import KNOWN
@@ -86,14 +89,30 @@ def test_a_pod_holds_its_engines_to_the_same_cases(
     assert re.match(r"double is_measured_under_load: ok: \d+\.\d tokens/s, first token \d+ ms", load)
     assert (ends[:15], total) == ("double ends: ok", "0 failed")
 
-    monkeypatch.setitem(KNOWN, "double", misbehaving("--dies-at=2"))  # type: ignore[arg-type]  # it is a dict
-    assert main(words, {}) == 1
-    _, load, _, total = capsys.readouterr().out.splitlines()
+    silent = replace(misbehaving("--dies-at=2"), is_context_shared=True)
+    monkeypatch.setitem(KNOWN, "double", silent)  # type: ignore[arg-type]  # it is a dict
+    assert main([*words, "--case", "lists_its_alias"], {}) == 1
+    _, lists, load, _, total = capsys.readouterr().out.splitlines()
+    assert "FAILED: AssertionError: each request has 2048 tokens of context; it says {}" in lists
     assert load.startswith("double is_measured_under_load: FAILED: AssertionError: {")
-    assert total == "1 failed"
+    assert total == "2 failed"
+    for engines in ([], ["vllm", "sglang"]):
+        with pytest.raises(SystemExit):
+            main([*engines, "--image", "x:1"], {})
+        assert "--image is that of one engine: name it" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["vlm"], {})
     assert "there is no engine vlm; there are xllamacpp" in capsys.readouterr().err
+
+
+def test_an_engine_in_an_image_has_the_gpus_of_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = (Gpu("a", 1.0), Gpu("a", 1.0))
+    monkeypatch.setattr(found, "open_driver", lambda: SimpleNamespace(gpus=lambda: gpus))
+    monkeypatch.setattr(cases, "serve", lambda *_, **given: given)
+    setup = found.setup_of("double", {}, model="smollm2", image="x:1", ready_s=1.0)
+    assert dict(setup.serving(tmp_path))["gpus"] == 2  # type: ignore[call-overload]  # what it was given
 
 
 LEAVING = """
@@ -182,7 +201,7 @@ def test_an_engine_has_no_more_memory_and_cores_than_it_may(tmp_path: Path) -> N
         assert os.sched_getaffinity(0) == before
         assert found.ended() is None
     killed = r"double ended \(signal 9; killed for memory, "
-    too_large = rf"{killed}of which it had 0\.[23]\d GiB and memory_gib allows 0\.15 GiB\)"
+    too_large = rf"{killed}of which it had 0\.[123]\d GiB and memory_gib allows 0\.15 GiB\)"
     with (
         pytest.raises(EngineFailed, match=f"Memory ran out: .*{too_large}") as caught,
         served(misbehaving("--holds-mib=250", "--never-ready"), tmp_path, limits=bounds),
@@ -191,10 +210,11 @@ def test_an_engine_has_no_more_memory_and_cores_than_it_may(tmp_path: Path) -> N
     assert caught.value.advice is not None
     assert caught.value.advice.code == "OUT_OF_MEMORY"
     with (
-        pytest.raises(PipelineError, match=r"4096 cores are wanted, and this pod has \d+: lower `cores`"),
+        pytest.raises(PipelineError, match=r"4096 cores are wanted, and this pod has \d+") as refused,
         served(DOUBLE, tmp_path, limits=ServingLimits(cores=4_096)),
     ):
         pytest.fail("no machine has as many")
+    assert (refused.value.code, refused.value.retryable) == ("CONFIG", True), "its pod is not at fault"
 
 
 def test_an_engine_that_dies_later_says_so(tmp_path: Path) -> None:

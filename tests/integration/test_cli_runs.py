@@ -170,6 +170,7 @@ def test_kinds_are_told_by_the_control_plane_where_they_are_not_installed(
         "image": ["0", "true"],
         "probe": ["0", "true"],
         "prompt": ["0", "true"],
+        "job": ["0", "true"],
         "trial": ["0", "true"],
     }
     here = [within(fleet.url, *words).stdout for words in TOLD]

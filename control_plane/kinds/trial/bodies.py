@@ -18,6 +18,7 @@ from events.kinds.trial import (
     LOADS_MAX,
     MEASUREMENTS_MAX,
     MEMORY_GIB_MAX,
+    MEMORY_GIB_MIN,
     REPEATS_MAX,
 )
 from events.models.engines import ENGINES
@@ -170,7 +171,9 @@ class BenchmarkBody(Body):
     limits: LimitsBody = Field(default_factory=LimitsBody)
     ready_s: Seconds = 600.0
     measure_s: Seconds = 300.0
-    memory_gib: Annotated[float, Field(gt=0, le=MEMORY_GIB_MAX, allow_inf_nan=False)] | None = None
+    memory_gib: Annotated[float, Field(ge=MEMORY_GIB_MIN, le=MEMORY_GIB_MAX, allow_inf_nan=False)] | None = (
+        None
+    )
     cores: Annotated[int, Field(ge=1, le=CORES_MAX), WHOLE] | None = None
     offline: bool = False
     token_secret: Annotated[str, StringConstraints(pattern="^(HF_TOKEN_[A-Za-z0-9_]{1,80})?$")] = ""

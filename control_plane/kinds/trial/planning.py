@@ -11,17 +11,16 @@ from typing import Any, Final
 from control_plane.kinds.trial.bodies import PruneTrialsBody, RangeBody, TaskBody
 from control_plane.model.groups.space import Choice
 from control_plane.model.groups.study import Study
-from events.kinds.trial import GENAI_BENCH, KIND, METRICS, OWN, unfit_for_genai_bench
+from events.kinds.trial import CORES_MAX, GENAI_BENCH, KIND, METRICS, OWN, unfit_for_genai_bench
 from events.models.containers import PROGRAM
 from events.models.engine import Engine
-from events.models.engines import ENGINES
+from events.models.engines import ENGINES, PROXY
 from events.models.parameter import Parameter
 from events.queue.labels import engine_labels
 from events.runtime.errors import PipelineError, Rejected
 from events.text.traffic import read_scenarios
 
 PREFIX: Final = "parameters."  # of a varied parameter in the specification of a run
-CORES_MAX: Final = 1 << 16  # how many a pod has is not known here
 SAMPLERS: Final = {"grid": "grid", "random": "random", "bayesian": "tpe"}
 DIRECTIONS: Final = {"minimize": "min", "maximize": "max"}
 DEPLOYED_BY_DOCKER: Final = "docker"
@@ -176,7 +175,8 @@ def run_of(task: TaskBody) -> Json:
     named = [*(placement.get("secrets") or ()), *filter(None, secrets.values())]
     placement["secrets"] = list(dict.fromkeys(named))
     requires = placement.get("requires") or {}
-    needed = engine_labels([PROGRAM if "image" in spec else task.base_runtime])
+    own_way = [PROXY] if secrets["proxy_secret"] or secrets["certificates_secret"] else []
+    needed = engine_labels([PROGRAM if "image" in spec else task.base_runtime, *own_way])
     placement["requires"] = {**requires, "labels": {**needed, **(requires.get("labels") or {})}}
     return {"kind": KIND.name, "spec": spec, **placement}
 

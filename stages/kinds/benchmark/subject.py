@@ -11,13 +11,12 @@ import msgspec
 
 from events.catalog import Price
 from events.kinds.benchmark import BenchmarkSpec
-from events.models.engines import ENGINES, XLLAMACPP
+from events.models.engines import ENGINES, XLLAMACPP, chosen
 from events.models.providers import NO_KEY, PROVIDERS
 from events.runtime.clock import SystemIds
 from events.runtime.errors import PipelineError
 from stages.adapters.models.opening import Endpoint, egress_policy_of, open_endpoint, served_endpoint
 from stages.context import Context
-from stages.engines.choice import chosen
 from stages.engines.environment import engine_environment
 from stages.engines.serving import serve
 from stages.engines.weights import WEIGHTS, model_of

@@ -11,12 +11,12 @@ from typing import Final
 from events.kinds.prompt import LAPS, PromptSpec, parameters_of
 from events.models.endpoints import EXAMPLE, SETTING, Endpoint, Form, endpoints
 from events.models.engine import Engine
+from events.models.engines import chosen
 from events.runtime.clock import SystemIds
 from events.runtime.errors import PipelineError
 from stages.context import Context, Stage
 from stages.engines.chat.asking import Answer, Progress, Question, Server
 from stages.engines.chat.library import Library
-from stages.engines.choice import chosen
 from stages.engines.environment import engine_environment
 from stages.engines.failure import EngineFailed
 from stages.engines.load.client import opened_session

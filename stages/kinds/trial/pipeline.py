@@ -11,18 +11,18 @@ from typing import Final, Protocol
 
 from events.kinds.results import TEXT_BYTES_MAX, Value
 from events.kinds.trial import OWN, SCENARIOS, TrialSpec
-from events.models.engines import engine_named
+from events.models.engines import chosen, engine_named
 from events.runtime.clock import SystemIds
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
-from stages.engines.choice import Own, chosen, with_own
 from stages.engines.environment import engine_environment
 from stages.engines.failure import EngineFailed
+from stages.engines.hub_access import Own, with_own
 from stages.engines.load.measurement import Measurement
 from stages.engines.load.measuring import measure
 from stages.engines.load.outside import found_outside
 from stages.engines.load.plan import Limits, Load, Target
-from stages.engines.running import LOG, ServingLimits, log_kept
+from stages.engines.running import GIB, LOG, ServingLimits, log_kept
 from stages.engines.serving import Served, serve
 from stages.engines.weights import model_of
 from stages.kinds.trial.points import Point, in_order, points_of
@@ -31,7 +31,6 @@ from stages.kinds.trial.tally import Measured, Tally, failures_in_words
 
 DEPLOY: Final = "deploy"
 MEASURE: Final = "measure"
-GIB: Final = 1 << 30
 OUTSIDE: Final = "genai-bench"  # the folder of another client
 # The outcome of a trial by the code of its failure.
 FAILED: Final[Mapping[str, str]] = {
@@ -139,12 +138,12 @@ class _Trial:
         for done, (repeat, point) in enumerate(in_order(points, self.spec.repeats)):
             stage.progress(done / total, point.says)
             self._point(served, point, repeat)
-            self._tell(stage)
+            if done + 1 < total:  # after the last one nothing is left to end early
+                self._tell(stage)
         for _ in range(self.spec.again):
             for repeat, point in in_order(self.tally.wide, self.spec.repeats):
                 stage.progress(1.0, f"{point.says}, again: its repeats lie apart")
                 self._point(served, point, repeat)
-                self._tell(stage)
         together = self.tally.together
         if together.errors == together.requests:
             raise self._failed(*_unanswered(together))
@@ -239,7 +238,7 @@ def _own(spec: TrialSpec) -> Own:
 
 
 def _limits(spec: TrialSpec) -> ServingLimits:
-    memory = None if spec.memory_gib is None else max(1, round(spec.memory_gib * GIB))
+    memory = None if spec.memory_gib is None else round(spec.memory_gib * GIB)
     return ServingLimits(ready_s=spec.ready_s, memory_bytes=memory, cores=spec.cores)
 
 

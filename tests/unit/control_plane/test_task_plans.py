@@ -375,6 +375,7 @@ def test_a_form_says_the_task_that_it_was_filled_in_with() -> None:
     bounds = {name: run["spec"][name] for name in ("memory_gib", "cores", "token_secret")}
     assert bounds == {"memory_gib": 1.5, "cores": 2, "token_secret": "HF_TOKEN_A"}
     assert run["secrets"] == ["HF_TOKEN_A", "PROXY_A", "CERTIFICATES_A"]
+    assert run["requires"]["labels"]["engine-proxy"] == "yes"
     own = task_of(model={"id": "a/b", "name": "mine"})
     assert TaskForm.of(own, 1).touched == "model_name"
 

@@ -26,7 +26,10 @@ def test_an_engine_is_here_with_its_module_or_its_program(tmp_path: Path) -> Non
 
     assert engines_here(environ, engines) == ["module", "program"]
     assert engines_here({**environ, "PODFLEET_ENGINES": "command"}, engines)[2:] == ["command"]
-    assert engines_here({**environ, "PODFLEET_ENGINES": "image,command"}, engines)[2:] == [
+    assert engines_here({**environ, "PODFLEET_ENGINES": "image,proxy,command"}, engines)[2:] == [
         "command",
+        "proxy",
         "docker",
     ]
+    beside = replace(PROGRAM, needs=Path(sys.executable).name)
+    assert engines_here({"PATH": "/nowhere"}, [beside]) == ["program"], "beside this Python"

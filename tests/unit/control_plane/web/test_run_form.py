@@ -247,6 +247,10 @@ def valid(field: Field) -> st.SearchStrategy[str]:
             return st.lists(LETTERS, max_size=3).map(json.dumps)
         case (("concurrency" | "rates"), _) if field.takes == {"array"}:
             return st.lists(st.integers(1, 99), max_size=3).map(json.dumps)
+        case "tree", _:
+            return st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
+        case (("env" | "inputs"), _):
+            return st.just("{}")
         case "metrics", _:
             return st.lists(st.sampled_from(METRICS), max_size=METRICS_MAX).map(json.dumps)
         case "rates", _:

@@ -61,9 +61,16 @@ def test_links_are_followed_within_the_models_alone_and_folders_count_as_much_as
         (tmp_path / "models" / name).symlink_to(to)
     found = [(each.name, each.size, each.is_whole) for each in cached(variables, tmp_path / "none")]
     assert found == [
-        ("hub", 400, True), ("named", 400, True), ("alias", 10, True), ("own", 10, True),
+        ("hub", 400, True), ("named", 400, False), ("alias", 10, True), ("own", 10, True),
         ("org/own", 0, False),
     ]  # fmt: skip
+    (snapshot / "b").unlink()
+    assert {each.name: each.is_whole for each in cached(variables, tmp_path / "none")}["named"]
+    (snapshot / "lost").symlink_to(blob.parent / "lost")
+    assert not {each.name: each.is_whole for each in cached(variables, tmp_path / "none")}["named"]
+    (snapshot / "lost").unlink()
+    a_file(blob.parent / "d.incomplete", 1)
+    assert not {each.name: each.is_whole for each in cached(variables, tmp_path / "none")}["named"]
     for each in ("hub", "named", "alias.gguf"):
         (tmp_path / "models" / each).rename(tmp_path / each)
     for number in range(20):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,8 @@ import pytest
 
 from events.models.variables import faults
 from events.runtime.errors import PipelineError
-from stages.engines.choice import Own, with_own
 from stages.engines.environment import described, engine_environment, mask_of
+from stages.engines.hub_access import Own, with_own
 
 TOKEN = "hf_abcdefghijklmnop"
 PROXY = "http://me:pass-word-1@10.0.0.1:3128"
@@ -85,6 +87,8 @@ def test_a_run_has_a_token_a_proxy_and_certificates_of_its_own(tmp_path: Path) -
     assert engine_environment(with_own(Own(), POD | RUN, tmp_path))["HF_TOKEN"] == POD["HF_TOKEN"]
     token = engine_environment(with_own(Own(token="HF_TOKEN_LAB"), RUN, tmp_path))
     assert token["HF_TOKEN"] == TOKEN, "a token alone needs no consent"
+    odd = POD | RUN | {"ALL_PROXY": "of the pod"}
+    assert engine_environment(with_own(Own(token="HF_TOKEN_LAB"), odd, tmp_path))["HF_TOKEN"] == TOKEN
 
 
 @pytest.mark.parametrize("own", [{"proxy": "PROXY_LAB"}, {"certificates": "CERTIFICATES_LAB"}])
@@ -92,7 +96,26 @@ def test_who_chooses_the_way_gets_no_token_of_the_pod(tmp_path: Path, own: dict[
     assert "HF_TOKEN" not in engine_environment(with_own(Own(**own), POD | RUN, tmp_path))
     with pytest.raises(PipelineError, match="PODFLEET_ENGINES=proxy would allow that") as caught:
         with_own(Own(**own), POD | RUN | {"PODFLEET_ENGINES": "image"}, tmp_path)
-    assert (caught.value.code, caught.value.retryable) == ("NOT_AVAILABLE", True)
+    assert (caught.value.code, caught.value.retryable) == ("CONFIG", True), "its pod is not at fault"
+
+
+HUB = """
+import os
+from huggingface_hub import constants, get_token
+print(get_token())
+constants.HF_TOKEN_PATH = os.environ["HF_HOME"] + "/token"
+print(get_token())
+"""
+
+
+def test_who_chooses_the_way_gets_no_token_from_the_pods_home_of_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("hf_of_the_pods_home")
+    pod = POD | RUN | {"HF_HOME": str(tmp_path)}
+    found = engine_environment(with_own(Own(proxy="PROXY_LAB"), pod, tmp_path))
+    asked = subprocess.run(
+        [sys.executable, "-c", HUB], env=found, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert asked.stdout.split() == ["None", "hf_of_the_pods_home"]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +134,7 @@ def test_a_secret_that_is_no_such_value_is_told_without_it(
         with_own(Own(**own), POD | RUN, tmp_path)
     assert caught.value.code == "CONFIG"
     assert not any(each in caught.value.message for each in ("pass word", "a b", "pass-word-2"))
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_what_an_engine_cannot_use_is_told_by_its_name_alone() -> None:
@@ -132,3 +156,23 @@ def test_what_an_engine_cannot_use_is_told_by_its_name_alone() -> None:
         "HF_HUB_OFFLINE": "1",
     }
     assert [*faults(fine, lambda _: False)] == []
+
+
+@pytest.mark.parametrize(
+    ("proxy", "is_fine"),
+    [
+        ("http://[fd00::1]:3128", True),
+        ("http://proxy_lab:3128", True),
+        ("HTTP://h:1", True),
+        ("user:pw@host:3128", True),
+        ("socks5h://u:p@[::1]/", True),
+        ("host", True),
+        ("ftp://u@h:1", False),
+        ("http://h:port", False),
+        ("http://[h]:1", False),
+        ("http://u:p@", False),
+        ("user name@host", False),
+    ],
+)
+def test_an_address_of_a_proxy_has_every_form_that_programs_take(proxy: str, is_fine: bool) -> None:
+    assert bool([*faults({"HTTPS_PROXY": proxy}, lambda _: True)]) is not is_fine

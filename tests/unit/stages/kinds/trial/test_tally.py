@@ -8,7 +8,7 @@ import pytest
 
 from events.kinds import KINDS, read_spec
 from events.kinds.results import unlike
-from events.kinds.trial import HEADLINE, SCENARIOS, TrialSpec
+from events.kinds.trial import HEADLINE, METRICS, SCENARIOS, TrialSpec
 from events.text.traffic import Fixed
 from stages.engines.load.measurement import Answered, Measurement
 from stages.engines.load.plan import Limits
@@ -137,3 +137,10 @@ def test_a_trial_without_a_measurement_has_no_numbers() -> None:
 
 def test_the_example_can_be_run() -> None:
     assert spec_of(**{**KINDS["trial"].example}).parameters == {"n_parallel": 4}
+
+
+def test_what_a_study_may_end_a_trial_by_is_what_its_measurements_tell() -> None:
+    tally = Tally(spec_of())
+    tally.add(ONE, 1, measured(1.0, 100))
+    counts = {"requests", "errors", "tokens_in", "tokens_out"}
+    assert {*METRICS} == {*tally.headline()} - counts - {"spread", "others_cores"}
