@@ -79,9 +79,9 @@ def push_folder(
 ) -> FileTree:
     """Push the tree of a folder, and return it. Ends the command where that cannot be."""
     from events.files.trees import TREE_BYTES_MAX
-    from podfleet.trees.listing import Unpackable
-    from podfleet.trees.packing import pack
-    from podfleet.trees.pushing import Push, Unpushed
+    from podfleet.client.trees.listing import Unpackable
+    from podfleet.client.trees.packing import pack
+    from podfleet.client.trees.pushing import Push, Unpushed
 
     told, most = _progress("hashed"), bytes_max or TREE_BYTES_MAX
     try:
@@ -133,7 +133,7 @@ def pull(
     ] = None,
 ) -> None:
     """Pull a version of a data set into a new folder; a pull that broke off goes on."""
-    from podfleet.trees import pulling
+    from podfleet.client.trees import pulling
 
     control_plane = client()
     found = version_of(control_plane, version)

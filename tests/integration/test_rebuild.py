@@ -656,7 +656,11 @@ def test_the_command_tells_what_is_not_rebuilt(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (("--kind", "unheard"), 2, "known kinds: benchmark, compute, experiment, ideation, image, probe"),
+        (
+            ("--kind", "unheard"),
+            2,
+            "known kinds: benchmark, compute, experiment, ideation, image, job, probe",
+        ),
         (("RUN", "--kind", "probe"), 2, "not both"),
         (("no-such-run",), 1, "there is no run no-such-run"),
     ],

@@ -22,9 +22,9 @@ from events.runtime.errors import LeaseLost, NotFound
 from pod_worker.files.trees import TreeCache, TreesOfRun
 from podfleet.client.problems import Refused
 from podfleet.client.synchronous import Client
-from podfleet.trees import pushing
-from podfleet.trees.packing import Packed, pack
-from podfleet.trees.pushing import Push, Unpushed
+from podfleet.client.trees import pushing
+from podfleet.client.trees.packing import Packed, pack
+from podfleet.client.trees.pushing import Push, Unpushed
 from tests.integration.command_line import within
 from tests.integration.conftest import Fleet
 

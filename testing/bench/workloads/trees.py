@@ -16,9 +16,9 @@ import httpx
 from events.files.tree_fetch import TreeFetch
 from pod_worker.files.trees import TreeCache
 from podfleet.client.synchronous import Client
-from podfleet.trees.packing import pack
-from podfleet.trees.pulling import TreesOfClient
-from podfleet.trees.pushing import Push
+from podfleet.client.trees.packing import pack
+from podfleet.client.trees.pulling import TreesOfClient
+from podfleet.client.trees.pushing import Push
 from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
 from testing.bench.machine import CLOCK
 from testing.bench.servers import fleet

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from events.files.trees import CHUNK_BYTES, layout
-from podfleet.trees import listing
-from podfleet.trees.listing import Unpackable
-from podfleet.trees.packing import Packed, pack
+from podfleet.client.trees import listing
+from podfleet.client.trees.listing import Unpackable
+from podfleet.client.trees.packing import Packed, pack
 
 
 def write(folder: Path, **texts: str | bytes) -> Path:

@@ -18,7 +18,7 @@ from events.files.open_beneath import read_beneath
 from events.files.paths import RunPath
 from events.files.trees import TREE_BYTES_MAX, BadTree, Piece, Tree, TreeFile, in_order, layout
 from events.formatting import size as size_text
-from podfleet.trees.listing import IGNORE_FILE, Unpackable, listed
+from podfleet.client.trees.listing import IGNORE_FILE, Unpackable, listed
 
 WORKING_FOLDER_BYTES_MAX: Final = 200 << 20
 LARGEST_SHOWN: Final = 10

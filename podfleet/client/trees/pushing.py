@@ -19,7 +19,7 @@ from events.runtime.clock import Clock
 from podfleet.client.problems import Refused
 from podfleet.client.synchronous import Client
 from podfleet.client.transport import is_loopback
-from podfleet.trees.packing import Packed
+from podfleet.client.trees.packing import Packed
 
 if TYPE_CHECKING:
     import httpx
