@@ -107,7 +107,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return None
     queue = world.queue(store)
     inventory = inventory_look(fork_server.options)
-    gauges = Gauges(open_driver(), settings.data, inventory.current, services=sorted(settings.services))
+    gauges = Gauges(open_driver(), settings.data, inventory.current, services=(*sorted(settings.services),))
     capabilities = gauges.capabilities()
     clock, ids = world.clock, world.ids
     pod = _pod(settings, world, capabilities)
