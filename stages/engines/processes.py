@@ -32,6 +32,21 @@ def living(session: int) -> list[int]:
     return found
 
 
+def descendants(ancestor: int) -> dict[int, int]:
+    """Return the session of each process below one; of those that have ended, too."""
+    above: dict[int, tuple[int, int]] = {}
+    for name in filter(str.isdigit, os.listdir(PROC)):
+        with suppress(OSError, ValueError, IndexError):
+            fields = Path(PROC, name, "stat").read_text(errors="replace").rpartition(")")[2].split()
+            above[int(name)] = int(fields[1]), int(fields[3])
+    found: dict[int, int] = {}
+    front = {ancestor}
+    while front:
+        front = {pid for pid, (parent, _) in above.items() if parent in front and pid not in found}
+        found |= {pid: above[pid][1] for pid in front}
+    return found
+
+
 def memory_bytes(session: int, most: int) -> int:
     """Return the memory of the processes of a session that the kernel cannot take back, without files.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,7 +36,11 @@ class Inbox:
             if not select.select([self._pipe], [], [], wait_s)[0]:
                 return
             wait_s = 0.0
-            *whole, self._rest = (self._rest + os.read(self._pipe, READ_BYTES)).split(b"\n")
+            try:
+                piece = os.read(self._pipe, READ_BYTES)
+            except BlockingIOError:  # the program reads, too, and was faster
+                return
+            *whole, self._rest = (self._rest + piece).split(b"\n")
             for line in whole:
                 if self._is_dropping:
                     self._is_dropping = False
@@ -56,4 +60,5 @@ def inbox(path: Path) -> Iterator[Inbox]:
         yield Inbox(path, pipe)
     finally:
         os.close(pipe)
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # the program may have put anything in its place
+            path.unlink()

@@ -18,6 +18,7 @@ from events.runtime.hiding import hide
 from stages.context import Context, Stage
 from stages.engines.environment import mask_of
 from stages.engines.following import Following
+from stages.engines.running import make_way
 from stages.kinds.job import messages
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files
@@ -66,6 +67,7 @@ class _Job:
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
+            self._pass_notes(control)  # those that are there at the start
             hide()  # the pod's keys of models, among others, are in this process's environment
             self.context.wait_for_start()
             self.begun_s = self.context.clock.monotonic_s()
@@ -90,7 +92,7 @@ class _Job:
                     self._look(box, control, within_s=LOOK_S)
                     self._follow(following, printed)
             except Canceled:
-                program.stop(self.spec.grace_s)
+                program.stop(self.spec.grace_s, lambda: self._look(box, control, within_s=0.0))
                 self._look(box, control, within_s=0.0)
                 raise
         self._look(box, control, within_s=0.0)
@@ -148,7 +150,8 @@ class _Job:
             if isinstance(value, float):
                 stage.metric(name, value, message.step)
             else:
-                self._warn(f"{name} is {value[:20]} at step {message.step}")
+                at = "" if message.step is None else f" at step {message.step}"
+                self._warn(f"{name} is {value[:20]}{at}")
 
     def _save(self, path: Path, name: str) -> None:
         """Keep a file under its name; the worker opens it without following a link."""
@@ -189,17 +192,22 @@ class _Job:
         if len(notes) != self.notes:
             self.notes = len(notes)
             lines = (json.dumps({"number": each.number, "by": each.by, "text": each.text}) for each in notes)
-            (control / "notes.new").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            os.replace(control / "notes.new", control / "notes")
+            try:
+                make_way(control / "notes.new")
+                with (control / "notes.new").open("x", encoding="utf-8") as file:
+                    file.writelines(f"{line}\n" for line in lines)
+                os.replace(control / "notes.new", control / "notes")
+            except OSError as error:  # the program may have put anything in their place
+                self._warn(f"notes are not passed on: {error}")
 
     def _follow(self, following: Following, printed: Output, *, is_last: bool = False) -> None:
-        with printed.log.open("rb") if printed.log.exists() else open(os.devnull, "rb") as file:
-            following.look(file, is_last=is_last)
+        if not printed.file.closed:
+            following.look(printed.file, is_last=is_last)
 
     def _keep(self, output: Path, printed: Output) -> None:
         """Hand over the log, and what lies in the output folder."""
-        if printed.log.exists():
-            self.context.keep(printed.log, LOG)
+        printed.finish()
+        self.context.keep(printed.log, LOG)
         left = 0
         for name, path in kept_files(output, self.spec.outputs):
             if len(self.saved) >= FILES_MAX:

@@ -7,6 +7,10 @@ process, and then kills whoever is left. Its log takes a bounded place: of more 
 from __future__ import annotations
 
 import codecs
+import ctypes
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -14,18 +18,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, BinaryIO, Final
 
 from events.runtime.clock import Clock
 from events.runtime.errors import PipelineError
-from stages.engines.processes import end_session
-from stages.engines.running import END, GUARDED
+from stages.engines.processes import descendants, end_session
+from stages.engines.running import END, GUARDED, make_way
 
 READ_BYTES: Final = 64 * 1024
 FIRST_BYTES_MAX: Final = 192 << 20  # of the log, and as much of its end
 LAST_BYTES_MAX: Final = 64 << 20
 TAIL_CHARS: Final = 2_000
 KILL_S: Final = 30.0
+DAEMONS_S: Final = 5.0
+READER_S: Final = 10.0
+STEP_S: Final = 0.05
+PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 @dataclass(slots=True)
@@ -36,25 +44,45 @@ class Output:
     show: Callable[[str], None]
     printed: int = 0
     tail: str = ""
+    file: BinaryIO = field(init=False, repr=False)
     _last: bytearray = field(default_factory=bytearray)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.file = self.log.open("w+b")
 
     def take(self, stream: IO[bytes]) -> None:
         """Read until the program, and whoever has its output, has ended."""
         text = codecs.getincrementaldecoder("utf-8")("replace")
-        with stream, self.log.open("wb") as file:
+        with stream:
             while piece := stream.read1(READ_BYTES):  # type: ignore[attr-defined] # a buffered reader
-                room = max(0, FIRST_BYTES_MAX - self.printed)
-                file.write(piece[:room])
-                file.flush()
-                self._keep(piece[room:])
-                self.printed += len(piece)
+                with self._lock:
+                    if self.file.closed:
+                        return
+                    room = max(0, FIRST_BYTES_MAX - self.printed)
+                    self.file.write(piece[:room])
+                    self.file.flush()
+                    self._keep(piece[room:])
+                    self.printed += len(piece)
                 shown = text.decode(piece)
                 self.tail = (self.tail + shown)[-TAIL_CHARS:]
                 self.show(shown)
+
+    def finish(self) -> None:
+        """Write the last part, and see that the log lies in its place: the program may have moved it."""
+        with self._lock, self.file as file:
             if self._last:
                 left_out = self.printed - FIRST_BYTES_MAX - len(self._last)
                 file.write(f"\n[... {left_out:,} bytes are left out ...]\n".encode() if left_out else b"")
                 file.write(self._last)
+                file.flush()
+            with suppress(OSError):
+                if os.path.samestat(os.lstat(self.log), os.fstat(file.fileno())):
+                    return
+            make_way(self.log)
+            file.seek(0)
+            with self.log.open("xb") as copy:
+                shutil.copyfileobj(file, copy)
 
     def _keep(self, piece: bytes) -> None:
         self._last += piece
@@ -75,17 +103,24 @@ class Program:
     output: Output
     reader: threading.Thread
     clock: Clock
+    strangers: frozenset[int] = frozenset()  # that were below this process before
 
     def code(self) -> int | None:
         """Return its status, the negative number of a signal, or None while it runs."""
         return self.process.poll()
 
-    def stop(self, grace_s: float) -> None:
-        """Ask it to end, and end it; does nothing to one that has ended. Whatever it began ends with it."""
+    def stop(self, grace_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Ask it to end, and end it; does nothing to one that has ended. Whatever it began ends with it.
+
+        `meanwhile` is called again and again, and hears what it says last; it takes a moment.
+        """
         if self.process.poll() is None:
             self.process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(grace_s)
+            until_s = self.clock.monotonic_s() + grace_s
+            while self.process.poll() is None and self.clock.monotonic_s() < until_s:
+                meanwhile()
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(STEP_S)
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -93,7 +128,25 @@ class Program:
         if left:
             raise PipelineError("JOB_FAILED", f"processes {left} were killed and did not end", retryable=True)
         self.process.wait()
-        self.reader.join(KILL_S)
+        self._end_daemons()
+        self.reader.join(READER_S)
+
+    def _end_daemons(self) -> None:
+        """Kill who left the session, and became a child of this process when its parent had ended."""
+        until_s, never = self.clock.monotonic_s() + DAEMONS_S, threading.Event()
+        while left := self._daemons():
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            if self.clock.monotonic_s() > until_s:  # the end of this process's own user ends them
+                return
+            self.clock.wait(never, STEP_S)
+
+    def _daemons(self) -> list[int]:
+        found = descendants(os.getpid()).items()
+        return [pid for pid, session in found if pid not in self.strangers and session != os.getsid(0)]
 
 
 @contextmanager
@@ -101,6 +154,8 @@ def running(
     words: Sequence[str], folder: Path, environment: Mapping[str, str], output: Output, clock: Clock
 ) -> Iterator[Program]:
     """Start a program in a folder; in the end nothing of it is left. `environment` is all that it has."""
+    strangers = frozenset(descendants(os.getpid()))
+    _adopt(True)
     process = subprocess.Popen(
         ["/bin/sh", "-c", GUARDED, "job", "", sys.executable, END, *words],
         stdin=subprocess.PIPE,
@@ -113,8 +168,17 @@ def running(
     assert process.stdout is not None
     reader = threading.Thread(target=output.take, args=(process.stdout,), name="job-output", daemon=True)
     reader.start()
-    program = Program(process, output, reader, clock)
+    program = Program(process, output, reader, clock, strangers)
     try:
         yield program
     finally:
-        program.stop(0.0)
+        try:
+            program.stop(0.0)
+        finally:
+            _adopt(False)
+
+
+def _adopt(is_so: bool) -> None:
+    """Have processes below this one become its children when they lose their parent, where a kernel can."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(is_so), 0, 0, 0)

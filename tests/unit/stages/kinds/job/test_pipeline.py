@@ -7,6 +7,8 @@ import signal
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from events.kinds import read_spec
 from events.runtime.errors import Canceled, PipelineError, Rejected
 from stages.engines.processes import living
 from stages.kinds.job.pipeline import run
+from stages.kinds.job.program import READER_S
 from stages.testing import MemoryCheckpoints, MemoryNotes, RecordingLiveView, RecordingReporter, make_context
 from testing.bench.machine import CLOCK, ROOT
 
@@ -67,6 +70,28 @@ class Job:
     @property
     def lines(self) -> str:
         return "\n".join(each.message for each in self.reporter.of(RunLog))
+
+
+@contextmanager
+def canceled_when_ready(job: Job) -> Iterator[None]:
+    """Cancel a job once it has printed that it is ready."""
+
+    def cancel(*_: object) -> None:
+        raise Canceled("stop")
+
+    def when_ready() -> None:
+        while "ready" not in job.live.text():
+            CLOCK.wait(threading.Event(), 0.05)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, cancel)
+    thread = threading.Thread(target=when_ready)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_program_says_measures_and_leaves_what_its_run_keeps(tmp_path: Path) -> None:
@@ -169,23 +194,8 @@ def test_a_program_that_is_canceled_hears_of_it_and_leaves_a_checkpoint(tmp_path
     """
     job = Job(tmp_path, stops, env={"PYTHONPATH": str(ROOT)})
 
-    def cancel(*_: object) -> None:
-        raise Canceled("stop")
-
-    def when_ready() -> None:
-        while "ready" not in job.live.text():
-            CLOCK.wait(threading.Event(), 0.05)
-        os.kill(os.getpid(), signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, cancel)
-    thread = threading.Thread(target=when_ready)
-    thread.start()
-    try:
-        with pytest.raises(Canceled):
-            job.run()
-    finally:
-        thread.join()
-        signal.signal(signal.SIGUSR1, before)
+    with canceled_when_ready(job), pytest.raises(Canceled):
+        job.run()
     assert job.files["log.txt"] == b"ready\nstopped\n"
     assert [*job.checkpoints.kept["job"].files] == ["state.txt"]
 
@@ -210,3 +220,75 @@ def test_a_program_that_is_canceled_hears_of_it_and_leaves_a_checkpoint(tmp_path
 def test_a_command_that_cannot_be_is_refused_with_words(spec: dict[str, Any], words: str) -> None:
     with pytest.raises(Rejected, match=words):
         read_spec("job", spec)
+
+
+def test_a_program_may_replace_all_that_its_run_writes(tmp_path: Path) -> None:
+    """Its log becomes a named pipe, the folder of its notes and messages a link, and it reads the pipe."""
+    replaces = """
+        import os, pathlib, shutil, sys, time
+        pipe = pathlib.Path(os.environ["PODFLEET_RUN_PIPE"])
+        mine = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        log = pathlib.Path(os.environ["PODFLEET_OUTPUT"]).parent / "log.txt"
+        print("first", flush=True)
+        log.unlink()
+        os.mkfifo(log)
+        shutil.rmtree(pipe.parent)
+        os.symlink("/", pipe.parent)
+        for _ in range(20_000):
+            try:
+                os.write(mine, b"x\\n")
+                os.read(mine, 100)
+            except BlockingIOError:
+                pass
+        print("last")
+    """
+    job = Job(tmp_path, replaces)
+
+    job.run()
+
+    assert job.files["log.txt"] == b"first\nlast\n"
+
+
+def test_a_daemon_that_keeps_its_output_open_ends_with_the_program(tmp_path: Path) -> None:
+    leaves = """
+        import os, time
+        ready, says = os.pipe()
+        if not os.fork():
+            os.setsid()
+            if not os.fork():
+                os.write(says, b"x")
+                time.sleep(600)
+            os._exit(0)
+        os.wait()
+        os.read(ready, 1)
+        print("main is over", flush=True)
+    """
+    job = Job(tmp_path, leaves)
+    begun_s = CLOCK.monotonic_s()
+
+    job.run()
+
+    assert CLOCK.monotonic_s() - begun_s < READER_S  # nobody had to be waited for
+    assert job.files["log.txt"] == b"main is over\n"
+
+
+def test_a_program_that_is_canceled_is_heard_while_it_ends(tmp_path: Path) -> None:
+    stops = """
+        import os, pathlib, signal, sys, time
+
+        def stop(*_):
+            pipe = os.open(os.environ["PODFLEET_RUN_PIPE"], os.O_WRONLY)
+            for _ in range(40):
+                os.write(pipe, b'{"do":"log","values":{"a":1}}\\n' * 100)
+            print("said", flush=True)
+            sys.exit(0)
+
+        signal.signal(signal.SIGTERM, stop)
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    job = Job(tmp_path, stops)
+    with canceled_when_ready(job), pytest.raises(Canceled):
+        job.run()
+    assert job.files["log.txt"] == b"ready\nsaid\n"
+    assert len(job.reporter.of(StageMetric)) == 4_000
