@@ -15,13 +15,14 @@ LOOKED_AT_MAX: Final = 100_000  # entries of the folder
 
 def kept_files(folder: Path, patterns: Sequence[str]) -> Iterator[tuple[str, Path]]:
     """Yield the relative name and the place of each file that matches a pattern, in the order of names."""
-    found = sorted(_files(folder))
+    found = sorted(plain_files(folder))
     for name in found:
         if any(_matches(name, each) for each in patterns):
             yield name, folder / name
 
 
-def _files(folder: Path) -> Iterator[str]:
+def plain_files(folder: Path) -> Iterator[str]:
+    """Yield the relative names of the files below a folder that no link leads to, and whose names are fit."""
     looked_at = 0
     for here, _, names in os.walk(folder, followlinks=False):
         for name in names:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from events.files.checkpoints import FILES_MAX as CHECKPOINT_FILES_MAX
 from events.files.paths import BadPath, RunPath
 from events.kinds.job import RUN, JobSpec
 from events.runtime.errors import Canceled, PipelineError
@@ -21,14 +22,16 @@ from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
 from stages.kinds.job.inbox import Inbox, inbox
-from stages.kinds.job.output import kept_files
+from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
+from stages.kinds.job.secrets import Secrets
 
 LOOK_S: Final = 0.2
 CHECKPOINT: Final = "job"
 LOG: Final = "log.txt"
 WARNINGS_MAX: Final = 20  # of one attempt
 FILES_MAX: Final = 10_000
+WARNING_CHARS: Final = 300
 NOT_FOUND: Final = 127  # what a shell says of a program that is not there, and of one that it may not run
 NOT_ALLOWED: Final = 126
 # Of the pod's own environment; secrets of the run and what its command names come besides.
@@ -56,7 +59,7 @@ class _Job:
     begun_s: float = 0.0
     stage: Stage | None = None
     warnings: int = 0
-    saved: set[str] = field(default_factory=set)
+    saved: set[str] = field(default_factory=lambda: {LOG})
     notes: int = -1
 
     def run(self) -> str:
@@ -72,7 +75,10 @@ class _Job:
             self.context.wait_for_start()
             self.begun_s = self.context.clock.monotonic_s()
             with self.context.stage(RUN, index=1, total=1) as self.stage:
-                printed = Output(self.context.workspace / LOG, self.context.show)
+                variables, secrets = self.context.tools.variables, self.context.tools.secrets
+                hidden = Secrets(variables.get(name, "") for name in secrets)
+                log, clock = self.context.workspace / LOG, self.context.clock
+                printed = Output(log, self.context.show, clock, hidden)
                 try:
                     code = self._run(work, environment, printed, box, control)
                 finally:
@@ -156,21 +162,21 @@ class _Job:
     def _save(self, path: Path, name: str) -> None:
         """Keep a file under its name; the worker opens it without following a link."""
         name = RunPath(name)
-        if name in self.saved or len(self.saved) >= FILES_MAX:
-            self._warn(f"{name} is kept already: another file needs another name")
-            return
-        self.saved.add(name)
+        if len(self.saved) > FILES_MAX:
+            raise ValueError(f"{name} is not kept: a run has {FILES_MAX:,} files at most")
+        if name in self.saved:
+            raise ValueError(f"{name} is kept already: another file needs another name")
         self.context.keep(path, str(name))
+        self.saved.add(name)
 
     def _checkpoint(self, made: Path, folder: Path) -> None:
         """Keep a copy that the program made below the folder, and remove earlier ones."""
-        if made.parent != folder:
+        if made.parent != folder or made.name == ".." or made.is_symlink() or not made.is_dir():
             raise ValueError(f"{made} is no checkpoint of this run")
-        files = {
-            str(each.relative_to(made)): each
-            for each in sorted(made.rglob("*"))
-            if each.is_file() and not each.is_symlink()
-        }
+        files = {name: made / name for name in plain_files(made)}
+        if len(files) > CHECKPOINT_FILES_MAX:
+            most = f"{CHECKPOINT_FILES_MAX:,} files are the most: put them into one"
+            raise ValueError(f"a checkpoint of {len(files):,} files is not kept; {most}")
         self.context.checkpoint(CHECKPOINT, {"files": len(files)}, files)
         for each in folder.iterdir():
             if each < made:  # names grow
@@ -208,12 +214,15 @@ class _Job:
         """Hand over the log, and what lies in the output folder."""
         printed.finish()
         self.context.keep(printed.log, LOG)
-        left = 0
+        left, own = 0, self.saved - {LOG}
         for name, path in kept_files(output, self.spec.outputs):
-            if len(self.saved) >= FILES_MAX:
+            if len(self.saved) > FILES_MAX:
                 left += 1
-            elif name not in self.saved:
-                self._save(path, name)
+            elif name not in own:
+                try:
+                    self._save(path, name)
+                except (ValueError, OSError) as error:
+                    self._warn(f"a file of the output folder is not kept: {str(error)[:WARNING_CHARS]}")
         if left:
             self._warn(f"{left:,} files are not kept: a run has {FILES_MAX:,} at most")
 
@@ -270,7 +279,7 @@ class _Job:
     def _line(self, code: int, printed: Output) -> str:
         seconds = self.context.clock.monotonic_s() - self.begun_s
         last = f": {printed.last_line[:100]}" if printed.last_line else ""
-        return f"status {code} after {seconds:.1f} s, {len(self.saved)} files kept{last}"
+        return f"status {code} after {seconds:.1f} s, {len(self.saved) - 1} files kept{last}"
 
 
 def _path(given: str) -> str:

@@ -24,11 +24,13 @@ from events.runtime.clock import Clock
 from events.runtime.errors import PipelineError
 from stages.engines.processes import descendants, end_session
 from stages.engines.running import END, GUARDED, make_way
+from stages.kinds.job.secrets import Secrets
 
 READ_BYTES: Final = 64 * 1024
 FIRST_BYTES_MAX: Final = 192 << 20  # of the log, and as much of its end
 LAST_BYTES_MAX: Final = 64 << 20
 TAIL_CHARS: Final = 2_000
+SHOWN_CHARS_MAX: Final = 128 * 1024  # in a second
 KILL_S: Final = 30.0
 DAEMONS_S: Final = 5.0
 READER_S: Final = 10.0
@@ -42,11 +44,16 @@ class Output:
 
     log: Path
     show: Callable[[str], None]
+    clock: Clock
+    secrets: Secrets
     printed: int = 0
     tail: str = ""
     file: BinaryIO = field(init=False, repr=False)
     _last: bytearray = field(default_factory=bytearray)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _moment: int = -1
+    _room: int = 0  # characters of this moment that are still shown
+    _unshown: int = 0
 
     def __post_init__(self) -> None:
         self.file = self.log.open("w+b")
@@ -59,18 +66,16 @@ class Output:
                 with self._lock:
                     if self.file.closed:
                         return
-                    room = max(0, FIRST_BYTES_MAX - self.printed)
-                    self.file.write(piece[:room])
-                    self.file.flush()
-                    self._keep(piece[room:])
-                    self.printed += len(piece)
-                shown = text.decode(piece)
-                self.tail = (self.tail + shown)[-TAIL_CHARS:]
-                self.show(shown)
+                    piece = self.secrets.masked(piece)
+                    self._write(piece)
+                self._show(text.decode(piece))
 
     def finish(self) -> None:
         """Write the last part, and see that the log lies in its place: the program may have moved it."""
         with self._lock, self.file as file:
+            rest = self.secrets.rest()
+            self._write(rest)
+            self._show(rest.decode(errors="replace"), is_last=True)
             if self._last:
                 left_out = self.printed - FIRST_BYTES_MAX - len(self._last)
                 file.write(f"\n[... {left_out:,} bytes are left out ...]\n".encode() if left_out else b"")
@@ -84,10 +89,31 @@ class Output:
             with self.log.open("xb") as copy:
                 shutil.copyfileobj(file, copy)
 
-    def _keep(self, piece: bytes) -> None:
-        self._last += piece
+    def _write(self, piece: bytes) -> None:
+        room = max(0, FIRST_BYTES_MAX - self.printed)
+        self.file.write(piece[:room])
+        self.file.flush()
+        self.printed += len(piece)
+        self._last += piece[room:]
         if len(self._last) > 2 * LAST_BYTES_MAX:
             del self._last[:-LAST_BYTES_MAX]
+
+    def _show(self, text: str, *, is_last: bool = False) -> None:
+        """Pass text on to whoever looks now: of much in a moment the beginning, and at last the end."""
+        self.tail = (self.tail + text)[-TAIL_CHARS:]
+        moment = int(self.clock.monotonic_s())
+        if moment != self._moment:
+            self._moment, self._room = moment, SHOWN_CHARS_MAX
+        if self._unshown and (is_last or self._room == SHOWN_CHARS_MAX):
+            self._unshown, text = (
+                0,
+                f"\n[... {self._unshown:,} characters are in the file alone ...]\n{self.tail}",
+            )
+        shown = text if is_last else text[: self._room]
+        self._room -= min(len(shown), self._room)
+        self._unshown += len(text) - len(shown)
+        if shown:
+            self.show(shown)
 
     @property
     def last_line(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -19,7 +20,8 @@ from events.kinds import read_spec
 from events.runtime.errors import Canceled, PipelineError, Rejected
 from stages.engines.processes import living
 from stages.kinds.job.pipeline import run
-from stages.kinds.job.program import READER_S
+from stages.kinds.job.program import READER_S, Output
+from stages.kinds.job.secrets import Secrets
 from stages.testing import MemoryCheckpoints, MemoryNotes, RecordingLiveView, RecordingReporter, make_context
 from testing.bench.machine import CLOCK, ROOT
 
@@ -80,7 +82,7 @@ def canceled_when_ready(job: Job) -> Iterator[None]:
         raise Canceled("stop")
 
     def when_ready() -> None:
-        while "ready" not in job.live.text():
+        while "ready\n" not in job.live.text():
             CLOCK.wait(threading.Event(), 0.05)
         os.kill(os.getpid(), signal.SIGUSR1)
 
@@ -292,3 +294,55 @@ def test_a_program_that_is_canceled_is_heard_while_it_ends(tmp_path: Path) -> No
         job.run()
     assert job.files["log.txt"] == b"ready\nsaid\n"
     assert len(job.reporter.of(StageMetric)) == 4_000
+
+
+def test_files_that_cannot_be_kept_cost_a_line_and_no_other_file(tmp_path: Path) -> None:
+    leaves = """
+        import os, pathlib
+        out = pathlib.Path(os.environ["PODFLEET_OUTPUT"])
+        checkpoints = os.environ["PODFLEET_RUN_CHECKPOINTS"]
+        for name in ("a.txt", "log.txt", "line\\nline", "z.txt"):
+            (out / name).write_text(name)
+        os.mkfifo(out / "pipe")
+        os.symlink("/etc", out / "folder")
+        os.symlink("/etc", checkpoints + "/link")
+        pipe = os.open(os.environ["PODFLEET_RUN_PIPE"], os.O_WRONLY)
+        for name in ("link", "..", "none"):
+            os.write(pipe, b'{"do":"checkpoint","path":"%s"}\\n' % f"{checkpoints}/{name}".encode())
+        print("end")
+    """
+    job = Job(tmp_path, leaves)
+
+    line = job.run()
+
+    assert job.files == {"a.txt": b"a.txt", "z.txt": b"z.txt", "log.txt": b"end\n"}
+    assert "2 files kept" in line
+    assert "log.txt is kept already" in job.lines
+    assert job.lines.count("is no checkpoint of this run") == 3
+    assert not job.checkpoints.kept
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 100])
+def test_a_secret_is_hidden_wherever_its_pieces_are_cut(size: int) -> None:
+    secrets = Secrets(["hidden-value", "two\nlines!", "abc"])
+    data = b"\xff hidden-value hidden-valu two\r\n\nlines! abc hhidden-valuehidd"
+
+    pieces = [secrets.masked(data[at : at + size]) for at in range(0, len(data), size)]
+
+    assert b"".join(pieces) + secrets.rest() == b"\xff *** hidden-valu two\r\n\n*** abc h***hidd"
+
+
+def test_of_much_that_is_printed_in_a_moment_the_first_and_the_last_part_are_shown(tmp_path: Path) -> None:
+    shown: list[str] = []
+    output = Output(tmp_path / "log.txt", shown.append, CLOCK, Secrets([]))
+    data = b"first\n" + b"x" * (8 << 20) + b"\nlast"
+
+    output.take(io.BytesIO(data))
+    output.finish()
+
+    text = "".join(shown)
+    assert (tmp_path / "log.txt").read_bytes() == data
+    assert text.startswith("first\nxxx")
+    assert text.endswith("x\nlast")
+    assert "characters are in the file alone" in text
+    assert len(text) < len(data)
