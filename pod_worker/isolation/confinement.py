@@ -31,6 +31,7 @@ from pod_worker.isolation.process_space import (
     USERS,
     ProcessSpace,
     choose_user,
+    held_users,
     processes,
 )
 
@@ -45,6 +46,7 @@ THE_WORKERS: Final = "the worker's user"
 
 SOURCE: Final = str(Path(__file__).parents[2])
 PASS_ONLY: Final = 0o711
+RANGE: Final = range(FIRST_USER, FIRST_USER + USERS)
 OTHERS: Final = 0o007
 PROBLEM_BYTES_MAX: Final = 4_096
 GAP_CHARS_MAX: Final = 400  # a pod tells two of them, in a text of 1,000
@@ -185,7 +187,8 @@ class Confinement:
         if os.getuid() != 0:
             return "the worker is not root"
         self._close_what_is_ours()
-        self._remove_leftovers({user for _, user in processes()})
+        is_shared = _is_in_use(self.work.parent)
+        self._remove_leftovers({user for _, user in processes()} if is_shared else held_users())
         user = choose_user()
         heard, report = os.pipe()
         pid = os.fork()
@@ -257,10 +260,10 @@ class Confinement:
             settings.chmod(settings.stat().st_mode & 0o7777 & ~OTHERS)
 
     def _remove_leftovers(self, living: set[int]) -> None:
-        """Remove the folders that a killed worker left, except those of users with a living process."""
+        """Remove what a killed worker left: folders, and who is left of their users, except `living` ones."""
         for home in self.work.glob("home-*"):
             number = home.name.removeprefix("home-")
-            if number.isdecimal() and int(number) not in living:
+            if number.isdecimal() and int(number) in RANGE and int(number) not in living:
                 space = self.space_of(int(number))
                 space.clear()
                 space.close()

@@ -167,6 +167,26 @@ def processes(*, zombies: bool = False) -> list[tuple[int, int]]:
     return found
 
 
+def held_users() -> set[int]:
+    """Return the users of processes that stand below another user's, as a pipeline stands below its worker.
+
+    Whoever lost its worker stands below the first process alone.
+    """
+    above: dict[int, tuple[int, int]] = {}
+    for pid, user in processes():
+        with suppress(OSError, IndexError, ValueError):
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            above[pid] = user, int(fields[1])
+    held = set()
+    for user, parent in above.values():
+        at = parent
+        while at in above and above[at][0] == user:
+            at = above[at][1]
+        if at > 1 and at in above:
+            held.add(user)
+    return held
+
+
 def _are_orphans_ours() -> bool:
     """Say whether processes that lose their parent become children of this one."""
     is_so = ctypes.c_int(0)

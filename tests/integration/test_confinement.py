@@ -345,3 +345,22 @@ def test_what_a_killed_worker_left_is_removed_at_the_next_start(home: Path) -> N
     assert confined.find_gap(ENVIRON) is None
     assert not left.home.exists()
     assert not left.temporary.exists()
+
+
+def test_who_outlived_a_killed_worker_is_ended_and_who_has_one_is_not(home: Path) -> None:
+    confined = a_pod(home)
+    left, held = confined.make_space(), confined.make_space()
+    asleep = ["/bin/sh", "-c", "sleep 600 >/dev/null & echo $!"]  # its parent ends at once
+    orphan = int(subprocess.check_output(asleep, user=left.number, group=left.number, extra_groups=[]))
+    below = subprocess.Popen(["/bin/sleep", "600"], user=held.number, group=held.number, extra_groups=[])
+    try:
+        assert confined.find_gap(ENVIRON) is None
+        assert below.poll() is None
+        assert held.home.exists()
+        assert not left.home.exists()
+        assert (orphan, left.number) not in processes()
+    finally:
+        below.kill()
+        below.wait()
+        held.clear()
+        left.clear()

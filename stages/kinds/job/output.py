@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -31,8 +32,15 @@ def plain_files(folder: Path) -> Iterator[str]:
                 return
             path = Path(here, name)
             relative = str(PurePosixPath(path.relative_to(folder)))
-            if path.is_file() and not path.is_symlink() and _is_name(relative):
+            if _is_plain(path) and _is_name(relative):
                 yield relative
+
+
+def _is_plain(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:  # it is gone, or lies in a folder that may not be entered
+        return False
 
 
 def _is_name(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ CHECKPOINT: Final = "job"
 LOG: Final = "log.txt"
 WARNINGS_MAX: Final = 20  # of one attempt
 FILES_MAX: Final = 10_000
+FILE_BYTES_MAX: Final = 5 << 30  # one PUT of S3 holds no more
 WARNING_CHARS: Final = 300
 NOT_FOUND: Final = 127  # what a shell says of a program that is not there, and of one that it may not run
 NOT_ALLOWED: Final = 126
@@ -61,6 +63,7 @@ class _Job:
     warnings: int = 0
     saved: set[str] = field(default_factory=lambda: {LOG})
     notes: int = -1
+    not_kept: int = 0
 
     def run(self) -> str:
         """Run the program, and return the line that sums it up."""
@@ -166,8 +169,22 @@ class _Job:
             raise ValueError(f"{name} is not kept: a run has {FILES_MAX:,} files at most")
         if name in self.saved:
             raise ValueError(f"{name} is kept already: another file needs another name")
+        if problem := self._unfit(path):
+            raise ValueError(f"{name} is not kept: {problem}")
         self.context.keep(path, str(name))
         self.saved.add(name)
+
+    def _unfit(self, path: Path) -> str | None:
+        """Return why the worker would not take a file, where that shall not fail the run."""
+        own = os.path.realpath(self.context.workspace)
+        if not Path(os.path.realpath(path.parent)).is_relative_to(own):
+            return f"{path} lies outside of the folders of the run: copy it to $PODFLEET_OUTPUT"
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            return f"{path} is no plain file"
+        if found.st_size > FILE_BYTES_MAX:
+            return f"it has {found.st_size:,} bytes, and {FILE_BYTES_MAX:,} are the most: divide it"
+        return None
 
     def _checkpoint(self, made: Path, folder: Path) -> None:
         """Keep a copy that the program made below the folder, and remove earlier ones."""
@@ -222,7 +239,9 @@ class _Job:
                 try:
                     self._save(path, name)
                 except (ValueError, OSError) as error:
+                    self.not_kept += 1
                     self._warn(f"a file of the output folder is not kept: {str(error)[:WARNING_CHARS]}")
+        self.not_kept += left
         if left:
             self._warn(f"{left:,} files are not kept: a run has {FILES_MAX:,} at most")
 
@@ -279,7 +298,8 @@ class _Job:
     def _line(self, code: int, printed: Output) -> str:
         seconds = self.context.clock.monotonic_s() - self.begun_s
         last = f": {printed.last_line[:100]}" if printed.last_line else ""
-        return f"status {code} after {seconds:.1f} s, {len(self.saved) - 1} files kept{last}"
+        lost = f" and {self.not_kept} not: the log says why" if self.not_kept else ""
+        return f"status {code} after {seconds:.1f} s, {len(self.saved) - 1} files kept{lost}{last}"
 
 
 def _path(given: str) -> str:

@@ -304,11 +304,16 @@ def test_files_that_cannot_be_kept_cost_a_line_and_no_other_file(tmp_path: Path)
         for name in ("a.txt", "log.txt", "line\\nline", "z.txt"):
             (out / name).write_text(name)
         os.mkfifo(out / "pipe")
+        os.symlink("loop", out / "loop")
+        (out / "large").touch()
+        os.truncate(out / "large", 6 << 30)
         os.symlink("/etc", out / "folder")
         os.symlink("/etc", checkpoints + "/link")
         pipe = os.open(os.environ["PODFLEET_RUN_PIPE"], os.O_WRONLY)
         for name in ("link", "..", "none"):
             os.write(pipe, b'{"do":"checkpoint","path":"%s"}\\n' % f"{checkpoints}/{name}".encode())
+        for path in ("/etc/passwd", *(out / each for each in ("folder/passwd", "loop/x", "pipe", "none"))):
+            os.write(pipe, b'{"do":"save","path":"%s","name":"x"}\\n' % str(path).encode())
         print("end")
     """
     job = Job(tmp_path, leaves)
@@ -316,7 +321,10 @@ def test_files_that_cannot_be_kept_cost_a_line_and_no_other_file(tmp_path: Path)
     line = job.run()
 
     assert job.files == {"a.txt": b"a.txt", "z.txt": b"z.txt", "log.txt": b"end\n"}
-    assert "2 files kept" in line
+    assert "2 files kept and 2 not: " in line
+    assert job.lines.count("lies outside of the folders of the run") == 2
+    assert "large is not kept: it has 6,442,450,944 bytes" in job.lines
+    assert "pipe is no plain file" in job.lines
     assert "log.txt is kept already" in job.lines
     assert job.lines.count("is no checkpoint of this run") == 3
     assert not job.checkpoints.kept
