@@ -142,7 +142,7 @@ class Running:
             had, most = (
                 f"{each / GIB:.2f} GiB" for each in (self._too_large_bytes, self.limits.memory_bytes)
             )
-            killed = f"; {KILLED_FOR_MEMORY}, of which it had {had} and may have {most}"
+            killed = f"; {KILLED_FOR_MEMORY}, of which it had {had} and memory_gib allows {most}"
         return f"{self.engine} ended ({_end(code)}{killed}): {self._tail()}"
 
     def last_lines(self) -> str:

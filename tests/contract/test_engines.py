@@ -200,9 +200,8 @@ def test_an_engine_has_no_more_memory_and_cores_than_it_may(tmp_path: Path) -> N
         assert len(os.sched_getaffinity(found.pid)) == 1
         assert os.sched_getaffinity(0) == before
         assert found.ended() is None
-    too_large = (
-        r"double ended \(signal 9; killed for memory, of which it had 0\.[123]\d GiB and may have 0\.15 GiB\)"
-    )
+    killed = r"double ended \(signal 9; killed for memory, "
+    too_large = rf"{killed}of which it had 0\.[123]\d GiB and memory_gib allows 0\.15 GiB\)"
     with (
         pytest.raises(EngineFailed, match=f"Memory ran out: .*{too_large}") as caught,
         served(misbehaving("--holds-mib=250", "--never-ready"), tmp_path, limits=bounds),

@@ -133,7 +133,9 @@ def test_a_search_that_is_killed_three_times_loses_no_trial_and_finds_the_plante
                 """Say whether so many runs have ended, and the pod is in the middle of another one."""
                 done = runs.count_documents({"status": {"$in": ["COMPLETED", "FAILED"]}})
                 return bool(
-                    done >= ended and runs.find_one(is_measuring | {"pod": pod}) and engines(fleet, pod)
+                    done >= ended
+                    and runs.find_one(is_measuring | {"pod": {"$regex": f"^{pod}/"}})
+                    and engines(fleet, pod)
                 )
 
             until(lambda: has_begun(2, "b"), seconds=300)

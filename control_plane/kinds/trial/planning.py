@@ -91,6 +91,9 @@ def _unprunable(task: TaskBody, prune: PruneTrialsBody) -> Iterator[str]:
     if wanted.objective.metric not in METRICS:
         shown = wanted.objective.metric[:SHOWN_CHARS]
         yield f"{where}: {shown} is not known before a trial ends; known are {', '.join(METRICS)}"
+    runs = wanted.max_iterations * wanted.repeats
+    if prune.min_members >= runs:
+        yield f"{where}.min_members: {prune.min_members} trials are compared with at least; there are {runs}"
     with suppress(ValueError):  # scenarios that are none are told by themselves
         count = measurements(task)
         if count == 1:

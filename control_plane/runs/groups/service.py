@@ -83,6 +83,8 @@ class GroupService:
         """Store a new group; the same idempotency key with the same content finds it: then False."""
         if await self.is_known(wanted):
             return False
+        if wanted.id in FORMS:
+            raise Rejected("bad_id", f"{wanted.id!r} is where the form of a new one is; choose another name")
         await self.require_valid(wanted.id, wanted.run, wanted.plan, by=wanted.by)
         status = GroupStatus.PAUSED if wanted.paused else GroupStatus.OPEN
         fields: Document = {
@@ -104,8 +106,6 @@ class GroupService:
         }
         if wanted.idempotency_key is not None:
             fields["idempotency"] = {"key": wanted.idempotency_key, "digest": wanted.digest}
-        if wanted.id in FORMS:
-            raise Rejected("bad_id", f"{wanted.id!r} is where the form of a new one is; choose another name")
         if await self.groups.create(wanted.id, fields) is not None:
             return True
         if await self.is_known(wanted):

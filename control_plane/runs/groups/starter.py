@@ -66,7 +66,7 @@ class Starter:
         workers = await self.races.workers([*lanes])
         for pod, each in lanes.items():
             seen_at = workers.get(pod, {}).get("reportedAt")
-            if seen_at is None or seen_at < now - SILENT_AFTER:
+            if not isinstance(seen_at, datetime) or seen_at < now - SILENT_AFTER:
                 log.info("race.lane_given_up", extra={"group": group.id, "run": each.run_id, "pod": pod})
                 with suppress(Conflict):  # it ended by itself
                     await self.decider.cancel(each.run_id, by=f"group:{group.id}")

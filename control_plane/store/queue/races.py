@@ -17,9 +17,9 @@ from events.queue.rules import pod_name
 
 RUNS_MAX: Final = 10_000  # of the races of a page: lanes are 16 at most, and each may be retried
 WORKERS_MAX: Final = 500
-FIELDS: Final = ("slot", "status", "attempt", "createdAt", "startAt", "logOpen", "settled.outcome")
+FIELDS: Final = ("slot", "status", "attempt", "createdAt", "startAt", "logOpen", "claimedBy")
 # What of a lane's run its page tells besides.
-TOLD: Final = (*FIELDS, "finishedAt", "summary", "error.code", "error.message", "claimedBy", "classKey")
+TOLD: Final = (*FIELDS, "finishedAt", "summary", "error.code", "error.message", "classKey")
 OF_LIST: Final = (*FIELDS, "groupId", "finishedAt", "summary", "classKey")
 HIDDEN: Final = ("journal", "rounds", "pending")
 _NEWEST: Final[Order] = (("createdAt", -1), ("_id", -1))
@@ -122,10 +122,5 @@ def entrant_of(run: Mapping[str, Any], said: Mapping[str, Any]) -> Entrant:
         offset_s=said.get("offsetS"),
         bound_s=said.get("boundS"),
         log_open=bool(run.get("logOpen")),
-        is_left=run["status"] == Status.CANCELED and _outcome(run) in (None, "preempted"),
+        is_left=run["status"] == Status.CANCELED and run.get("claimedBy") is None,
     )
-
-
-def _outcome(run: Mapping[str, Any]) -> Any:
-    """Return how its last attempt was ended by a pod; None where no pod did that."""
-    return (run.get("settled") or {}).get("outcome")

@@ -147,5 +147,5 @@ def _errors(theirs_s: Sequence[float], told_s: Sequence[float]) -> Figures:
 def _percentiles(errors_ms: Sequence[float]) -> Figures:
     return {
         "first token, median error": percentile(errors_ms, 0.5),
-        "first token, p99 of the error": percentile(errors_ms, 0.99),
+        "first token, p99 error": percentile(errors_ms, 0.99),
     }

@@ -26,13 +26,12 @@ TASKS: Final = 50
 RUNS: Final = 2_000
 GOING_ON: Final = 5  # tasks whose round has not ended: paused, so that no loop changes them
 TIMES: Final = 7
+PATIENCE_S: Final = 120.0
 BATCH: Final = 2_000
 CLOCK: Final = SystemClock()
 LIST: Final = "the list of runs"
-METRICS: Final = (
-    Metric("known", "ms", more_is_better=False, goals=(Goal(250.0),)),
-    Metric("after every task changed", "ms", more_is_better=False),
-)
+CHANGED: Final = "after every task changed"
+GOALS: Final = {"the list": 250.0, "the list by API": 250.0, "one task": 1_000.0}
 TASK: Final[dict[str, Any]] = {
     "name": "task",
     "model": {"id": "smollm2"},
@@ -64,7 +63,12 @@ def run(setting: Setting) -> Iterator[Row]:
                 OURS: partial(_asked, db, stack.port, address),
                 LIST: partial(_asked, db, stack.port, "/runs"),
             }
-            yield from contest(f"{tasks} tasks of {runs:,} runs: {name}", METRICS, ways, setting)
+            yield from contest(f"{tasks} tasks of {runs:,} runs: {name}", _metrics(name), ways, setting)
+
+
+def _metrics(name: str) -> tuple[Metric, ...]:
+    known = Metric("known", "ms", more_is_better=False, goals=(Goal(GOALS[name]),))
+    return known, Metric(CHANGED, "ms", more_is_better=False)
 
 
 def _asked(db: Store, port: int, address: str) -> Figures:
@@ -73,7 +77,7 @@ def _asked(db: Store, port: int, address: str) -> Figures:
     first = _ask(connection, address)
     known = [_ask(connection, address) for _ in range(TIMES)]
     connection.close()
-    return {"known": percentile(known, 0.5), "after every task changed": first}
+    return {"known": percentile(known, 0.5), CHANGED: first}
 
 
 def _ask(connection: HTTPConnection, address: str) -> float:
@@ -108,7 +112,10 @@ def _template(db: Store, url: str) -> tuple[Json, Json, Json, Json]:
     with httpx.Client(base_url=url, trust_env=False) as client:
         task_id = client.post("/api/tasks", json=TASK).raise_for_status().json()["id"]
         client.post(f"/api/tasks/{task_id}/start").raise_for_status()
+        until_s = CLOCK.monotonic_s() + PATIENCE_S
         while not (run := db.runs.find_one({"groupId": group_of(task_id), "status": "QUEUED"})):
+            if CLOCK.monotonic_s() > until_s:
+                raise TimeoutError("the task submits no run")
             pause(0.05)
         client.post(f"/api/groups/{group_of(task_id)}/pause").raise_for_status()
     wanted = (db.tasks, task_id), (db.groups, group_of(task_id)), (db.run_specs, run["_id"])

@@ -219,6 +219,7 @@ def test_a_race_shows_what_its_lanes_say_once_each_also_to_a_phone_that_was_away
 
     until(start)
     agreed = datetime.fromisoformat(start())
+    until(lambda: SystemClock().now() > agreed)
     page.evaluate("() => { const now = Date.now; Date.now = () => now() - 3_600_000; }")
     for hand in hands:
         hand.say(LaneStarted(agreed=agreed, late_s=0.0, ready_late_s=0.0, offset_s=0.0, bound_s=0.001))

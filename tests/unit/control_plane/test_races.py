@@ -27,6 +27,7 @@ from control_plane.model.groups.races.race import (
 from control_plane.runs.groups.members import submission
 from control_plane.runs.submission import check, snapshot
 from control_plane.server.api.contract.group_bodies import NewGroup, posted
+from control_plane.store.queue.races import entrant_of
 from events.lifecycle import FINAL, HELD, Status
 from events.runtime.errors import Rejected
 from podfleet.commands.groups.race import lanes_of
@@ -231,3 +232,12 @@ def test_the_command_line_reads_lanes() -> None:
             lanes_of("a,b", [wrong])
     with pytest.raises(Unreadable, match="'b/zSOx4G' is a worker: its pod is 'b'"):
         lanes_of("a,b/zSOx4G", [])
+
+
+@pytest.mark.parametrize(("claimed_by", "is_left"), [(None, True), ("alpha/boot", False)])
+def test_a_lane_is_left_where_it_was_canceled_while_it_waited(claimed_by: str | None, is_left: bool) -> None:
+    stored = {
+        "_id": "R1", "slot": 0, "status": "CANCELED", "attempt": 1, "createdAt": NOW, "claimedBy": claimed_by,
+        "settled": {"outcome": "failed"},
+    }  # fmt: skip
+    assert entrant_of(stored, {}).is_left is is_left

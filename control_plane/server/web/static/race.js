@@ -9,6 +9,7 @@ const said = new Map(); // run -> { attempt, lap, text, end, values }
 let source = null;
 let followed = "";
 let axis = null; // the bars that are shown, how long the race went on when they came, and when that was
+let came = performance.getEntriesByType("navigation")[0]?.responseStart || performance.now();  // of what the page shows
 
 function lanes() {
   return main.querySelector(".lanes[data-race]");
@@ -125,10 +126,7 @@ async function look() {
 function grow() {
   const list = main.querySelector(".tracks[data-so-far]");
   if (!list || lanes()?.dataset.active === undefined) return;
-  if (axis?.list !== list) {
-    const came = axis ? performance.now() : performance.getEntriesByType("navigation")[0]?.responseStart || performance.now();
-    axis = { list, shown: Number(list.dataset.soFar), came };
-  }
+  if (axis?.list !== list) axis = { list, shown: Number(list.dataset.soFar), came };
   const so_far = Math.max(0, axis.shown + (performance.now() - axis.came) / 1000);
   const bars = [...list.querySelectorAll("rect")].map((bar) => ({ bar, from: Number(bar.dataset.from), to: bar.dataset.to ? Number(bar.dataset.to) : so_far }));
   const whole = Math.max(0.001, ...bars.map((each) => each.to));
@@ -144,7 +142,7 @@ function again() {
   setTimeout(() => look().catch(() => undefined).finally(again), SAMPLES_MS);
 }
 
-new MutationObserver(() => { follow(); tellAll(); grow(); }).observe(main, { childList: true });
+new MutationObserver(() => { came = performance.now(); follow(); tellAll(); grow(); }).observe(main, { childList: true });
 addEventListener("pagehide", () => { source?.close(); followed = ""; });
 addEventListener("pageshow", follow);
 setInterval(grow, 250);

@@ -29,7 +29,7 @@ LOOP: Final = "bare loop"
 METRICS: Final = (
     Metric("processor", "% of a core", more_is_better=False, goals=(Goal(25.0),)),
     Metric("first token, median error", "ms", more_is_better=False, goals=(Goal(2.0),)),
-    Metric("first token, p99 of the error", "ms", more_is_better=False, goals=(Goal(5.0),)),
+    Metric("first token, p99 error", "ms", more_is_better=False, goals=(Goal(5.0),)),
 )
 
 

@@ -132,7 +132,7 @@ def test_an_engine_with_more_memory_than_the_trial_allows_is_told_as_that(
     failed = trial.fails()
 
     assert (failed.code, failed.retryable) == ("ENGINE_OUT_OF_MEMORY", False)
-    assert "and may have 0.12 GiB" in failed.message
+    assert "and memory_gib allows 0.12 GiB" in failed.message
     assert trial.summary["outcome"] == "oom"
 
 
