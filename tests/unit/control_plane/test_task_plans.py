@@ -327,7 +327,7 @@ def test_what_a_text_says_is_checked_as_what_is_posted() -> None:
     fields = {"name": "t", "model": {"id": "m"}, "parameters": {"n_parallel": [1, 2]}}
     with pytest.raises(Rejected, match="status: Extra inputs"):
         read_task(yaml.safe_dump({**fields, "status": "RUNNING"}))
-    with pytest.raises(Rejected, match="memory_gib: Input should be greater than or equal to 0.0625"):
+    with pytest.raises(Rejected, match=r"memory_gib: Input should be greater than or equal to 0\.0625"):
         read_task(yaml.safe_dump({**fields, "benchmark": {"memory_gib": 0.06}}))
 
 
