@@ -127,24 +127,24 @@ def test_a_search_that_is_killed_three_times_loses_no_trial_and_finds_the_plante
         try:
             workers = [fleet.start_quick_worker(name=name, PODFLEET_ENGINES="command") for name in ("a", "b")]
             task_id = started(fleet, WIDE)
-            runs, is_measuring = database.runs, {"status": "RUNNING", "currentStage.name": "measure"}
+            runs = database.runs
 
-            def has_begun(ended: int, pod: str) -> bool:
-                """Say whether so many runs have ended, and the pod is in the middle of another one."""
-                done = runs.count_documents({"status": {"$in": ["COMPLETED", "FAILED"]}})
-                return bool(
-                    done >= ended
-                    and runs.find_one(is_measuring | {"pod": {"$regex": f"^{pod}/"}})
-                    and engines(fleet, pod)
-                )
+            def measured(ended: int, pod: str) -> list[psutil.Process]:
+                """Return the engine with which a pod measures a trial, when so many runs have ended."""
+                if runs.count_documents({"status": {"$in": ["COMPLETED", "FAILED"]}}) < ended:
+                    return []
+                wanted = {"status": "RUNNING", "currentStage.name": "measure"}
+                ids = [str(run["_id"]) for run in runs.find(wanted)]
+                return [each for each in engines(fleet, pod) if any(it in each.info["cwd"] for it in ids)]
 
-            until(lambda: has_begun(2, "b"), seconds=300)
-            engines(fleet, "b")[0].kill()
-            until(lambda: has_begun(6, "a"), seconds=300)
+            until(lambda: measured(2, "b"), seconds=300)
+            for each in measured(2, "b"):
+                each.kill()
+            until(lambda: measured(6, "a"), seconds=300)
             workers[0].kill()
             workers[0].wait()
             fleet.start_quick_worker(name="a", PODFLEET_ENGINES="command")
-            until(lambda: has_begun(12, "b"), seconds=300)
+            until(lambda: measured(12, "b"), seconds=300)
             process.kill()
             process.wait()
             programs.append(start_control_plane(tmp_path, database_url, s3, port=int(url[-5:]))[0])

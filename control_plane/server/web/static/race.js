@@ -9,7 +9,7 @@ const said = new Map(); // run -> { attempt, lap, text, end, values }
 let source = null;
 let followed = "";
 let axis = null; // the bars that are shown, how long the race went on when they came, and when that was
-let came = performance.getEntriesByType("navigation")[0]?.responseStart || performance.now();  // of what the page shows
+let came = performance.getEntriesByType("navigation")[0]?.responseStart || performance.now(); // of what is shown
 
 function lanes() {
   return main.querySelector(".lanes[data-race]");

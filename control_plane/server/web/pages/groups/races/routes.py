@@ -161,7 +161,7 @@ class RacePages:
 
         return await self.site.show(
             "races/race.html",
-            live=Live((f"group/{race_id}",), since),
+            live=Live((f"group/{race_id}", *_runs_of(race)), since),
             race=race,
             columns=shown_columns(race, columns),
             said=said,
@@ -204,6 +204,12 @@ class RacePages:
 
 async def _nothing() -> list[Any]:
     return []
+
+
+def _runs_of(race: Race) -> list[str]:
+    """Return the topics of its runs: what a lane says of the start is news of its run alone."""
+    lanes = (lane for lane in race.lanes if lane.run_id is not None and lane.status not in ENDED)
+    return [f"run/{lane.run_id}" for lane in lanes]
 
 
 def _since_start_s(race: Race, now: datetime) -> float | None:
