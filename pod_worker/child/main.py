@@ -54,12 +54,12 @@ from pod_worker.child.checkpoints import ChildCheckpoints
 from pod_worker.child.confine import enter
 from pod_worker.child.live_view import ChildLiveView, flush_rule
 from pod_worker.child.notes import ChildNotes
-from pod_worker.child.tools import tools, visible_gpus
+from pod_worker.child.tools import tools
 from pod_worker.isolation.confinement import Confinement
 from pod_worker.isolation.privileges import drop_capabilities
 from stages.context import OUTSIDE, Context
 from stages.pipeline import Pipeline, run_pipeline
-from stages.registry import installed, load
+from stages.registry import imported, installed, load
 
 # Characters of one field in a frame that would else be too long; JSON may need six bytes for each.
 TEXT_MAX: Final = 10_000
@@ -487,11 +487,13 @@ def clean(text: str) -> str:
 
 
 def device_in_words() -> str:
-    """Return what the pipelines compute on, for people."""
-    names = [each.name for each in visible_gpus(os.environ)]
-    if names:
+    """Return what the pipelines compute on, for people; asks torch only if a pipeline imported it."""
+    torch = imported("torch")
+    if torch is not None and torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         return names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
-    return f"cpu, {len(os.sched_getaffinity(0))} threads"
+    threads = torch.get_num_threads() if torch is not None else len(os.sched_getaffinity(0))
+    return f"cpu, {threads} threads"
 
 
 def _canceled() -> Canceled:

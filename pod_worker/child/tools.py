@@ -7,14 +7,13 @@ model's settings are wrong.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import PipelineError
-from pod_worker.machine.gpu import Gpu, open_driver, shown_by_cuda
 from stages.adapters.literature import open_literature
 from stages.adapters.models.opening import egress_policy_of, open_model
 from stages.adapters.sandbox.sandbox import LocalSandbox
@@ -22,6 +21,7 @@ from stages.isolation.sandbox import POLICIES
 from stages.models.model import Answer, Model, Question
 from stages.ports import Tools
 from stages.ports.literature import Literature, LookUpFailed, Work
+from stages.registry import imported
 
 SLOTS_MAX: Final = 8
 
@@ -45,7 +45,7 @@ class Unusable:
 
 def tools(environ: Mapping[str, str]) -> Tools:
     """Return the tools of this pod; `environ` was checked when the worker started."""
-    gpus = len(visible_gpus(environ))
+    gpus = visible_gpus()
     price = environ.get("PODFLEET_GPU_USD_PER_HOUR")
     return Tools(
         sandbox=LocalSandbox(
@@ -87,6 +87,7 @@ def data_sets(environ: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(Path(each) for each in environ.get("PODFLEET_DATASETS", "").split(os.pathsep) if each)
 
 
-def visible_gpus(environ: Mapping[str, str]) -> Sequence[Gpu]:
-    """Return the GPUs that a pipeline can use, as the driver names them: no pipeline has imported torch."""
-    return shown_by_cuda(environ, open_driver())
+def visible_gpus() -> int:
+    """Return how many GPUs a pipeline can use; torch is asked only where a pipeline has imported it."""
+    torch = imported("torch")
+    return int(torch.cuda.device_count()) if torch is not None and torch.cuda.is_available() else 0

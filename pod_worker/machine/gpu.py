@@ -5,9 +5,8 @@ It never opens a CUDA context, which would take memory of the device that the pi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, Final, Protocol
 
 import pynvml
@@ -50,18 +49,6 @@ class GpuDriver(Protocol):
     def version(self) -> str | None: ...
 
     def use(self) -> Sequence[GpuUse]: ...
-
-
-def shown_by_cuda(environ: Mapping[str, str], driver: GpuDriver) -> Sequence[Gpu]:
-    """Return the devices that programs with this environment see: all, or as many as are named there.
-
-    As CUDA reads CUDA_VISIBLE_DEVICES, what stands behind a name that is none is not seen.
-    """
-    there, named = driver.gpus(), environ.get("CUDA_VISIBLE_DEVICES")
-    if named is None:
-        return there
-    names = (each.strip() for each in named.split(","))
-    return there[: sum(1 for _ in takewhile(lambda each: each not in ("", "-1", "NoDevFiles"), names))]
 
 
 class NoDriver:

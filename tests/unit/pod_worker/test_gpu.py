@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 from pod_worker.machine.gauges import Gauges
-from pod_worker.machine.gpu import MIB, Gpu, GpuUse, NoDriver, NvmlDriver, open_driver, shown_by_cuda
+from pod_worker.machine.gpu import MIB, Gpu, GpuUse, NoDriver, NvmlDriver, open_driver
 
 
 @dataclass
@@ -233,23 +233,3 @@ def test_a_driver_without_events_and_error_counts_tells_the_rest() -> None:
     gauges = Gauges(open_driver(library))
     assert gauges.sample().gpu_faults == ()
     assert gauges.sample().gpu_util == 0.5
-
-
-@pytest.mark.parametrize(
-    ("named", "count"),
-    [
-        (None, 3),
-        ("", 0),
-        ("0", 1),
-        ("0,2", 2),
-        ("GPU-a, GPU-b", 2),
-        ("0,-1,1", 1),
-        ("0,1,2,3,4", 3),
-        ("-1", 0),
-    ],
-)
-def test_programs_see_as_many_devices_as_their_environment_names(named: str | None, count: int) -> None:
-    driver = Devices([GpuUse(0.0, 1.0, 40.0)] * 3)
-    environ = {} if named is None else {"CUDA_VISIBLE_DEVICES": named}
-    assert len(shown_by_cuda(environ, driver)) == count
-    assert not shown_by_cuda(environ, NoDriver())
