@@ -306,7 +306,7 @@ def test_the_log_of_one_that_is_not_ready_is_told(tmp_path: Path) -> None:
         serve(
             misbehaving("--never-ready"), located("smollm2"), {}, name="x", folder=tmp_path,
             clock=Patient(clock, log_of(tmp_path)), ids=IDS, say=lines.append,
-            limits=ServingLimits(ready_s=400),
+            limits=ServingLimits(ready_s=400, kill_s=10_000),
         ),
     ):  # fmt: skip
         pytest.fail("it is never ready")
