@@ -57,9 +57,10 @@ from pod_worker.child.notes import ChildNotes
 from pod_worker.child.tools import tools
 from pod_worker.isolation.confinement import Confinement
 from pod_worker.isolation.privileges import drop_capabilities
+from stages.adapters.gpus import visible_gpus
 from stages.context import OUTSIDE, Context
 from stages.pipeline import Pipeline, run_pipeline
-from stages.registry import imported, installed, load
+from stages.registry import installed, load
 
 # Characters of one field in a frame that would else be too long; JSON may need six bytes for each.
 TEXT_MAX: Final = 10_000
@@ -488,13 +489,11 @@ def clean(text: str) -> str:
 
 
 def device_in_words() -> str:
-    """Return what the pipelines compute on, for people; asks torch only if a pipeline imported it."""
-    torch = imported("torch")
-    if torch is not None and torch.cuda.is_available():
-        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    """Return what the pipelines compute on, for people."""
+    names = visible_gpus(os.environ)
+    if names:
         return names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
-    threads = torch.get_num_threads() if torch is not None else len(os.sched_getaffinity(0))
-    return f"cpu, {threads} threads"
+    return f"cpu, {len(os.sched_getaffinity(0))} threads"
 
 
 def _canceled() -> Canceled:

@@ -14,6 +14,7 @@ from typing import Final
 
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import PipelineError
+from stages.adapters.gpus import visible_gpus
 from stages.adapters.literature import open_literature
 from stages.adapters.models.opening import egress_policy_of, open_model
 from stages.adapters.sandbox.sandbox import LocalSandbox
@@ -21,7 +22,6 @@ from stages.isolation.sandbox import POLICIES
 from stages.models.model import Answer, Model, Question
 from stages.ports import Tools
 from stages.ports.literature import Literature, LookUpFailed, Work
-from stages.registry import imported
 
 SLOTS_MAX: Final = 8
 
@@ -48,7 +48,7 @@ def tools(environ: Mapping[str, str], secrets: Iterable[str] = ()) -> Tools:
 
     `secrets` are the names of those in it that the run has named.
     """
-    gpus = visible_gpus()
+    gpus = len(visible_gpus(environ))
     price = environ.get("PODFLEET_GPU_USD_PER_HOUR")
     return Tools(
         sandbox=LocalSandbox(
@@ -89,9 +89,3 @@ def _literature(environ: Mapping[str, str]) -> Literature | None:
 def data_sets(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the folders of PODFLEET_DATASETS."""
     return tuple(Path(each) for each in environ.get("PODFLEET_DATASETS", "").split(os.pathsep) if each)
-
-
-def visible_gpus() -> int:
-    """Return how many GPUs a pipeline can use; torch is asked only where a pipeline has imported it."""
-    torch = imported("torch")
-    return int(torch.cuda.device_count()) if torch is not None and torch.cuda.is_available() else 0

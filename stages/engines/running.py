@@ -284,7 +284,7 @@ def make_way(path: Path) -> None:
 
 @contextmanager
 def _on_cores(most: int | None) -> Iterator[None]:
-    """Have what this thread starts meanwhile run on so many of its cores; the first ones are the busiest."""
+    """Have what this thread starts meanwhile run on the last ones of its cores, so many of them."""
     own = os.sched_getaffinity(0)
     if most is None or most >= len(own):
         yield

@@ -30,7 +30,7 @@ from events.testing import ManualClock
 from pod_worker.machine.gpu import Gpu
 from stages.engines.failure import EngineFailed
 from stages.engines.processes import free_port, is_free, living
-from stages.engines.running import ServingLimits
+from stages.engines.running import ServingLimits, log_of
 from stages.engines.serving import Served, serve
 from stages.engines.weights import located
 from testing.engine_double.row import DOUBLE, misbehaving
@@ -305,7 +305,8 @@ def test_the_log_of_one_that_is_not_ready_is_told(tmp_path: Path) -> None:
         pytest.raises(EngineFailed, match="not ready within 400 s: double: ") as caught,
         serve(
             misbehaving("--never-ready"), located("smollm2"), {}, name="x", folder=tmp_path,
-            clock=Patient(clock), ids=IDS, say=lines.append, limits=ServingLimits(ready_s=400),
+            clock=Patient(clock, log_of(tmp_path)), ids=IDS, say=lines.append,
+            limits=ServingLimits(ready_s=400, kill_s=10_000),
         ),
     ):  # fmt: skip
         pytest.fail("it is never ready")
@@ -317,13 +318,16 @@ def test_the_log_of_one_that_is_not_ready_is_told(tmp_path: Path) -> None:
 
 
 class Patient:
-    """A clock on which much time passes while a little does."""
+    """A clock on which much time passes while a little does, once a log has begun."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        self.now, self.monotonic_s, self._clock = clock.now, clock.monotonic_s, clock
+    def __init__(self, clock: ManualClock, log: Path) -> None:
+        self.now, self.monotonic_s, self._clock, self._log = clock.now, clock.monotonic_s, clock, log
+        self._waits_left = 1_200
 
     def wait(self, flag: threading.Event, seconds: float) -> bool:
-        self._clock.advance(400 * seconds)
+        self._waits_left -= 1
+        if self._log.stat().st_size or self._waits_left < 0:
+            self._clock.advance(400 * seconds)
         return flag.wait(seconds)
 
 

@@ -326,7 +326,11 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     assert has["models"] == [{"name": "qwen3:8b", "bytes": 5 * 10**9, "engine": "ollama"}]
     assert (has["cpu"], has["engines"], has["services"]) == ("EPYC", ["ollama"], ["ollama"])
     assert has["cuda"] == {"ok": False, "code": "CUDA_UNSUPPORTED_ARCH", "message": "no code for sm_90"}
-    for words in ("4 × EPYC", "CUDA_UNSUPPORTED_ARCH: no code for sm_90", "<code>qwen3:8b</code>, 4.7 G"):
+    for words in (
+        "4 × <bdi>EPYC</bdi>",
+        "CUDA_UNSUPPORTED_ARCH: no code for sm_90",
+        "<code>qwen3:8b</code>, 4.7 G",
+    ):
         assert words in page
     assert house.queue.report(report).report_every_s == 1.0, "its page was opened"
     samples = [each for hour in house.db.pod_telemetry.find() for each in hour["samples"]]

@@ -59,8 +59,8 @@ LATE: Final = (
 )
 COST: Final = (
     *(Metric(each.name, each.unit, more_is_better=False) for each in LATE),
-    Metric("control plane, more than at rest", "cores", more_is_better=False, goals=(Goal(0.1),)),
-    Metric("control plane, at rest", "cores", more_is_better=False),
+    Metric("cores beyond rest", "cores", more_is_better=False, goals=(Goal(0.1),)),
+    Metric("cores at rest", "cores", more_is_better=False),
     Metric("writes to runs", "", more_is_better=False, goals=(Goal(0.0),)),
 )
 NAMES: Final = count(1)

@@ -36,6 +36,7 @@ from control_plane.model.groups.study import study_of
 from control_plane.model.groups.trials import trial_of
 from events.answers.kinds.tasks import TaskFailure, TriedConfiguration
 from events.kinds import read_spec
+from events.kinds.trial import TrialSpec
 from events.runtime.errors import Rejected
 
 SINCE = datetime(2026, 11, 27, 9, 0, tzinfo=UTC)
@@ -174,7 +175,9 @@ def test_a_task_that_ends_trials_early_compares_its_objective_after_each_measure
     body = task_of(optimization={"objective": objective, "prune": {}}, benchmark={"repeats": 2})
     require_valid(body)
     run, plan = parts_of(body)
-    assert read_spec("trial", run["spec"]).metrics == ["ttft_p99_s"]  # type: ignore[attr-defined]
+    spec = read_spec("trial", run["spec"])
+    assert isinstance(spec, TrialSpec)
+    assert spec.metrics == ["ttft_p99_s"]
     rule = study_of(plan).pruning
     assert rule == Pruning(
         metric="ttft_p99_s", is_lower_better=True, keep_percent=50.0, after_step=1, min_members=5
@@ -190,6 +193,7 @@ def test_a_task_that_ends_trials_early_compares_its_objective_after_each_measure
     [
         ({}, {"num_concurrency": [1]}, r"prune: a trial makes one measurement"),
         ({"prune": {"after": 2}}, {}, r"prune\.after: a trial makes 2 measurements; 1 at most, not 2"),
+        ({"max_iterations": 5}, {}, r"prune\.min_members: 5 trials are compared with at least; there are 5"),
         ({"objective": {"metric": "start_s"}}, {}, r"prune: start_s is not known before a trial ends"),
         ({"second_objective": {"metric": "ttft_p99_s"}}, {}, r"prune: it compares one objective"),
     ],
@@ -324,9 +328,11 @@ def test_a_text_is_as_large_as_it_looks(text: str, words: str) -> None:
 
 
 def test_what_a_text_says_is_checked_as_what_is_posted() -> None:
-    fields = {"name": "t", "model": {"id": "m"}, "parameters": {"n_parallel": [1, 2]}, "status": "RUNNING"}
+    fields = {"name": "t", "model": {"id": "m"}, "parameters": {"n_parallel": [1, 2]}}
     with pytest.raises(Rejected, match="status: Extra inputs"):
-        read_task(yaml.safe_dump(fields))
+        read_task(yaml.safe_dump({**fields, "status": "RUNNING"}))
+    with pytest.raises(Rejected, match=r"memory_gib: Input should be greater than or equal to 0\.0625"):
+        read_task(yaml.safe_dump({**fields, "benchmark": {"memory_gib": 0.06}}))
 
 
 def test_a_run_has_no_empty_fields() -> None:

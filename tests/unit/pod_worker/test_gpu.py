@@ -14,6 +14,7 @@ import pytest
 
 from pod_worker.machine.gauges import Gauges
 from pod_worker.machine.gpu import MIB, Gpu, GpuUse, NoDriver, NvmlDriver, open_driver
+from stages.adapters.gpus import visible_gpus
 
 
 @dataclass
@@ -233,3 +234,22 @@ def test_a_driver_without_events_and_error_counts_tells_the_rest() -> None:
     gauges = Gauges(open_driver(library))
     assert gauges.sample().gpu_faults == ()
     assert gauges.sample().gpu_util == 0.5
+
+
+@pytest.mark.parametrize(
+    ("named", "count"),
+    [
+        (None, 2),
+        ("", 0),
+        ("0", 1),
+        ("0,1", 2),
+        ("GPU-a, GPU-b", 2),
+        ("0,-1,1", 1),
+        ("0,1,2,3,4", 2),
+        ("-1", 0),
+    ],
+)
+def test_programs_see_as_many_devices_as_their_environment_names(named: str | None, count: int) -> None:
+    environ = {} if named is None else {"CUDA_VISIBLE_DEVICES": named}
+    assert len(visible_gpus(environ, Library())) == count
+    assert not visible_gpus(environ, Library({"init": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND}))
