@@ -27,6 +27,7 @@ from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
 from events.kinds.declaring.queues import Mode
 from events.models.endpoints import endpoints
+from events.models.visible_devices import VARIABLE
 from events.queue.labels import own_labels
 from events.queue.lease_times import LEASE_TTL_S, RENEW_EVERY_S
 from events.queue.roster import REPORT_EVERY_S
@@ -107,7 +108,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return None
     queue = world.queue(store)
     inventory = inventory_look(fork_server.options)
-    gauges = Gauges(open_driver(), settings.data, inventory.current, services=(*sorted(settings.services),))
+    driver = open_driver(named=settings.environ.get(VARIABLE))
+    gauges = Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
     capabilities = gauges.capabilities()
     clock, ids = world.clock, world.ids
     pod = _pod(settings, world, capabilities)
@@ -132,7 +134,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             rate=Rate(len(capabilities.gpus), settings.gpu_usd_per_hour),
             stores=stores,
             live=HttpLive(control_plane),
-            trees=PodTrees(TreeCache(settings.data / TREES, clock), control_plane, storage, clock),
+            trees=PodTrees(TreeCache(settings.pod_data / TREES, clock), control_plane, storage, clock),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(capabilities.gpus), fork_server, world, stores)
@@ -165,8 +167,9 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
 
 def _pod(settings: Settings, world: World, capabilities: Capabilities) -> Pod:
     """Return what the worker says of itself when it claims."""
+    slot = settings.slot
     return Pod(
-        id=f"{settings.pod}/{world.ids.token()[:6]}",
+        id=f"{settings.pod}/{world.ids.token()[:6] if slot is None else f'{slot.boot}/{slot.number}'}",
         mode=settings.mode,
         region=settings.region,
         gpu_gib=max((gpu.memory_mib for gpu in capabilities.gpus), default=0.0) / 1024,

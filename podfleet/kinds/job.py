@@ -38,7 +38,13 @@ def run(
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="Program and its arguments, after `--`.")
     ] = None,
     gpu: Annotated[
-        float | None, typer.Option("--gpu", min=0, metavar="GIB", help="Memory of the GPU that it needs.")
+        str | None,
+        typer.Option(
+            "--gpu", metavar="GIB|NAME", help="GPU that it needs: its memory, or a name such as h100."
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, metavar="N", help="How many GPUs of one pod it needs.")
     ] = None,
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
@@ -87,7 +93,7 @@ def run(
     wanted = parameters.start_options(
         priority=priority,
         label=label,
-        requires=[*(requires or ()), *([] if gpu is None else [f"gpu_gib={gpu:g}"])],
+        requires=[*(requires or ()), *needed(gpu, gpus)],
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
@@ -95,6 +101,17 @@ def run(
     )
     made = control_plane.submit(KIND, spec, **wanted, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+def needed(gpu: str | None, gpus: int | None) -> list[str]:
+    """Return what the options say of GPUs, as `--requires` has it: a number is the memory of one in GiB."""
+    found = [] if gpus is None else [f"gpus={gpus}"]
+    if gpu is not None:
+        try:
+            found.append(f"gpu_gib={float(gpu):g}")
+        except ValueError:
+            found.append(f"gpu={gpu}")
+    return found
 
 
 def variables(given: list[str]) -> dict[str, Any]:
