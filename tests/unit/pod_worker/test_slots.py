@@ -20,7 +20,7 @@ from pod_worker.machine.foreign import foreign
 from pod_worker.machine.gauges import Gauges
 from pod_worker.machine.gpu import device_names, open_driver
 from pod_worker.program import LEAVE_S as SLOT_LEAVES_S
-from pod_worker.slots.division import Slot, devices_of, problem_with, slots_of
+from pod_worker.slots.division import Slot, devices_of, problem_with, share_of, slots_of
 from pod_worker.slots.supervisor import (
     AGAIN_FIRST_S,
     EXIT_CONFIG,
@@ -79,6 +79,13 @@ def test_each_device_belongs_to_one_slot() -> None:
         assert [name for each in owned for name in each or ()] == EIGHT
     assert devices_of(slot(9), EIGHT) == []
     assert devices_of(slot(1), []) is None, "there is nothing that it could take from others"
+
+
+def test_workers_of_one_machine_each_own_a_share_of_its_devices_where_they_can_be_divided() -> None:
+    assert [share_of(f"{number}/4", EIGHT) for number in (1, 4)] == [EIGHT[:2], EIGHT[6:]]
+    for text in ("1/3", "5/4", "0/4", "1/0", "1/16", "x", "1/4/1", ""):
+        assert share_of(text, EIGHT) is None
+    assert share_of("1/4", []) is None
 
 
 def test_a_pod_has_a_slot_for_each_device_unless_it_says_another_number_that_fits() -> None:
