@@ -108,8 +108,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return None
     queue = world.queue(store)
     inventory = inventory_look(fork_server.options)
-    driver = open_driver(named=settings.environ.get(VARIABLE))
-    gauges = Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
+    gauges = _gauges(settings, inventory)
     capabilities = gauges.capabilities()
     clock, ids = world.clock, world.ids
     pod = _pod(settings, world, capabilities)
@@ -163,6 +162,12 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             sender.flush(clock.monotonic_s() + (FLUSH_S if world.stop.is_set() else DELIVER_S))
             _say_goodbye(roster)
         return outbox.pending() if has_left else None
+
+
+def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:
+    """Return what measures the machine, and the worker's own devices of it."""
+    driver = open_driver(named=settings.environ.get(VARIABLE))
+    return Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
 
 
 def _pod(settings: Settings, world: World, capabilities: Capabilities) -> Pod:
