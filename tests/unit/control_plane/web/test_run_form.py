@@ -254,7 +254,7 @@ def valid(field: Field) -> st.SearchStrategy[str]:
         case (("env" | "inputs"), _):
             return st.just("{}")
         case "outputs", _:
-            return st.lists(LETTERS, max_size=3).map(json.dumps)
+            return st.lists(st.from_regex(r"[a-z]{1,9}", fullmatch=True), max_size=3).map(json.dumps)
         case "metrics", _:
             return st.lists(st.sampled_from(METRICS), max_size=METRICS_MAX).map(json.dumps)
         case "rates", _:
