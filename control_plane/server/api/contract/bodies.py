@@ -258,6 +258,7 @@ class ReviewBody(Body):
 
 
 ARTIFACTS_MAX: Final = 100  # of one request
+FILE_BYTES_MAX: Final = 5 << 40  # S3 holds no larger object
 
 
 Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
@@ -268,7 +269,7 @@ class FileBody(Body):
     """A file of a run; `size` in bytes."""
 
     name: Annotated[ShortText, Storable]
-    size: Annotated[int, Field(ge=0, le=5 << 30), WHOLE]
+    size: Annotated[int, Field(ge=0, le=FILE_BYTES_MAX), WHOLE]
     content_type: ShortText = "application/octet-stream"
 
 
