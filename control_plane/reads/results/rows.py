@@ -259,7 +259,8 @@ class Results:
         distinct = compared_runs(run_ids)
         if len(distinct) != PAIR:
             raise Rejected("bad_selection", f"{PAIR} runs are compared item by item, not {len(distinct)}")
-        opened = [await self.open(each, ResultQuery(set=set_name)) for each in distinct]
+        query = ResultQuery(set=set_name or await self._first_set(distinct))
+        opened = [await self.open(each, query, may_lack=True) for each in distinct]
         outcome = opened[0].declared.outcome
         if outcome is None or outcome != opened[1].declared.outcome:
             names = " and ".join(dict.fromkeys(each.declared.name for each in opened))
