@@ -42,6 +42,7 @@ from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.reads.groups import GroupReading
 from control_plane.reads.kinds.loops import KindLoops
+from control_plane.reads.ledger.reader import Ledgers
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading
@@ -93,6 +94,7 @@ from control_plane.store.queue.boards import SavedBoards
 from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import Groups
+from control_plane.store.queue.held_times import HeldTimes
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.pruning import PruneReads
@@ -164,6 +166,7 @@ class Deps:
     reading: Reading
     results: Results
     accounts: Accounts
+    ledgers: Ledgers
     submitter: Submitter
     decider: Decider
     bulk: Bulk
@@ -294,6 +297,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         reading=reading,
         results=Results(ResultReads(db), reading),
         accounts=Accounts(NumberReads(db), clock),
+        ledgers=Ledgers(HeldTimes(db), clock),
         submitter=submitter,
         decider=decider,
         bulk=Bulk(RunReads(db), decider, submitter),
