@@ -80,6 +80,7 @@ from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
+from control_plane.store.held_times import HeldTimes
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
@@ -94,7 +95,6 @@ from control_plane.store.queue.boards import SavedBoards
 from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import Groups
-from control_plane.store.queue.held_times import HeldTimes
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
 from control_plane.store.queue.pruning import PruneReads

@@ -12,7 +12,7 @@ from control_plane.model.presentation import plain
 from control_plane.reads.ledger.documents import held_of, is_saved, life_of, milliseconds, saved_of
 from control_plane.reads.ledger.shares import Held, Life, Share, lived, shares, within
 from control_plane.reads.ledger.sums import Sums, summed, summed_by_day
-from control_plane.store.queue.held_times import HELD_MAX, WORKERS_MAX
+from control_plane.store.held_times import HELD_MAX, WORKERS_MAX
 from events.answers.fleet import Ledger
 from events.queue.rules import pod_name
 from events.runtime.clock import Clock
