@@ -309,6 +309,7 @@ class AsyncClient(Connected):
     uncordon = _asks(endpoints.uncordon)
     release = _asks(endpoints.release)
     queue = _asks(endpoints.queue)
+    ledger = _asks(endpoints.ledger)
     kinds = _lists(endpoints.kinds)
     kind = _asks(endpoints.kind)
     groups = _lists(endpoints.groups)

@@ -508,4 +508,5 @@ class PodLine(Stored):
     resets: Annotated[list[ResetLine], Field(max_length=16)] = []
     clock_offset_s: Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)] | None = None
     delivery: DeliveryLine | None = None
+    usd_per_hour: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
     started_at: Moment
