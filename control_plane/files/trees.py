@@ -2,7 +2,8 @@
 
 Law: a tree is added when the storage holds its manifest and each chunk. Where the storage holds each PUT to
 its SHA-256, the size of a chunk is looked at; else its bytes are read once, and compared: one that has others
-is removed, so that the next push sends it.
+is removed, so that the next push sends it. The tree of a run's files names those files themselves: nothing is
+copied, and who fetches it compares them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from events.answers.kinds.trees import (
     SoughtObject,
     TreeChunks,
 )
-from events.files.trees import MANIFEST_BYTES_MAX, Tree, sizes_of
+from events.files.trees import MANIFEST_BYTES_MAX, RunFiles, Tree, id_of, sizes_of
 from events.runtime.errors import Conflict, NotFound, Rejected
 
 T = TypeVar("T")
@@ -74,9 +75,7 @@ class TreeShelf:
 
     async def add(self, tree_id: str, *, by: str) -> FileTree:
         """Add the tree whose manifest and chunks are in the storage, which is looked at anew each time."""
-        is_known = await self.store.find(tree_id) is not None
-        if not is_known and await self.store.count(TREES_MAX) >= TREES_MAX:
-            raise Rejected("too_many_trees", f"there are {TREES_MAX:,} trees, which is the most")
+        await self._require_room(tree_id)
         async with self._turns:
             manifest = await self.blobs.beginning(_manifest_key(tree_id), MANIFEST_BYTES_MAX + 1)
             if manifest is None:
@@ -86,14 +85,37 @@ class TreeShelf:
         if missing := sum(lacks):
             of = f"{missing:,} of its {len(sizes):,} chunks"
             raise Conflict("tree_incomplete", f"the storage lacks {of}: push it again")
+        return await self._shown(await self._add(tree_id, tree, len(manifest[1]), by))
+
+    async def add_run_files(self, tree: RunFiles, keys: Sequence[str], *, by: str) -> str:
+        """Add the tree of a run's files, return its id; `keys` are of the objects of those not empty."""
+        manifest = await asyncio.to_thread(tree.manifest)
+        tree_id = id_of(manifest)
+        if await self.store.find(tree_id) is None:
+            await self._require_room(tree_id)
+            await self.blobs.put(_manifest_key(tree_id), manifest)
+            await self._add(tree_id, tree, len(manifest), by, {"run": tree.run, "keys": list(keys)})
+        return tree_id
+
+    async def _add(
+        self, tree_id: str, tree: Tree, size: int, by: str, more: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
         fields = {
             "size": tree.size,
             "files": len(tree.files),
             "chunks": len(tree.chunks),
-            "manifestSize": len(manifest[1]),
+            "manifestSize": size,
+            **(more or {}),
         }
-        digests = b"".join(map(bytes.fromhex, tree.chunks))
-        return await self._shown(await self.store.add(tree_id, fields, digests, by))
+        return await self.store.add(tree_id, fields, b"".join(map(bytes.fromhex, tree.chunks)), by)
+
+    async def _require_room(self, tree_id: str) -> None:
+        if await self.store.find(tree_id) is None and await self.store.count(TREES_MAX) >= TREES_MAX:
+            raise Rejected("too_many_trees", f"there are {TREES_MAX:,} trees, which is the most")
+
+    async def require(self, tree_id: str) -> None:
+        """Check that there is a tree of this id. Raises `NotFound`."""
+        await self._stored(tree_id)
 
     async def find(self, tree_id: str) -> FileTree:
         """Return a tree."""
@@ -101,10 +123,13 @@ class TreeShelf:
 
     async def chunks(self, tree_id: str, first: int, limit: int) -> TreeChunks:
         """Return where to read the chunks of a tree from the number `first` on."""
-        digests = bytes((await self._stored(tree_id, is_whole=True)).get("digests", b""))
+        stored = await self._stored(tree_id, is_whole=True)
+        digests = bytes(stored.get("digests", b""))
         names = [digests[at : at + DIGEST_BYTES].hex() for at in range(0, len(digests), DIGEST_BYTES)]
         wanted = names[first : first + limit]
-        urls = await _each(lambda name: self.blobs.get_url(_chunk_key(name), name=name), wanted)
+        keys = stored.get("keys", [])[first : first + limit] or list(map(_chunk_key, wanted))
+        places = list(zip(wanted, keys, strict=True))
+        urls = await _each(lambda place: self.blobs.get_url(place[1], name=place[0]), places)
         signed = [SignedChunk(sha256=name, url=url) for name, url in zip(wanted, urls, strict=True)]
         return TreeChunks(first=first, count=len(names), chunks=signed)
 

@@ -10,7 +10,7 @@ import typer
 
 from podfleet import parameters
 from podfleet.commands.catalogue.kind_help import check
-from podfleet.commands.data import push_folder, version_of
+from podfleet.commands.data import push_folder
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -49,7 +49,11 @@ def run(
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME[/VERSION]", help="Data set that it reads; repeatable."),
+        typer.Option(
+            "--input",
+            metavar="[NAME=]SOURCE",
+            help="Data set, or `run:ID[/PATTERN]`, that it reads; repeatable.",
+        ),
     ] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
@@ -78,8 +82,7 @@ def run(
         spec["env"] = {**spec.get("env", {}), **variables(env)}
     control_plane = client()
     if data:
-        found = [version_of(control_plane, each) for each in data]
-        spec["inputs"] = {**spec.get("inputs", {}), **{each.name: each.tree for each in found}}
+        spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
     if not no_folder and "tree" not in spec:
         pushed = push_folder(control_plane, folder or Path(), include or (), (), bytes_max=FOLDER_BYTES_MAX)
         spec["tree"] = pushed.id
@@ -95,6 +98,16 @@ def run(
     )
     made = control_plane.submit(KIND, spec, **wanted, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+def named_input(given: str) -> tuple[str, str]:
+    """Return the folder that an input is, and what lies there. Raises `typer.BadParameter`."""
+    name, equals, source = given.partition("=")
+    if equals:
+        return name, source
+    if given.startswith("run:"):
+        raise typer.BadParameter(f"--input {given}: write NAME={given}, and it is at $PODFLEET_INPUTS/NAME")
+    return given.partition("/")[0], given
 
 
 def variables(given: list[str]) -> dict[str, Any]:

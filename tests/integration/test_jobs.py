@@ -42,6 +42,13 @@ run.summary({"loss": 0.5})
 pathlib.Path(os.environ["PODFLEET_OUTPUT"], "model.json").write_text(json.dumps({"weights": [1, 2]}))
 """
 
+READ = """
+import os, pathlib
+inputs = pathlib.Path(os.environ["PODFLEET_INPUTS"])
+for path in sorted(inputs.glob("*/**/*")):
+    print("read", path.relative_to(inputs), path.read_text().strip(), os.access(path.parent, os.W_OK))
+"""
+
 SPY = """
 import glob, os
 found = []
@@ -106,6 +113,32 @@ def test_a_folder_runs_on_a_pod_and_goes_on_from_its_checkpoint_after_the_pod_di
     assert b"begins at 2\n" in artifact(fleet, run_id, "log.txt")
     rows = fleet.client.get(f"/api/runs/{run_id}/results").raise_for_status().json()["items"]
     assert [(each["key"], each["values"]) for each in rows] == [("last", {"loss": 0.5, "name": "seven"})]
+
+    spec = {
+        "command": shlex.join([PYTHON, "-c", READ]),
+        "inputs": {"n": "numbers", "model": f"run:{run_id}/*.json"},
+    }
+    again = fleet.submit("job", spec=spec)
+    fleet.wait_for(again, "COMPLETED")
+    printed = artifact(fleet, again, "log.txt").decode()
+    assert "read n/n.txt seven False\n" in printed
+    assert 'read model/model.json {"weights": [1, 2]} False\n' in printed
+    stored = fleet.run(again)["spec"]["inputs"]
+    assert re.fullmatch("numbers/1@[0-9a-f]{64}", stored["n"])
+    assert re.fullmatch(rf"run:{run_id}/\*\.json@[0-9a-f]{{64}}", stored["model"])
+    for source, code in (
+        ("letters", "unknown_data_set"),
+        ("numbers/2", "unknown_data_set"),
+        ("0" * 64, "unknown_tree"),
+        (f"numbers/1@{'0' * 64}", "other_input"),
+        ("run:01NONE", "unknown_run"),
+        (f"run:{run_id}/*.bin", "no_files"),
+        ("../images", "invalid_spec"),
+    ):
+        refused = fleet.client.post(
+            "/api/runs", json={"kind": "job", "spec": {**spec, "inputs": {"n": source}}}
+        )
+        assert refused.json()["code"] == code, refused.text
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a worker that is not root hides by namespaces (test_same_user)")
