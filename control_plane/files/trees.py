@@ -9,6 +9,7 @@ copied, and who fetches it compares them.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -29,7 +30,7 @@ from events.answers.kinds.trees import (
     SoughtObject,
     TreeChunks,
 )
-from events.files.trees import MANIFEST_BYTES_MAX, RunFiles, Tree, id_of, sizes_of
+from events.files.trees import MANIFEST_BYTES_MAX, RunFiles, Tree, id_of, read_any, sizes_of
 from events.runtime.errors import Conflict, NotFound, Rejected
 
 T = TypeVar("T")
@@ -132,6 +133,26 @@ class TreeShelf:
         urls = await _each(lambda place: self.blobs.get_url(place[1], name=place[0]), places)
         signed = [SignedChunk(sha256=name, url=url) for name, url in zip(wanted, urls, strict=True)]
         return TreeChunks(first=first, count=len(names), chunks=signed)
+
+    async def manifest(self, tree_id: str) -> Tree:
+        """Return the files of a tree."""
+        async with self._turns:
+            found = await self.blobs.beginning(_manifest_key(tree_id), MANIFEST_BYTES_MAX + 1)
+            if found is None:
+                raise NotFound("unknown_tree", f"the storage lacks the manifest of the tree {tree_id[:64]!r}")
+            return await asyncio.to_thread(read_any, found[1], tree_id)
+
+    async def only_file(self, tree_id: str, most: int) -> bytes:
+        """Return the content of a tree of one file, of at most so many bytes, which are looked at."""
+        tree = await self.manifest(tree_id)
+        if len(tree.chunks) != 1 or not 0 < tree.size <= most:
+            raise Rejected(
+                "bad_tree", f"the tree {tree_id} has other than one file of {most:,} bytes at most"
+            )
+        found = await self.blobs.beginning(_chunk_key(tree.chunks[0]), tree.size)
+        if found is None or hashlib.sha256(found[1]).hexdigest() != tree.chunks[0]:
+            raise NotFound("unknown_tree", f"the storage lacks a chunk of the tree {tree_id}")
+        return found[1]
 
     async def add_version(self, name: str, tree_id: str, *, by: str) -> tuple[DataSet, bool]:
         """Return the version of a data set that is this tree, and whether it is new."""

@@ -17,12 +17,11 @@ from control_plane.store.reads import RunReads
 from events.files.checkpoints import PREFIX
 from events.files.paths import BadPath, RunPath
 from events.files.trees import RunFiles, TreeFile, is_tree_id
-from events.kinds.job import KIND, is_source
+from events.kinds.job import KIND, OF_RUN, is_source
 from events.lifecycle import FINAL
 from events.runtime.errors import Conflict, NotFound, Rejected
 
 READERS: Final = frozenset({KIND.name})  # the kinds whose specifications have such inputs
-OF_RUN: Final = "run:"
 FILES_MAX: Final = 10_000  # of a run, that are an input
 PAGE: Final = 1_000
 

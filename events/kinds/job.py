@@ -25,6 +25,8 @@ RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
 RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
 
+COMMIT: Final = r"\A[0-9a-f]{40}([0-9a-f]{24})?\Z"
+
 VariableName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")]
 VariableValue = Annotated[str, msgspec.Meta(max_length=4_096, pattern=r"\A[^\x00]*\Z")]
 TreeId = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
@@ -33,6 +35,21 @@ InputName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 
 
+class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the files of a working folder come from."""
+
+    commit: Annotated[str, msgspec.Meta(pattern=COMMIT, description="The commit that was checked out.")]
+    branch: Annotated[str, msgspec.Meta(max_length=250, description="Its branch.")] = ""
+    remote: Annotated[
+        str, msgspec.Meta(max_length=500, description="The address of its repository, without credentials.")
+    ] = ""
+    is_dirty: Annotated[bool, msgspec.Meta(description="Whether files differ from the commit.")] = False
+    diff: Annotated[
+        TreeId, msgspec.Meta(description="The file tree with `diff.patch`: in what they differ.")
+    ] = ""
+
+
+OF_RUN: Final = "run:"  # before the id of a run whose files are an input
 # A tree by its id, a data set, or files of a run; what it was found to be stands behind `@`.
 _SOURCE: Final = re.compile(
     r"[0-9a-f]{64}|([a-z0-9][a-z0-9._-]{0,99}(/[1-9][0-9]{0,8})?"
@@ -54,6 +71,9 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tree: Annotated[
         TreeId, msgspec.Meta(description="The file tree of its working folder; empty for none.")
     ] = ""
+    source: Annotated[
+        Source | None, msgspec.Meta(description="Where its working folder comes from; only told.")
+    ] = None
     inputs: Annotated[
         Annotated[dict[InputName, InputSource], msgspec.Meta(max_length=INPUTS_MAX)],
         msgspec.Meta(
@@ -122,6 +142,7 @@ KIND: Final = Kind(
     spec=JobSpec,
     example={"command": "python3 -c 'print(1 + 1)'"},
     pipeline="stages.kinds.job.pipeline",
+    package="control_plane.kinds.job",
     title=_title,
     check=_problem,
     stages=(RUN,),

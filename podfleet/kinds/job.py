@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import typer
 
 from podfleet import parameters
+from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import check
 from podfleet.commands.data import push_folder
 from podfleet.commands.submit import ExitStatus, Watch, conclude
@@ -84,8 +87,7 @@ def run(
     if data:
         spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
     if not no_folder and "tree" not in spec:
-        pushed = push_folder(control_plane, folder or Path(), include or (), (), bytes_max=FOLDER_BYTES_MAX)
-        spec["tree"] = pushed.id
+        spec |= sent_folder(control_plane, folder or Path(), include or ())
     check(KIND, spec)
     wanted = parameters.start_options(
         priority=priority,
@@ -98,6 +100,22 @@ def run(
     )
     made = control_plane.submit(KIND, spec, **wanted, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
+    """Send a folder, and return what a specification says of it. Ends the command where that cannot be."""
+    from podfleet.client.trees.commit import DIFF, commit_of
+
+    pushed = push_folder(control_plane, folder, include, (), bytes_max=FOLDER_BYTES_MAX)
+    commit = commit_of(folder)
+    if commit is None:
+        return {"tree": pushed.id}
+    source = commit.told()
+    if commit.diff:
+        with TemporaryDirectory(prefix="podfleet-") as beside:
+            Path(beside, DIFF).write_bytes(commit.diff)
+            source["diff"] = push_folder(control_plane, Path(beside), (), ()).id
+    return {"tree": pushed.id, "source": source}
 
 
 def named_input(given: str) -> tuple[str, str]:

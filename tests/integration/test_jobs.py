@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -67,9 +68,18 @@ for pattern in ("../../*", os.path.dirname(os.path.realpath(os.environ["PODFLEET
 def project(folder: Path) -> Path:
     folder.mkdir()
     (folder / "train.py").write_text(TRAIN)
-    (folder / "own.py").write_text("def double(x):\n    return 2 * x\n")
     (folder / "left out.txt").write_text("x")
     (folder / ".podfleetignore").write_text("left*\n")
+    (folder / "own.py").write_text("def double(x):\n    return x\n")
+    for words in (
+        "init -q -b main",
+        "add .",
+        "-c user.name=A -c user.email=a@b commit -q -m first",
+        "remote add origin https://user:CANARY@example.org/a/b.git",
+    ):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)
+    (folder / "own.py").write_text("def double(x):\n    return 2 * x\n")
+    (folder / "left out.txt").write_text("CANARY")
     return folder
 
 
@@ -114,6 +124,17 @@ def test_a_folder_runs_on_a_pod_and_goes_on_from_its_checkpoint_after_the_pod_di
     rows = fleet.client.get(f"/api/runs/{run_id}/results").raise_for_status().json()["items"]
     assert [(each["key"], each["values"]) for each in rows] == [("last", {"loss": 0.5, "name": "seven"})]
 
+    source = run["spec"]["source"]
+    assert re.fullmatch("[0-9a-f]{40}", source["commit"])
+    assert (source["branch"], source["is_dirty"]) == ("main", True)
+    assert source["remote"] == "https://example.org/a/b.git"
+    page = fleet.client.get(f"/runs/{run_id}/spec").raise_for_status().text
+    assert source["commit"] in page
+    assert "+    return 2 * x" in page
+    assert "-    return x" in page
+    assert "<code>train.py</code>" in page
+    assert "CANARY" not in page + str(run)
+
     spec = {
         "command": shlex.join([PYTHON, "-c", READ]),
         "inputs": {"n": "numbers", "model": f"run:{run_id}/*.json"},
@@ -124,6 +145,7 @@ def test_a_folder_runs_on_a_pod_and_goes_on_from_its_checkpoint_after_the_pod_di
     assert "read n/n.txt seven False\n" in printed
     assert 'read model/model.json {"weights": [1, 2]} False\n' in printed
     stored = fleet.run(again)["spec"]["inputs"]
+    assert f'<a href="/runs/{run_id}">run:{run_id}/*.json</a>' in fleet.client.get(f"/runs/{again}/spec").text
     assert re.fullmatch("numbers/1@[0-9a-f]{64}", stored["n"])
     assert re.fullmatch(rf"run:{run_id}/\*\.json@[0-9a-f]{{64}}", stored["model"])
     for source, code in (

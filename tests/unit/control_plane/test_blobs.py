@@ -22,9 +22,9 @@ from control_plane.files import blobs as module
 from control_plane.files.blobs import DOWNLOAD, PIECE_BYTES, SHOWN_CHARS_MAX, Blobs, open_blobs
 from control_plane.files.multipart import PART_BYTES_MIN, Cutting, Multipart
 from control_plane.files.signing import URL_LIFE, Content, with_headers
-from control_plane.files.trees import named_trees
 from control_plane.server.api.contract.bodies import SoughtArtifact
 from control_plane.server.api.worker.uploads import artifact_key, cut, named
+from events.files.trees import named_trees
 from events.runtime.errors import PodfleetError, Rejected, Transient
 
 NOWHERE = {
