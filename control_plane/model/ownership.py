@@ -131,7 +131,8 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("sync", "syncedFrom", "syncedAt"),
     },
     "trees": _by(
-        "author", "size", "files", "chunks", "manifestSize", "digests", "createdBy", "createdAt",
+        "author", "size", "files", "chunks", "manifestSize", "digests", "run", "keys", "createdBy",
+        "createdAt",
     ),
     "data_sets": _by(
         "author", "name", "version", "tree", "size", "files", "createdBy", "createdAt",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -17,6 +17,7 @@ from control_plane.access.secrets.naming import require_named, require_names
 from control_plane.model.run import Run
 from control_plane.reads.kinds.loops import beside_loop
 from control_plane.reads.lineage import Lineage
+from control_plane.runs.inputs import Inputs, InputsAsGiven
 from control_plane.runs.options import LABEL_CHARS_MAX, NO_CHANGES, QUEUE_LIMIT_S, OptionChanges, StartOptions
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Groups
@@ -86,6 +87,11 @@ class Submitter:
     ids: Ids
     reads: RunReads
     groups: Groups
+    inputs: Inputs = field(default_factory=InputsAsGiven)
+
+    async def exact(self, wanted: Submission) -> Submission:
+        """Return a submission whose specification says what its inputs are. Raises `Rejected`."""
+        return replace(wanted, spec=await self.inputs.exact(wanted.kind, wanted.spec, by=wanted.by))
 
     async def submit(self, wanted: Submission) -> Submitted:
         """Queue a run; the same idempotency key with the same content returns the same run."""
@@ -227,8 +233,9 @@ class Submitter:
         await self.require_secrets(order)
         collection = KINDS[order.wanted.kind].queue.collection
         kind = order.wanted.kind
+        exact = await self.exact(order.wanted)
         fields = await beside_loop(kind, partial(run_fields, order))
-        spec = await beside_loop(kind, partial(snapshot, run_id, order.wanted))
+        spec = await beside_loop(kind, partial(snapshot, run_id, exact))
         put_at = await self.queue.put_spec(run_id, spec)
         run = await self.queue.enqueue(collection, run_id, creation(fields, by=order.wanted.by))
         if run is not None and run["createdAt"] - put_at > SPEC_FRESH:
@@ -241,7 +248,8 @@ class Submitter:
             await self.require_secrets(order)
         kind = next(iter(orders.values())).wanted.kind
         collection = KINDS[kind].queue.collection
-        specs, creations = await beside_loop(kind, partial(_documents, orders))
+        wanted = {run_id: await self.exact(order.wanted) for run_id, order in orders.items()}
+        specs, creations = await beside_loop(kind, partial(_documents, orders, wanted))
         put_at = await self.queue.put_specs(specs)
         fresh = await self.queue.enqueue_all(collection, creations)
         made_at = await self.queue.created_at(collection, list(orders)[-1])
@@ -250,9 +258,11 @@ class Submitter:
         return fresh
 
 
-def _documents(orders: Mapping[str, Order]) -> tuple[dict[str, Document], dict[str, list[Document]]]:
+def _documents(
+    orders: Mapping[str, Order], wanted: Mapping[str, Submission]
+) -> tuple[dict[str, Document], dict[str, list[Document]]]:
     """Return the specification, and the pipeline that makes the run, of each order by its run's id."""
-    specs = {run_id: snapshot(run_id, order.wanted) for run_id, order in orders.items()}
+    specs = {run_id: snapshot(run_id, each) for run_id, each in wanted.items()}
     made = {run_id: creation(run_fields(order), by=order.wanted.by) for run_id, order in orders.items()}
     return specs, made
 

@@ -62,6 +62,7 @@ from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.races.reads import RaceReads
 from control_plane.runs.groups.races.service import RaceService
 from control_plane.runs.groups.service import GroupService
+from control_plane.runs.inputs import KnownInputs
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
@@ -261,7 +262,6 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     clock = MeasuredClock(machine)
     runs, events, documents, counts = Runs(db), Events(db), Documents(db), ByteCounts(db)
     submissions, schedules = Submissions(db), Schedules(db)
-    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered, unclaimed = UnnumberedEvents(runs, events, clock, ids), UnclaimedStore(db)
@@ -274,6 +274,8 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading = _reading(db, url, pod_rules, clock)
+    inputs = KnownInputs(TreeShelf(blobs, inspector, Trees(db)), runs, RunReads(db))
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), inputs)
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)

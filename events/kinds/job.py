@@ -5,6 +5,7 @@ What a program says by `podfleet.run` is its own: metrics, rows and headline num
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
@@ -28,9 +29,12 @@ RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
 RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
 
+COMMIT: Final = r"\A[0-9a-f]{40}([0-9a-f]{24})?\Z"
+
 VariableName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")]
 VariableValue = Annotated[str, msgspec.Meta(max_length=VARIABLE_CHARS_MAX, pattern=r"\A[^\x00]*\Z")]
 TreeId = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
+InputSource = Annotated[str, msgspec.Meta(max_length=700)]
 InputName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 ParamName = Annotated[str, msgspec.Meta(pattern=rf"\A{filling.NAME}\Z")]
@@ -39,6 +43,28 @@ ParamValue = (
     | Annotated[int, msgspec.Meta(ge=-WHOLE_MAX, le=WHOLE_MAX)]
     | Annotated[float, msgspec.Meta(ge=-FLOAT_MAX, le=FLOAT_MAX)]
     | Annotated[str, msgspec.Meta(max_length=1_024, pattern=r"\A[^\x00]*\Z")]
+)
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the files of a working folder come from."""
+
+    commit: Annotated[str, msgspec.Meta(pattern=COMMIT, description="The commit that was checked out.")]
+    branch: Annotated[str, msgspec.Meta(max_length=250, description="Its branch.")] = ""
+    remote: Annotated[
+        str, msgspec.Meta(max_length=500, description="The address of its repository, without credentials.")
+    ] = ""
+    is_dirty: Annotated[bool, msgspec.Meta(description="Whether files differ from the commit.")] = False
+    diff: Annotated[
+        TreeId, msgspec.Meta(description="The file tree with `diff.patch`: in what they differ.")
+    ] = ""
+
+
+OF_RUN: Final = "run:"  # before the id of a run whose files are an input
+# A tree by its id, a data set, or files of a run; what it was found to be stands behind `@`.
+_SOURCE: Final = re.compile(
+    r"[0-9a-f]{64}|([a-z0-9][a-z0-9._-]{0,99}(/[1-9][0-9]{0,8})?"
+    r"|run:[A-Za-z0-9._-]{1,64}(/[^\x00-\x1f]{1,500})?)(@[0-9a-f]{64})?"
 )
 
 
@@ -56,9 +82,15 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tree: Annotated[
         TreeId, msgspec.Meta(description="The file tree of its working folder; empty for none.")
     ] = ""
+    source: Annotated[
+        Source | None, msgspec.Meta(description="Where its working folder comes from; only told.")
+    ] = None
     inputs: Annotated[
-        Annotated[dict[InputName, TreeId], msgspec.Meta(max_length=INPUTS_MAX)],
-        msgspec.Meta(description="File trees that it reads, by names of folders in $PODFLEET_INPUTS."),
+        Annotated[dict[InputName, InputSource], msgspec.Meta(max_length=INPUTS_MAX)],
+        msgspec.Meta(
+            description="What it reads, by names of folders in $PODFLEET_INPUTS: a data set (`images`, "
+            "`images/3`), or the files of a run (`run:ID`, `run:ID/*.pt`)."
+        ),
     ] = {}
     env: Annotated[
         Annotated[dict[VariableName, VariableValue], msgspec.Meta(max_length=VARIABLES_MAX)],
@@ -111,6 +143,12 @@ def _problems(spec: JobSpec) -> Iterator[str]:
         yield "command: name a program"
     if len(words) > WORDS_MAX or any(len(each) > WORD_CHARS_MAX for each in words):
         yield f"command: {WORDS_MAX} words of {WORD_CHARS_MAX:,} characters at most; put more into a file"
+    for name, source in spec.inputs.items():
+        if not is_source(source):
+            yield (
+                f"inputs: {name} is {source[:100]!r}, which is none: name a data set (images, images/3), or "
+                "files of a run (run:ID, run:ID/*.pt)"
+            )
     for name in spec.env:
         if name.upper().startswith(RESERVED):
             yield f"env: {name} is set by the run itself; take another name"
@@ -129,6 +167,11 @@ def _params_problems(spec: JobSpec) -> Iterator[str]:
         yield f"params: no {{{unused[0]}}} stands in command or env, so that its value would change nothing"
 
 
+def is_source(text: str) -> bool:
+    """Say whether a text has the form of an input."""
+    return _SOURCE.fullmatch(text) is not None
+
+
 def _title(spec: JobSpec) -> str:
     return (shlex.join(spec.words) if spec.params else " ".join(spec.command.split()))[:TITLE_MAX]
 
@@ -143,6 +186,7 @@ KIND: Final = Kind(
     spec=JobSpec,
     example={"command": "python3 -c 'print(1 + 1)'"},
     pipeline="stages.kinds.job.pipeline",
+    package="control_plane.kinds.job",
     title=_title,
     check=_problem,
     stages=(RUN,),

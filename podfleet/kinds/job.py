@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from podfleet import parameters
 from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import check
-from podfleet.commands.data import push_folder, version_of
+from podfleet.commands.data import push_folder
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -46,7 +47,11 @@ Include = Annotated[
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", metavar="NAME[/VERSION]", help="Data set that it reads; repeatable."),
+    typer.Option(
+        "--input",
+        metavar="[NAME=]SOURCE",
+        help="Data set, or `run:ID[/PATTERN]`, that it reads; repeatable.",
+    ),
 ]
 Variables = Annotated[
     list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
@@ -83,7 +88,7 @@ def run(
     """Run a command on a pod, and print the id of its run."""
     spec = parameters.spec(file, parameter)
     control_plane = client()
-    completed(spec, control_plane, command, env, data)
+    completed(spec, command, env, data)
     check(KIND, spec)
     if not no_folder:
         send_folder(spec, control_plane, folder, include)
@@ -102,7 +107,6 @@ def run(
 
 def completed(
     spec: dict[str, Any],
-    control_plane: Client,
     command: Sequence[str] | None,
     env: Sequence[str] | None,
     data: Sequence[str] | None,
@@ -113,8 +117,7 @@ def completed(
     if env:
         spec["env"] = {**spec.get("env", {}), **variables(env)}
     if data:
-        found = [version_of(control_plane, each) for each in data]
-        spec["inputs"] = {**spec.get("inputs", {}), **{each.name: each.tree for each in found}}
+        spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
 
 
 def send_folder(
@@ -122,13 +125,38 @@ def send_folder(
 ) -> None:
     """Push the working folder of a job, unless its specification names a tree."""
     if "tree" not in spec:
-        pushed = push_folder(control_plane, folder or Path(), include or (), (), bytes_max=FOLDER_BYTES_MAX)
-        spec["tree"] = pushed.id
+        spec |= sent_folder(control_plane, folder or Path(), include or ())
 
 
 def with_gpu(requires: Sequence[str] | None, gpu: float | None) -> list[str]:
     """Return what is asked of the pod, with the memory of its GPU."""
     return [*(requires or ()), *([] if gpu is None else [f"gpu_gib={gpu:g}"])]
+
+
+def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
+    """Send a folder, and return what a specification says of it. Ends the command where that cannot be."""
+    from podfleet.client.trees.commit import DIFF, commit_of
+
+    pushed = push_folder(control_plane, folder, include, (), bytes_max=FOLDER_BYTES_MAX)
+    commit = commit_of(folder)
+    if commit is None:
+        return {"tree": pushed.id}
+    source = commit.told()
+    if commit.diff:
+        with TemporaryDirectory(prefix="podfleet-") as beside:
+            Path(beside, DIFF).write_bytes(commit.diff)
+            source["diff"] = push_folder(control_plane, Path(beside), (), ()).id
+    return {"tree": pushed.id, "source": source}
+
+
+def named_input(given: str) -> tuple[str, str]:
+    """Return the folder that an input is, and what lies there. Raises `typer.BadParameter`."""
+    name, equals, source = given.partition("=")
+    if equals:
+        return name, source
+    if given.startswith("run:"):
+        raise typer.BadParameter(f"--input {given}: write NAME={given}, and it is at $PODFLEET_INPUTS/NAME")
+    return given.partition("/")[0], given
 
 
 def variables(given: Sequence[str]) -> dict[str, Any]:

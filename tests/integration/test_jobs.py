@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -56,6 +57,13 @@ print(os.environ["NAME"], flush=True)
 if (lr == 3 and first) or lr == 50:
     time.sleep(600)
 run.result("epochs", "last", {"loss": lr / 3})
+"""
+
+READ = """
+import os, pathlib
+inputs = pathlib.Path(os.environ["PODFLEET_INPUTS"])
+for path in sorted(inputs.glob("*/**/*")):
+    print("read", path.relative_to(inputs), path.read_text().strip(), os.access(path.parent, os.W_OK))
 """
 
 SPY = """
@@ -133,9 +141,18 @@ def must_end_early_what_measures_worse(fleet: Fleet, folder: Path) -> None:
 def project(folder: Path) -> Path:
     folder.mkdir()
     (folder / "train.py").write_text(TRAIN)
-    (folder / "own.py").write_text("def double(x):\n    return 2 * x\n")
     (folder / "left out.txt").write_text("x")
     (folder / ".podfleetignore").write_text("left*\n")
+    (folder / "own.py").write_text("def double(x):\n    return x\n")
+    for words in (
+        "init -q -b main",
+        "add .",
+        "-c user.name=A -c user.email=a@b commit -q -m first",
+        "remote add origin https://user:CANARY@example.org/a/b.git",
+    ):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)
+    (folder / "own.py").write_text("def double(x):\n    return 2 * x\n")
+    (folder / "left out.txt").write_text("CANARY")
     return folder
 
 
@@ -179,6 +196,44 @@ def test_a_folder_runs_on_a_pod_and_goes_on_from_its_checkpoint_after_the_pod_di
     assert b"begins at 2\n" in artifact(fleet, run_id, "log.txt")
     rows = fleet.client.get(f"/api/runs/{run_id}/results").raise_for_status().json()["items"]
     assert [(each["key"], each["values"]) for each in rows] == [("last", {"loss": 0.5, "name": "seven"})]
+
+    source = run["spec"]["source"]
+    assert re.fullmatch("[0-9a-f]{40}", source["commit"])
+    assert (source["branch"], source["is_dirty"]) == ("main", True)
+    assert source["remote"] == "https://example.org/a/b.git"
+    page = fleet.client.get(f"/runs/{run_id}/spec").raise_for_status().text
+    assert source["commit"] in page
+    assert "+    return 2 * x" in page
+    assert "-    return x" in page
+    assert "<code>train.py</code>" in page
+    assert "CANARY" not in page + str(run)
+
+    spec = {
+        "command": shlex.join([PYTHON, "-c", READ]),
+        "inputs": {"n": "numbers", "model": f"run:{run_id}/*.json"},
+    }
+    again = fleet.submit("job", spec=spec)
+    fleet.wait_for(again, "COMPLETED")
+    printed = artifact(fleet, again, "log.txt").decode()
+    assert "read n/n.txt seven False\n" in printed
+    assert 'read model/model.json {"weights": [1, 2]} False\n' in printed
+    stored = fleet.run(again)["spec"]["inputs"]
+    assert f'<a href="/runs/{run_id}">run:{run_id}/*.json</a>' in fleet.client.get(f"/runs/{again}/spec").text
+    assert re.fullmatch("numbers/1@[0-9a-f]{64}", stored["n"])
+    assert re.fullmatch(rf"run:{run_id}/\*\.json@[0-9a-f]{{64}}", stored["model"])
+    for source, code in (
+        ("letters", "unknown_data_set"),
+        ("numbers/2", "unknown_data_set"),
+        ("0" * 64, "unknown_tree"),
+        (f"numbers/1@{'0' * 64}", "other_input"),
+        ("run:01NONE", "unknown_run"),
+        (f"run:{run_id}/*.bin", "no_files"),
+        ("../images", "invalid_spec"),
+    ):
+        refused = fleet.client.post(
+            "/api/runs", json={"kind": "job", "spec": {**spec, "inputs": {"n": source}}}
+        )
+        assert refused.json()["code"] == code, refused.text
 
 
 def test_a_sweep_outlives_a_pod_and_a_study_ends_what_measures_worse(fleet: Fleet, tmp_path: Path) -> None:

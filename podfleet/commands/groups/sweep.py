@@ -143,7 +143,7 @@ def sweep(
         raise typer.BadParameter(str(error)) from error
     control_plane = client()
     if kind == job.KIND:
-        job.completed(spec, control_plane, command, env, data)
+        job.completed(spec, command, env, data)
         check(kind, example_of(spec, varied))
         if not no_folder:
             job.send_folder(spec, control_plane, folder, include)

@@ -15,6 +15,7 @@ from typing import Final
 
 from events.files.checkpoints import FILES_MAX as CHECKPOINT_FILES_MAX
 from events.files.paths import BadPath, RunPath
+from events.files.trees import tree_in
 from events.kinds.job import RUN, JobSpec
 from events.kinds.results import COLUMN_NAME, COLUMNS_MAX
 from events.runtime.errors import Canceled, PipelineError
@@ -274,8 +275,8 @@ class _Job:
     def _inputs(self) -> Path:
         """Return a folder with a link to each tree that the program reads."""
         folder = self._folder("inputs")
-        for name, tree in self.spec.inputs.items():
-            (folder / name).symlink_to(self.context.trees[tree])
+        for name, source in self.spec.inputs.items():
+            (folder / name).symlink_to(self.context.trees[tree_in(source)])
         return folder
 
     def _environment(self, control: Path, output: Path, restored: Path) -> dict[str, str]:
