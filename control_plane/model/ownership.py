@@ -62,7 +62,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("decision", "pod", "claimedAt", "outcome", "code", "message", "fault", "endedAt", "revision"),
         **_by("decision, catch-up", "watchedUntil"),
         **_by("application", "currentStage", "startedAt", "validation", "error", "endSeq", "lastEventSeq"),
-        **_by("application", "summary"),
+        **_by("application", "summary", "marks"),
     },
     "stages": _by(
         "application", "runId", "attempt", "name", "index", "total", "status", "progress", "activity",
@@ -98,7 +98,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by(
             "report", "pod", "mode", "region", "kinds", "state", "runId", "attempt", "version",
             "capabilities", "labels", "telemetry", "checks", "resets", "clockOffsetS", "delivery",
-            "reportedAt", "startedAt", "keyId",
+            "reportedAt", "startedAt", "keyId", "usdPerHour",
         ),
         **_by("drain, reset", "orders"),
         **_by("look", "lookedUntil"),

@@ -60,7 +60,6 @@ from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import (
     compare,
     new_run,
-    numbers,
     pods,
     read_only,
     sign_in,
@@ -68,6 +67,7 @@ from control_plane.server.web.pages import (
 from control_plane.server.web.pages import models as model_pages
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.server.web.pages import secrets as secret_pages
+from control_plane.server.web.pages.accounts import ledger, numbers
 from control_plane.server.web.pages.boards import boards as board_pages
 from control_plane.server.web.pages.boards import history
 from control_plane.server.web.pages.groups import routes as group_pages
@@ -139,7 +139,7 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [page.router(site) for page in (orders, retry, live)]
     routers.append(run_pages.router(site))
     routers += [page.router(site) for page in (change, group_pages, race_pages, schedule_pages)]
-    routers += [page.router(site) for page in (model_pages, secret_pages, numbers, pods)]
+    routers += [page.router(site) for page in (model_pages, secret_pages, numbers, ledger, pods)]
     add_routes(app.router, *routers)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
 

@@ -42,6 +42,7 @@ from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.reads.groups import GroupReading
 from control_plane.reads.kinds.loops import KindLoops
+from control_plane.reads.ledger.reader import Ledgers
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading
@@ -79,6 +80,7 @@ from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
+from control_plane.store.held_times import HeldTimes
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
@@ -166,6 +168,7 @@ class Deps:
     reading: Reading
     results: Results
     accounts: Accounts
+    ledgers: Ledgers
     submitter: Submitter
     decider: Decider
     bulk: Bulk
@@ -298,6 +301,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         reading=reading,
         results=Results(ResultReads(db), reading),
         accounts=Accounts(NumberReads(db), clock),
+        ledgers=Ledgers(HeldTimes(db), clock),
         submitter=submitter,
         decider=decider,
         bulk=Bulk(RunReads(db), decider, submitter),

@@ -13,22 +13,33 @@ import msgspec
 
 from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Kind
+from events.kinds.results import FLOAT_MAX, WHOLE_MAX
+from events.text import filling
 
 WORDS_MAX: Final = 256
 WORD_CHARS_MAX: Final = 8_192
 VARIABLES_MAX: Final = 64
+VARIABLE_CHARS_MAX: Final = 4_096
 PATTERNS_MAX: Final = 32
 INPUTS_MAX: Final = 32
+PARAMS_MAX: Final = 64
 DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
 RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
 
 VariableName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")]
-VariableValue = Annotated[str, msgspec.Meta(max_length=4_096, pattern=r"\A[^\x00]*\Z")]
+VariableValue = Annotated[str, msgspec.Meta(max_length=VARIABLE_CHARS_MAX, pattern=r"\A[^\x00]*\Z")]
 TreeId = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
 InputName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+ParamName = Annotated[str, msgspec.Meta(pattern=rf"\A{filling.NAME}\Z")]
+ParamValue = (
+    bool
+    | Annotated[int, msgspec.Meta(ge=-WHOLE_MAX, le=WHOLE_MAX)]
+    | Annotated[float, msgspec.Meta(ge=-FLOAT_MAX, le=FLOAT_MAX)]
+    | Annotated[str, msgspec.Meta(max_length=1_024, pattern=r"\A[^\x00]*\Z")]
+)
 
 
 class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,6 +64,12 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Annotated[dict[VariableName, VariableValue], msgspec.Meta(max_length=VARIABLES_MAX)],
         msgspec.Meta(description="Variables of its environment."),
     ] = {}
+    params: Annotated[
+        Annotated[dict[ParamName, ParamValue], msgspec.Meta(max_length=PARAMS_MAX)],
+        msgspec.Meta(
+            description="Values for the places {NAME} in command and env; {{ is a brace. None: no places."
+        ),
+    ] = {}
     outputs: Annotated[
         Annotated[list[Pattern], msgspec.Meta(max_length=PATTERNS_MAX)],
         msgspec.Meta(description="Which files in its output folder are kept: patterns, `**/*` is every one."),
@@ -66,16 +83,30 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def words(self) -> list[str]:
-        """The words of the command. Raises `ValueError` for one whose quotes do not end."""
-        return shlex.split(self.command)
+        """The words of the command, filled in. Raises `ValueError` for quotes that do not end, or a place."""
+        return [self._filled(word) for word in shlex.split(self.command)]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of the environment, filled in. Raises `ValueError`."""
+        return {name: self._filled(value) for name, value in self.env.items()}
+
+    def _filled(self, text: str) -> str:
+        return filling.filled(text, self.params) if self.params else text
 
 
 def _problems(spec: JobSpec) -> Iterator[str]:
     try:
-        words = spec.words
+        shlex.split(spec.command)
     except ValueError as error:
         yield f"command: {str(error).lower()}: write it as for a shell"
         return
+    try:
+        words = spec.words
+    except ValueError as error:
+        yield f"command: {error}"
+        return
+    yield from _params_problems(spec)
     if not words or "\0" in spec.command:
         yield "command: name a program"
     if len(words) > WORDS_MAX or any(len(each) > WORD_CHARS_MAX for each in words):
@@ -85,8 +116,21 @@ def _problems(spec: JobSpec) -> Iterator[str]:
             yield f"env: {name} is set by the run itself; take another name"
 
 
+def _params_problems(spec: JobSpec) -> Iterator[str]:
+    try:
+        long = [name for name, value in spec.variables.items() if len(value) > VARIABLE_CHARS_MAX]
+    except ValueError as error:
+        yield f"env: {error}"
+        return
+    if long:
+        yield f"env: {long[0]} has more than {VARIABLE_CHARS_MAX:,} characters with its parameters"
+    named = set().union(*map(filling.places, (spec.command, *spec.env.values())))
+    if spec.params and (unused := [name for name in spec.params if name not in named]):
+        yield f"params: no {{{unused[0]}}} stands in command or env, so that its value would change nothing"
+
+
 def _title(spec: JobSpec) -> str:
-    return " ".join(spec.command.split())[:TITLE_MAX]
+    return (shlex.join(spec.words) if spec.params else " ".join(spec.command.split()))[:TITLE_MAX]
 
 
 def _problem(spec: Any) -> str | None:

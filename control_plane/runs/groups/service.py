@@ -228,7 +228,7 @@ class GroupService:
         made = plan_of(plan)
         if isinstance(made, Study):
             require_sampler(made)
-            require_measured(made, kind_of(run["kind"], among=RUN_KINDS).headline)
+            require_measured(made, kind_of(run["kind"], among=RUN_KINDS))
         if isinstance(made, Race) and (run.get("requires") or {}).get("pod") is not None:
             raise Rejected("bad_plan", "run.requires.pod: the lanes of a race say their pods")
         group = {"_id": group_id, "run": run}

@@ -262,6 +262,7 @@ class ReviewBody(Body):
 
 
 ARTIFACTS_MAX: Final = 100  # of one request
+FILE_BYTES_MAX: Final = 5 << 40  # S3 holds no larger object
 
 
 Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
@@ -272,7 +273,7 @@ class FileBody(Body):
     """A file of a run; `size` in bytes."""
 
     name: Annotated[ShortText, Storable]
-    size: Annotated[int, Field(ge=0, le=5 << 30), WHOLE]
+    size: Annotated[int, Field(ge=0, le=FILE_BYTES_MAX), WHOLE]
     content_type: ShortText = "application/octet-stream"
 
 
@@ -511,4 +512,5 @@ class PodLine(Stored):
     resets: Annotated[list[ResetLine], Field(max_length=16)] = []
     clock_offset_s: Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)] | None = None
     delivery: DeliveryLine | None = None
+    usd_per_hour: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
     started_at: Moment
