@@ -22,14 +22,15 @@ def _by(writer: str, *fields: str) -> dict[str, str]:
 CLAIMABLE: Final[Writers] = {
     **_by(
         "submit", "kind", "title", "review", "words", "hypothesisId", "parentRunId", "groupId", "slot",
-        "createdAt", "idempotency", "secrets", "userId",
+        "createdAt", "idempotency", "secrets", "userId", "after",
     ),
+    **_by("submit, release", "waitsForRuns"),
     **_by(
-        "submit, change", "labels", "labelList", "queueLimitS", "classKey", "priority", "queuedAt",
-        "maxAttempts",
+        "submit, change", "labels", "labelList", "queueLimitS", "classKey", "priority", "maxAttempts",
     ),
+    **_by("submit, change, release", "queuedAt"),
     **_by("change", "requires"),
-    **_by("submit, requeue, change", "queueDeadline"),
+    **_by("submit, requeue, change, release", "queueDeadline"),
     **_by("decision, phase", "status"),
     **_by("decision", "revision", "journal", "failures", "faults", "error", "notBefore", "finishedAt"),
     **_by("claim", "attempt", "claimedBy", "claimedAt"),

@@ -74,7 +74,15 @@ from control_plane.server.web.pages.groups import routes as group_pages
 from control_plane.server.web.pages.groups.races import routes as race_pages
 from control_plane.server.web.pages.steering import change, orders, retry
 from control_plane.server.web.run_pages import routes as run_pages
-from control_plane.upkeep import memory_return, quarantiner, rescuer, spec_sweeper, sweeper, timekeeper
+from control_plane.upkeep import (
+    memory_return,
+    quarantiner,
+    releaser,
+    rescuer,
+    spec_sweeper,
+    sweeper,
+    timekeeper,
+)
 from control_plane.upkeep.memory_return import MemoryReturn
 
 Loop = tuple[float, str, Callable[[], Awaitable[object]]]
@@ -151,6 +159,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (timekeeper.TICK_S, "storage_clock", deps.timekeeper.measure_storage),
         (sweeper.TICK_S, "sweeper", deps.sweeper.run_once),
         (catch_up.TICK_S, "catch_up", deps.catch_up.run_once),
+        (releaser.TICK_S, "releaser", deps.releaser.run_once),
         (rescuer.TICK_S, "rescuer", deps.rescuer.run_once),
         (quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once),
         (resets.TICK_S, "pod_resets", deps.pod_resets.run_once),

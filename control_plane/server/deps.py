@@ -103,11 +103,13 @@ from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.run_fields import RunFieldReads
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
+from control_plane.store.queue.successors import Successors
 from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.trees import Trees
 from control_plane.upkeep.quarantiner import Quarantiner
+from control_plane.upkeep.releaser import Releaser
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.spec_sweeper import SpecSweeper
 from control_plane.upkeep.sweeper import Sweeper
@@ -176,6 +178,7 @@ class Deps:
     admission: Admission
     sweeper: Sweeper
     catch_up: CatchUp
+    releaser: Releaser
     rescuer: Rescuer
     schedules: ScheduleService
     scheduler: Scheduler
@@ -269,6 +272,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
     feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
+    releaser = Releaser(runs, Successors(db))
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
@@ -318,7 +322,8 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         upload_sweeper=UploadSweeper(multipart, blobs.clock),
         feed=feed,
         log_feed=log_feed,
-        watcher=Watcher(Changes(db, STATES), feed, notifier),
+        releaser=releaser,
+        watcher=Watcher(Changes(db, STATES), feed, notifier, [releaser.hear]),
         log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_feed),
         claimer=Claimer(Claims(db), pod_rules, notifier, new_pods, clock, ids, Cache(clock)),
         pod_steering=PodSteering(Pods(db), pod_rules, reading),

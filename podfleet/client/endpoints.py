@@ -46,12 +46,14 @@ def submit(
     kind: str,
     spec: Json | None = None,
     *,
+    after: Sequence[str] | None = None,
     idempotency_key: str | None = None,
     **options: Unpack[StartOptions],
 ) -> Call[Run]:
-    """Queue a run; the same `idempotency_key` again means the same run."""
+    """Queue a run; the same `idempotency_key` again means the same run. It waits for the runs in `after`."""
     headers = _given(**{"Idempotency-Key": idempotency_key})
-    return Call("POST", "/api/runs", Run, body=_run_body(kind, spec, options), headers=headers)
+    body = {**_run_body(kind, spec, options), **_given(after=[*after] if after else None)}
+    return Call("POST", "/api/runs", Run, body=body, headers=headers)
 
 
 def check(

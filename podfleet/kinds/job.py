@@ -19,6 +19,7 @@ from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson
 from podfleet.parameters import (
+    After,
     Attempts,
     Labels,
     NotBefore,
@@ -78,6 +79,7 @@ def run(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
+    after: After = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -101,7 +103,7 @@ def run(
         not_before=not_before,
         secret=secret,
     )
-    made = control_plane.submit(KIND, spec, **wanted, idempotency_key=key)
+    made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 

@@ -90,6 +90,8 @@ WHOLE: Final = BeforeValidator(_whole)
 Json = Annotated[dict[str, Any], Storable]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Label = Annotated[str, StringConstraints(max_length=LABEL_CHARS_MAX), Storable]
+AFTER_MAX: Final = 64  # runs for which a run waits
+RunId = Annotated[str, StringConstraints(min_length=1, max_length=100), Storable]
 GROUP_ID: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 SecretName = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
@@ -164,7 +166,9 @@ class RunBody(OptionsBody):
 
 
 class NewRun(RunBody, StartOptionsBody):
-    """A run to queue."""
+    """A run to queue; it waits until the runs in `after` have completed."""
+
+    after: Annotated[list[RunId], Field(max_length=AFTER_MAX)] = Field(default_factory=list)
 
 
 class ScheduleBody(Body):
