@@ -1,7 +1,7 @@
 """The Python environment of one attempt: its process asks for it, and uses it until the attempt ends.
 
-Law: the worker makes the key itself, and keeps one environment of an attempt: the first one asked for. Another
-thread waits and copies, so that the lease is looked after meanwhile.
+Law: the worker makes the key itself, and keeps one environment of an attempt: the first one asked for.
+Another thread waits and copies, so that the lease is looked after meanwhile.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from events.delivery.pipe import Environment, EnvironmentMade, EnvironmentWanted
 from events.files.environments import environment_key
 from events.runtime.errors import Rejected, Transient
 from events.runtime.loops import Threads
-from pod_worker.files.environments import EnvironmentCache, Held
+from pod_worker.files.environments import BYTES_MAX, EnvironmentCache, Held
 from pod_worker.files.index_settings import IndexSettings
 
 log = logging.getLogger(__name__)
 
 PYTHON: Final = f"{sys.implementation.cache_tag} {sys.version} {sys.base_prefix} {platform.platform()}"
-THE_MOST_BYTES: Final = 40 << 30  # of one environment, however much a pod keeps
 
 
 class _OverError(Exception):
@@ -119,6 +118,6 @@ class EnvironmentUse:
             path=str(self.held.path) if self.held is not None and self.held.path is not None else None,
             variables=dict(settings.variables),
             options=[*settings.options],
-            bytes_max=min(THE_MOST_BYTES, self.pod.cache.bytes_max if self.pod else THE_MOST_BYTES),
+            bytes_max=min(BYTES_MAX, self.pod.cache.bytes_max) if self.pod else BYTES_MAX,
             problem=problem,
         )

@@ -7,13 +7,11 @@ belongs to the worker, and nothing of the run can write to it.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +23,9 @@ from events.runtime.errors import Rejected
 from pod_worker.files.folder_cache import ID, FolderCache
 
 ENVIRONMENT_CACHE_BYTES: Final = 50 << 30
+BYTES_MAX: Final = 40 << 30  # of one, however much a pod keeps
 FILES_MAX: Final = 500_000
+PIECE_BYTES: Final = 1 << 20
 DEPTH_MAX: Final = 60
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -46,8 +46,8 @@ class Held:
 
         `check` is asked now and then. Raises what it raises, `Rejected`, or `Transient`.
         """
-        size = _size(made, self._cache.bytes_max)
-        self._cache.put(self._key, size, self._lock, lambda folder: _copy(made, folder, check))
+        size = _size(made, min(BYTES_MAX, self._cache.bytes_max), check)
+        self._cache.put(self._key, size, self._lock, lambda folder: _copy(made, folder, size, check))
         fcntl.flock(self._lock, fcntl.LOCK_SH)
         self.path = self._cache.place(self._key)
         return self.path
@@ -84,91 +84,109 @@ class EnvironmentCache:
                 locked.__exit__(None, None, None)
 
 
-def _size(folder: Path, bytes_max: int) -> int:
+@dataclass(slots=True)
+class _Copying:
+    """Copies a folder to which a run may still write, or only weighs it; no link is followed.
+
+    `left` are the bytes that it may still have.
+    """
+
+    left: int
+    check: Callable[[], None]
+    files: int = 0
+
+    def folder(self, source: int, target: int | None, way: tuple[str, ...] = ()) -> None:
+        """Copy what lies in a folder, given by its descriptor. Raises `Rejected` for what is not fit."""
+        self.check()
+        if len(way) > DEPTH_MAX:
+            raise Rejected("too_deep", f"it has folders below {DEPTH_MAX} others")
+        with os.scandir(source) as entries:
+            for entry in entries:
+                self._entry(source, target, (*way, entry.name))
+
+    def _entry(self, source: int, target: int | None, way: tuple[str, ...]) -> None:
+        self.files += 1
+        if self.files > FILES_MAX:
+            raise Rejected("too_large", f"it has more than {FILES_MAX:,} files")
+        mode = os.lstat(way[-1], dir_fd=source).st_mode
+        if stat.S_ISDIR(mode):
+            self._below(source, target, way)
+        elif stat.S_ISLNK(mode):
+            _link(source, target, way)
+        elif stat.S_ISREG(mode):
+            self._file(source, target, way[-1])
+        else:
+            raise Rejected("special_file", f"{'/'.join(way)} is no plain file")
+
+    def _below(self, source: int, target: int | None, way: tuple[str, ...]) -> None:
+        below = os.open(way[-1], _FOLDER, dir_fd=source)
+        beside = None
+        try:
+            if target is not None:
+                os.mkdir(way[-1], 0o755, dir_fd=target)
+                beside = os.open(way[-1], _FOLDER, dir_fd=target)
+            self.folder(below, beside, way)
+        finally:
+            os.close(below)
+            if beside is not None:
+                os.close(beside)
+
+    def _file(self, source: int, target: int | None, name: str) -> None:
+        """Copy a file with its time, by which Python knows what it has compiled."""
+        with os.fdopen(os.open(name, _PLAIN, dir_fd=source), "rb") as old:
+            found = os.fstat(old.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise Rejected("special_file", f"{name} is no plain file any more")
+            self._count(found.st_size)
+            if target is None:
+                return
+            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=target)
+            with os.fdopen(handle, "wb") as new:
+                size = found.st_size
+                while piece := old.read(
+                    min(size, PIECE_BYTES)
+                ):  # it has what it was weighed with, and no more
+                    new.write(piece)
+                    size -= len(piece)
+                new.flush()
+                os.fchmod(handle, 0o755 if found.st_mode & 0o111 else 0o644)
+                os.utime(handle, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+    def _count(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise Rejected("too_large", "it has more bytes than a pod keeps of one")
+
+
+def _size(made: Path, bytes_max: int, check: Callable[[], None]) -> int:
     """Return the bytes of an environment. Raises `Rejected` where it has more than it may."""
-    size = count = 0
-    for entry, _ in _entries(folder):
-        found = entry.stat(follow_symlinks=False)
-        size, count = size + (found.st_size if stat.S_ISREG(found.st_mode) else 0), count + 1
-        if size > bytes_max or count > FILES_MAX:
-            raise Rejected("too_large", f"it has more than {bytes_max:,} bytes, or {FILES_MAX:,} files")
-    return size
-
-
-def _entries(folder: Path) -> Iterator[tuple[os.DirEntry[str], int]]:
-    """Yield what lies in a folder, with its depth; no link is followed."""
-    waiting = [(os.open(folder, _FOLDER), 0)]
-    try:
-        while waiting:
-            handle, depth = waiting.pop()
-            try:
-                for entry in os.scandir(handle):
-                    yield entry, depth
-                    if entry.is_dir(follow_symlinks=False):
-                        if depth >= DEPTH_MAX:
-                            raise Rejected("too_deep", f"it has folders below {DEPTH_MAX} others")
-                        waiting.append((os.open(entry.name, _FOLDER, dir_fd=handle), depth + 1))
-            finally:
-                os.close(handle)
-    finally:
-        for handle, _ in waiting:
-            os.close(handle)
-
-
-def _copy(made: Path, folder: Path, check: Callable[[], None]) -> None:
-    """Copy a folder that a run may still write to into an empty one of ours."""
-    remove_tree(folder)
-    folder.mkdir()
+    weighing = _Copying(bytes_max, check)
     source = os.open(made, _FOLDER)
-    target = os.open(folder, _FOLDER)
     try:
-        _copy_folder(source, target, (), check)
+        weighing.folder(source, None)
+    finally:
+        os.close(source)
+    return bytes_max - weighing.left
+
+
+def _copy(made: Path, folder: Path, size: int, check: Callable[[], None]) -> None:
+    """Copy a folder of so many bytes into an empty one of ours."""
+    remove_tree(folder)  # of a worker that died
+    folder.mkdir()
+    source, target = os.open(made, _FOLDER), os.open(folder, _FOLDER)
+    try:
+        _Copying(size, check).folder(source, target)
     finally:
         os.close(source)
         os.close(target)
 
 
-def _copy_folder(source: int, target: int, way: tuple[str, ...], check: Callable[[], None]) -> None:
-    check()
-    if len(way) > DEPTH_MAX:
-        raise Rejected("too_deep", f"it has folders below {DEPTH_MAX} others")
-    for entry in sorted(os.scandir(source), key=lambda each: each.name):
-        name = entry.name
-        mode = os.lstat(name, dir_fd=source).st_mode
-        if stat.S_ISDIR(mode):
-            os.mkdir(name, 0o755, dir_fd=target)
-            below, beside = (os.open(name, _FOLDER, dir_fd=each) for each in (source, target))
-            try:
-                _copy_folder(below, beside, (*way, name), check)
-            finally:
-                os.close(below)
-                os.close(beside)
-        elif stat.S_ISLNK(mode):
-            leads_to = os.readlink(name, dir_fd=source)
-            if not _is_inside(leads_to, way):
-                raise Rejected(
-                    "foreign_link", f"{'/'.join((*way, name))} leads out of it, to {leads_to[:200]}"
-                )
-            os.symlink(leads_to, name, dir_fd=target)
-        elif stat.S_ISREG(mode):
-            _copy_file(source, target, name)
-        else:
-            raise Rejected("special_file", f"{'/'.join((*way, name))} is no plain file")
-
-
-def _copy_file(source: int, target: int, name: str) -> None:
-    """Copy a file with its time, by which Python knows what it has compiled."""
-    with (
-        os.fdopen(os.open(name, _PLAIN, dir_fd=source), "rb") as old,
-        os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=target), "wb") as new,
-    ):
-        found = os.fstat(old.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file any more", name)
-        shutil.copyfileobj(old, new, 1 << 20)
-        os.fchmod(new.fileno(), 0o755 if found.st_mode & 0o111 else 0o644)
-        new.flush()
-        os.utime(new.fileno(), ns=(found.st_atime_ns, found.st_mtime_ns))
+def _link(source: int, target: int | None, way: tuple[str, ...]) -> None:
+    leads_to = os.readlink(way[-1], dir_fd=source)
+    if not _is_inside(leads_to, way[:-1]):
+        raise Rejected("foreign_link", f"{'/'.join(way)} leads out of it, to {leads_to[:200]}")
+    if target is not None:
+        os.symlink(leads_to, way[-1], dir_fd=target)
 
 
 def _is_inside(leads_to: str, way: tuple[str, ...]) -> bool:
