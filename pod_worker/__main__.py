@@ -26,7 +26,15 @@ from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, TREES, WORDS, Confinement, Method
+from pod_worker.isolation.confinement import (
+    ENVIRONMENTS,
+    SOURCE,
+    THE_WORKERS,
+    TREES,
+    WORDS,
+    Confinement,
+    Method,
+)
 from pod_worker.isolation.containers import remove_containers
 
 log = logging.getLogger(__name__)
@@ -123,7 +131,8 @@ def confine(settings: Settings) -> tuple[Confinement | None, str]:
 
 def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
     """Return the methods of confinement to try, best first."""
-    (settings.data / TREES).mkdir(mode=0o711, parents=True, exist_ok=True)  # the folders' names are secrets
+    for each in (TREES, ENVIRONMENTS):  # the names of the folders below are secrets
+        (settings.data / each).mkdir(mode=0o711, parents=True, exist_ok=True)
     if os.getuid() == 0:
         return [Confinement.by_user(settings.data, environ)]
     folders = (Path(), Path(SOURCE))

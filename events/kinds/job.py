@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -102,6 +102,13 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="Values for the places {NAME} in command and env; {{ is a brace. None: no places."
         ),
     ] = {}
+    python: Annotated[
+        Literal["auto", "pod", "uv"],
+        msgspec.Meta(
+            description="`uv`: an environment made by uv of the working folder's uv.lock, pyproject.toml or "
+            "requirements.txt; `pod`: the pod's own Python; `auto`: uv where one of these files is there."
+        ),
+    ] = "auto"
     outputs: Annotated[
         Annotated[list[Pattern], msgspec.Meta(max_length=PATTERNS_MAX)],
         msgspec.Meta(description="Which files in its output folder are kept: patterns, `**/*` is every one."),
@@ -194,6 +201,8 @@ KIND: Final = Kind(
     is_open=True,
     prepares=True,
     codes={
+        "ENVIRONMENT_FAILED": "uv could not make the environment: what it says is in environment.txt.",
+        "INDEX_UNREACHABLE": "An index of packages cannot be reached: see the pod's settings.",
         "JOB_FAILED": "The program ended with a status other than 0: all that it printed is in log.txt.",
         "NO_PROGRAM": "The pod has no program of this name: check the spelling, or say which pods have it.",
     },

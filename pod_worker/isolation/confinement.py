@@ -70,6 +70,7 @@ SYSTEM: Final = (
 )  # fmt: skip
 HOMES_IN_SYSTEM: Final = ("opt", "var")
 TREES: Final = "trees"  # in the folder of the worker: file trees, which runs read
+ENVIRONMENTS: Final = "environments"  # the same of Python environments
 SCRATCH: Final = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - each process gets an empty one
 SERVICES: Final = (
     "/run/user",
@@ -98,7 +99,8 @@ class Confinement:
     def by_user(cls, data: Path, environ: Mapping[str, str]) -> Self:
         """Return the confinement of a worker that is root, for its folder and its pipelines' environment."""
         work, temporary = data / "work", Path(tempfile.gettempdir())
-        places = (str(work), str(data / TREES), str(temporary), *_places(environ))
+        places = (str(work), str(data / TREES), str(data / ENVIRONMENTS), str(temporary))
+        places += (*_places(environ),)
         return cls(method="user", work=work, temporary=temporary, places=places)
 
     @classmethod
@@ -119,7 +121,10 @@ class Confinement:
             method=method,
             work=data / "work",
             temporary=temporary,
-            places=(str(data / TREES), *(each for each in _places(environ) if each not in unasked)),
+            places=(
+                *(str(data / each) for each in (TREES, ENVIRONMENTS)),
+                *(each for each in _places(environ) if each not in unasked),
+            ),
             hidden=tuple(sorted(real)),
         )
 

@@ -25,6 +25,7 @@ from stages.engines.environment import mask_of
 from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
+from stages.kinds.job.environment import environment_of, python_environment
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
@@ -74,11 +75,14 @@ class _Job:
         work = self._work()
         control, output = self._folder("control"), self._folder("output")
         restored = self._restored(control)
+        hide()  # the pod's keys of models, among others, are in this process's environment
+        python = environment_of(self.context, work, self.spec.python)
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
+            if python is not None:
+                environment |= python_environment(environment, python, work, self._folder("python"))
             self._pass_notes(control)  # those that are there at the start
-            hide()  # the pod's keys of models, among others, are in this process's environment
             self.context.wait_for_start()
             self.begun_s = self.context.clock.monotonic_s()
             with self.context.stage(RUN, index=1, total=1) as self.stage:
