@@ -27,6 +27,7 @@ from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
 from events.kinds.declaring.queues import Mode
 from events.models.endpoints import endpoints
+from events.models.visible_devices import VARIABLE
 from events.queue.labels import own_labels
 from events.queue.lease_times import LEASE_TTL_S, RENEW_EVERY_S
 from events.queue.roster import REPORT_EVERY_S
@@ -110,7 +111,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return None
     queue = world.queue(store)
     inventory = inventory_look(fork_server.options)
-    gauges = Gauges(open_driver(), settings.data, inventory.current, services=(*sorted(settings.services),))
+    driver = open_driver(named=settings.environ.get(VARIABLE))
+    gauges = Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
     capabilities = gauges.capabilities()
     clock, ids = world.clock, world.ids
     pod = _pod(settings, world, capabilities)
@@ -136,7 +138,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             stores=stores,
             live=HttpLive(control_plane),
             trees=PodTrees(
-                TreeCache(settings.data / TREES, clock, settings.tree_cache_bytes),
+                TreeCache(settings.pod_data / TREES, clock, settings.tree_cache_bytes),
                 control_plane,
                 storage,
                 clock,
@@ -180,8 +182,9 @@ def _environments(settings: Settings, clock: Clock) -> PodEnvironments:
 
 def _pod(settings: Settings, world: World, capabilities: Capabilities) -> Pod:
     """Return what the worker says of itself when it claims."""
+    slot = settings.slot
     return Pod(
-        id=f"{settings.pod}/{world.ids.token()[:6]}",
+        id=f"{settings.pod}/{world.ids.token()[:6] if slot is None else f'{slot.boot}/{slot.number}'}",
         mode=settings.mode,
         region=settings.region,
         gpu_gib=max((gpu.memory_mib for gpu in capabilities.gpus), default=0.0) / 1024,

@@ -19,7 +19,7 @@ from events.lifecycle import FINAL, HELD, SUCCEEDED, Fault, Status
 from events.queue.abilities import lacks
 from events.queue.claims import past_faults
 from events.queue.faults import blame_of, boot_of
-from events.queue.labels import has, words_of
+from events.queue.labels import meets, words_of
 from events.queue.pod_checks import Broken, obstacle
 from events.queue.requirements import read_class
 from events.queue.rules import pod_name
@@ -261,7 +261,7 @@ def _labels_that_lack(class_key: str, pods: Sequence[LivePod]) -> list[dict[str,
     found = []
     for name, asked in read_class(class_key).labels:
         said = Counter(pod.abilities.labels.get(name) for pod in pods)
-        if not any(has(asked, value) for value in said):
+        if not any(meets(name, asked, value) for value in said):
             without = said.pop(None, 0)
             told = [{"value": value, "pods": count} for value, count in said.most_common(VALUES_SHOWN)]
             found.append({"name": name, "needs": asked, "says": told, "without": without})

@@ -37,7 +37,11 @@ app = noun("run", has_verbs=False)
 
 
 Gpu = Annotated[
-    float | None, typer.Option("--gpu", min=0, metavar="GIB", help="Memory of the GPU that it needs.")
+    str | None,
+    typer.Option("--gpu", metavar="GIB|NAME", help="GPU that it needs: its memory, or a name such as h100."),
+]
+Gpus = Annotated[
+    int | None, typer.Option("--gpus", min=1, metavar="N", help="How many GPUs of one pod it needs.")
 ]
 Folder = Annotated[
     Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
@@ -65,6 +69,7 @@ def run(
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="Program and its arguments, after `--`.")
     ] = None,
     gpu: Gpu = None,
+    gpus: Gpus = None,
     folder: Folder = None,
     no_folder: NoFolder = False,
     include: Include = None,
@@ -97,7 +102,7 @@ def run(
     wanted = parameters.start_options(
         priority=priority,
         label=label,
-        requires=with_gpu(requires, gpu),
+        requires=[*(requires or ()), *needed(gpu, gpus)],
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
@@ -130,9 +135,15 @@ def send_folder(
         spec |= sent_folder(control_plane, folder or Path(), include or ())
 
 
-def with_gpu(requires: Sequence[str] | None, gpu: float | None) -> list[str]:
-    """Return what is asked of the pod, with the memory of its GPU."""
-    return [*(requires or ()), *([] if gpu is None else [f"gpu_gib={gpu:g}"])]
+def needed(gpu: str | None, gpus: int | None) -> list[str]:
+    """Return what the options say of GPUs, as `--requires` has it: a number is the memory of one in GiB."""
+    found = [] if gpus is None else [f"gpus={gpus}"]
+    if gpu is not None:
+        try:
+            found.append(f"gpu_gib={float(gpu):g}")
+        except ValueError:
+            found.append(f"gpu={gpu}")
+    return found
 
 
 def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:

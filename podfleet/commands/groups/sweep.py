@@ -85,6 +85,7 @@ def sweep(
     parameter: Values = None,
     file: SpecFile = None,
     gpu: job.Gpu = None,
+    gpus: job.Gpus = None,
     folder: job.Folder = None,
     no_folder: job.NoFolder = False,
     include: job.Include = None,
@@ -159,7 +160,7 @@ def sweep(
         **parameters.options(
             priority=priority,
             label=label,
-            requires=job.with_gpu(requires, gpu),
+            requires=[*(requires or ()), *job.needed(gpu, gpus)],
             attempts=attempts,
             queue_limit=queue_limit,
             secret=secret,

@@ -377,6 +377,7 @@ class GpuLine(Stored):
     name: Annotated[ShortText, Storable]
     memory_mib: Amount
     compute_capability: Annotated[ShortText, Storable] | None = None
+    uuid: Annotated[ShortText, Storable] | None = None
 
 
 class DiskLine(Stored):
@@ -435,6 +436,7 @@ class TelemetryLine(Stored):
     gpu_memory_mib: Amount | None = None
     gpu_temperature_c: Annotated[float, Field(ge=-300, le=10_000, allow_inf_nan=False)] | None = None
     gpu_faults: Annotated[list[ShortText], Field(max_length=16), Storable] = []
+    gpu_foreign: Annotated[list[ShortText], Field(max_length=16), Storable] = []
 
 
 # What a pod tests of itself; of a model's provider the host is named.
