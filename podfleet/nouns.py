@@ -35,6 +35,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "queue": ("podfleet.commands.queue", "Show the queue: waiting runs per class, and their wait."),
     "keys": ("podfleet.commands.access.keys", "Create, list, rotate and revoke API keys."),
     "models": ("podfleet.commands.catalogue.models", "List, set and sync the models that runs may name."),
+    "projects": ("podfleet.commands.access.projects", "Set, list and show projects, and their quotas."),
     "secrets": ("podfleet.commands.access.secrets", "Set, list and remove secrets, by name."),
     "audit": ("podfleet.commands.access.audit", "List and export the audit log."),
     "config": ("podfleet.commands.maintenance.config", "Show the settings and the source of each."),

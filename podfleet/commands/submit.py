@@ -31,6 +31,7 @@ from podfleet.parameters import (
     NotBefore,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -74,6 +75,7 @@ def submit(
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
     secret: SecretNames = None,
+    project: Project = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -95,6 +97,7 @@ def submit(
         queue_limit=queue_limit,
         not_before=not_before,
         secret=secret,
+        project=project,
     )
     check(kind, spec)
     control_plane = client()

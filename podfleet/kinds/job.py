@@ -21,6 +21,7 @@ from podfleet.parameters import (
     NotBefore,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -55,6 +56,7 @@ def run(
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
     ] = None,
     secret: SecretNames = None,
+    project: Project = None,
     file: SpecFile = None,
     parameter: Parameters = None,
     priority: Priority = None,
@@ -92,6 +94,7 @@ def run(
         queue_limit=queue_limit,
         not_before=not_before,
         secret=secret,
+        project=project,
     )
     made = control_plane.submit(KIND, spec, **wanted, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
