@@ -98,6 +98,7 @@ from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
+from control_plane.store.queue.projects import Projects
 from control_plane.store.queue.pruning import PruneReads
 from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.run_fields import RunFieldReads
@@ -108,6 +109,7 @@ from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.trees import Trees
+from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.releaser import Releaser
 from control_plane.upkeep.rescuer import Rescuer
@@ -186,6 +188,7 @@ class Deps:
     groups: GroupParts
     spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
+    fair_sharer: FairSharer
     upload_sweeper: UploadSweeper
     feed: ChangeFeed
     log_feed: ChangeFeed
@@ -318,6 +321,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         scheduler=Scheduler(schedules, submitter, grouped.service),
         groups=grouped,
         spec_sweeper=SpecSweeper(submissions),
+        fair_sharer=FairSharer(Projects(db), settings.share_half_life_s),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),
         feed=feed,

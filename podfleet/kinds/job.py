@@ -25,6 +25,7 @@ from podfleet.parameters import (
     NotBefore,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -76,6 +77,7 @@ def run(
     data: Inputs = None,
     env: Variables = None,
     secret: SecretNames = None,
+    project: Project = None,
     file: SpecFile = None,
     parameter: Parameters = None,
     priority: Priority = None,
@@ -107,6 +109,7 @@ def run(
         queue_limit=queue_limit,
         not_before=not_before,
         secret=secret,
+        project=project,
     )
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)

@@ -20,6 +20,7 @@ from podfleet.parameters import (
     Attempts,
     Labels,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -112,6 +113,7 @@ def sweep(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     secret: SecretNames = None,
+    project: Project = None,
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key and name return the same group.")
@@ -164,6 +166,7 @@ def sweep(
             attempts=attempts,
             queue_limit=queue_limit,
             secret=secret,
+            project=project,
         ),
     )
     if as_json:
