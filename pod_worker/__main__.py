@@ -26,8 +26,10 @@ from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
+from pod_worker.files.index_settings import index_settings
 from pod_worker.isolation.confinement import (
     ENVIRONMENTS,
+    PACKAGES,
     SOURCE,
     THE_WORKERS,
     TREES,
@@ -133,6 +135,8 @@ def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
     """Return the methods of confinement to try, best first."""
     for each in (TREES, ENVIRONMENTS):  # the names of the folders below are secrets
         (settings.data / each).mkdir(mode=0o711, parents=True, exist_ok=True)
+    folders_of_packages = index_settings(settings.environ).folders
+    environ = {**environ, PACKAGES: os.pathsep.join(folders_of_packages)}
     if os.getuid() == 0:
         return [Confinement.by_user(settings.data, environ)]
     folders = (Path(), Path(SOURCE))
