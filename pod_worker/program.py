@@ -219,6 +219,7 @@ def _identity(settings: Settings, pod: Pod, world: World, stores: MeasuredClock)
         "pipeline_user": world.pipeline_user,
         "version": version("podfleet"),
         "started_at": stores.now(),
+        "usd_per_hour": settings.gpu_usd_per_hour,
     }
 
 

@@ -62,6 +62,10 @@ SecretNames = Annotated[
     list[str] | None,
     typer.Option("--secret", metavar="NAME", help="A secret for the run's environment; repeatable."),
 ]
+After = Annotated[
+    list[str] | None,
+    typer.Option("--after", metavar="RUN", help="A run that has to complete first; repeatable."),
+]
 NotBefore = Annotated[
     str | None,
     typer.Option("--not-before", metavar="TIME", help="Earliest start, such as 2026-12-24T18:00+01:00."),

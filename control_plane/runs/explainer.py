@@ -15,6 +15,7 @@ from control_plane.model.views.readable import those_readable
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.runs.placement import Placement, placed
 from control_plane.store.queue.queues import ahead_of
+from control_plane.store.queue.successors import Successors
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
 from events.queue.pod_checks import Broken
@@ -39,9 +40,24 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
     last_report = said if isinstance(said, datetime) else None
     reasons = [
         Reason(code=each.code, message=each.message, evidence=plain(each.evidence))
-        for each in explain(run, position, pods, now=reading.clock.now(), last_report=last_report)
+        for each in explain(
+            run,
+            position,
+            pods,
+            now=reading.clock.now(),
+            last_report=last_report,
+            predecessors=await _predecessors(reading, run),
+        )
     ]
     return Explanation(status=run["status"], reasons=reasons)
+
+
+async def _predecessors(reading: Reading, run: Mapping[str, Any]) -> dict[str, str]:
+    """Return the statuses of the runs for which a run waits."""
+    if not run.get("waitsForRuns"):
+        return {}
+    found = await Successors(reading.run_reads.db).standing(run["after"])
+    return {name: str(each["status"]) for name, each in found.items()}
 
 
 async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[str, str]:

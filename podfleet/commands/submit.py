@@ -26,6 +26,7 @@ from podfleet.output import (
     tell,
 )
 from podfleet.parameters import (
+    After,
     Attempts,
     Labels,
     NotBefore,
@@ -73,6 +74,7 @@ def submit(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
+    after: After = None,
     secret: SecretNames = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
@@ -104,7 +106,7 @@ def submit(
     if estimate:
         show_estimate(control_plane.estimate(kind, spec, **wanted), as_json=as_json)
         return
-    run = control_plane.submit(kind, spec, **wanted, idempotency_key=key)
+    run = control_plane.submit(kind, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, run, run.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 
