@@ -247,9 +247,9 @@ def test_a_sweep_outlives_a_pod_and_a_study_ends_what_measures_worse(fleet: Flee
 
 POISON = """
 import glob, os, subprocess
-for folder in (DATA + "/environments", DATA + "/trees", DATA, *glob.glob(DATA + "/environments/*/lib/*/*")):
+for place in (DATA + "/environments", DATA + "/trees", DATA, *glob.glob(DATA + "/environments/*/lib/*/*")):
     try:
-        open(folder + "/poison", "w").close()
+        open(place + "/poison", "w").close()
     except OSError:
         pass
 lives_on = "while :; do for each in " + DATA + "/work/*/environment/made/lib/*/*/tinyone/__init__.py; do " \\
@@ -274,24 +274,22 @@ def test_environments_are_made_once_and_no_package_changes_what_another_run_gets
 ) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    fleet.start_worker(name="maker", UV_FIND_LINKS=str(wheels), UV_NO_INDEX="1")
     data = fleet.home / "maker"
     wheel(wheels, "tinyone", "value = 1\ndef main(): pass\n")
     source(wheels, "hostile", "", POISON.replace("DATA", repr(str(data))))
-
-    def done(name: str, requirements: str) -> str:
-        folder = tmp_path / name
+    runs = []
+    for number, requirements in enumerate(("tinyone\n", "hostile\ntinyone\n", "tinyone\n")):
+        folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "requirements.txt").write_text(requirements)
         (folder / "uses.py").write_text(USES)
         made = podfleet(fleet.url, "run", "--folder", str(folder), "--", "python", "uses.py")
         assert made.returncode == 0, made.stderr
-        run_id = made.stdout.strip()
+        runs.append(made.stdout.strip())
+    fleet.start_worker(name="maker", UV_FIND_LINKS=str(wheels), UV_NO_INDEX="1")
+    for run_id in runs:
         run = fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=120)
         assert run["status"] == "COMPLETED", run["error"]
-        return run_id
-
-    runs = [done("1", "tinyone\n"), done("2", "hostile\ntinyone\n"), done("3", "tinyone\n")]
     told = [artifact(fleet, run_id, "log.txt").decode() for run_id in runs]
     assert [each.split()[:2] for each in told] == [["value", "1"]] * 3
     assert told[0] == told[2] != told[1]
