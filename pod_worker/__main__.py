@@ -27,8 +27,10 @@ from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
+from pod_worker.files.index_settings import index_settings
 from pod_worker.isolation.confinement import (
     ENVIRONMENTS,
+    PACKAGES,
     SOURCE,
     THE_WORKERS,
     TREES,
@@ -213,6 +215,8 @@ def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
         each.mkdir(mode=0o711, parents=True, exist_ok=True)
     if settings.data != pod:
         (pod / SLOTS).mkdir(mode=0o711, exist_ok=True)
+    folders_of_packages = index_settings(settings.environ).folders
+    environ = {**environ, PACKAGES: os.pathsep.join(folders_of_packages)}
     if os.getuid() == 0:
         return [Confinement.by_user(settings.data, environ, pod)]
     folders = (Path(), Path(SOURCE))

@@ -62,7 +62,8 @@ NEEDED: Final = (
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
 )
-WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME")
+PACKAGES: Final = "PODFLEET_PACKAGE_FOLDERS"  # not set by people: folders of the settings of uv and pip
+WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME", PACKAGES)
 # What is the machine's own; whatever else lies at the root of its file system is somebody's.
 SYSTEM: Final = (
     *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "snap", "opt", "var"),
