@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ VARIABLE_CHARS_MAX: Final = 4_096
 PATTERNS_MAX: Final = 32
 INPUTS_MAX: Final = 32
 PARAMS_MAX: Final = 64
+SPLITS_MAX: Final = 32  # commands whose words are kept: the slots of a sweep have one, and are thousands
 DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
@@ -40,6 +42,11 @@ ParamValue = (
     | Annotated[float, msgspec.Meta(ge=-FLOAT_MAX, le=FLOAT_MAX)]
     | Annotated[str, msgspec.Meta(max_length=1_024, pattern=r"\A[^\x00]*\Z")]
 )
+
+
+@lru_cache(maxsize=SPLITS_MAX)
+def _split(command: str) -> tuple[str, ...]:
+    return tuple(shlex.split(command))
 
 
 class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,7 +91,7 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def words(self) -> list[str]:
         """The words of the command, filled in. Raises `ValueError` for quotes that do not end, or a place."""
-        return [self._filled(word) for word in shlex.split(self.command)]
+        return [self._filled(word) for word in _split(self.command)]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -97,7 +104,7 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def _problems(spec: JobSpec) -> Iterator[str]:
     try:
-        shlex.split(spec.command)
+        _split(spec.command)
     except ValueError as error:
         yield f"command: {str(error).lower()}: write it as for a shell"
         return
