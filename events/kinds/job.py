@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -24,6 +25,7 @@ VARIABLE_CHARS_MAX: Final = 4_096
 PATTERNS_MAX: Final = 32
 INPUTS_MAX: Final = 32
 PARAMS_MAX: Final = 64
+SPLITS_MAX: Final = 32  # commands whose words are kept: the slots of a sweep have one, and are thousands
 DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
@@ -66,6 +68,11 @@ _SOURCE: Final = re.compile(
     r"[0-9a-f]{64}|([a-z0-9][a-z0-9._-]{0,99}(/[1-9][0-9]{0,8})?"
     r"|run:[A-Za-z0-9._-]{1,64}(/[^\x00-\x1f]{1,500})?)(@[0-9a-f]{64})?"
 )
+
+
+@lru_cache(maxsize=SPLITS_MAX)
+def _split(command: str) -> tuple[str, ...]:
+    return tuple(shlex.split(command))
 
 
 class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,7 +130,7 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def words(self) -> list[str]:
         """The words of the command, filled in. Raises `ValueError` for quotes that do not end, or a place."""
-        return [self._filled(word) for word in shlex.split(self.command)]
+        return [self._filled(word) for word in _split(self.command)]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -136,7 +143,7 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def _problems(spec: JobSpec) -> Iterator[str]:
     try:
-        shlex.split(spec.command)
+        _split(spec.command)
     except ValueError as error:
         yield f"command: {str(error).lower()}: write it as for a shell"
         return
