@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import stat
@@ -23,6 +24,7 @@ from stages.engines.environment import mask_of
 from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
+from stages.kinds.job.event_files import EventFiles
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
@@ -63,6 +65,7 @@ class _Job:
     stage: Stage | None = None
     warnings: int = 0
     saved: set[str] = field(default_factory=lambda: {LOG})
+    event_files: EventFiles | None = None
     notes: int = -1
     not_kept: int = 0
 
@@ -74,6 +77,7 @@ class _Job:
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
+            self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
             self._pass_notes(control)  # those that are there at the start
             hide()  # the pod's keys of models, among others, are in this process's environment
             self.context.wait_for_start()
@@ -106,6 +110,8 @@ class _Job:
                 self._look(box, control, within_s=0.0)
                 raise
         self._look(box, control, within_s=0.0)
+        if self.event_files is not None:
+            self.event_files.finish()
         self._follow(following, printed, is_last=True)
         return self._ended(program, printed)
 
@@ -123,6 +129,8 @@ class _Job:
     def _look(self, box: Inbox, control: Path, within_s: float) -> None:
         """Take what the program has said, and pass on what people have written."""
         self._pass_notes(control)
+        if self.event_files is not None:
+            self.event_files.look()
         for line in box.lines(within_s):
             try:
                 self._take(messages.read_message(line), control)
@@ -153,6 +161,9 @@ class _Job:
                 self._warn(f"podfleet.run: {message.count:,} calls came too fast, and were left out")
             case messages.Wrong():
                 self._warn(f"podfleet.run: {message.why}")
+
+    def _measured(self, name: str, value: float, step: int) -> None:
+        self._log(messages.Logged({name: value if math.isfinite(value) else str(value)}, step))
 
     def _log(self, message: messages.Logged) -> None:
         stage = Stage(self.context.where.stage, self.context)
