@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,13 @@ def run(
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
     ] = None,
+    git: Annotated[
+        str | None, typer.Option("--git", metavar="URL@COMMIT", help="A commit, which the pod fetches.")
+    ] = None,
+    git_secret: Annotated[
+        str | None,
+        typer.Option("--git-secret", metavar="NAME", help="The secret that the repository asks for."),
+    ] = None,
     no_folder: Annotated[bool, typer.Option("--no-folder", help="Send no files.")] = False,
     include: Annotated[
         list[str] | None, typer.Option("--include", metavar="PATTERN", help="Send what git ignores, too.")
@@ -86,7 +94,9 @@ def run(
     control_plane = client()
     if data:
         spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
-    if not no_folder and "tree" not in spec:
+    if git:
+        spec["git"] = commit_named(git, git_secret)
+    if not no_folder and not spec.get("git") and "tree" not in spec:
         spec |= sent_folder(control_plane, folder or Path(), include or ())
     check(KIND, spec)
     wanted = parameters.start_options(
@@ -96,7 +106,7 @@ def run(
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
-        secret=secret,
+        secret=[*(secret or ()), *([git_secret] if git_secret and git_secret not in (secret or ()) else ())],
     )
     made = control_plane.submit(KIND, spec, **wanted, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
@@ -116,6 +126,14 @@ def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> 
             Path(beside, DIFF).write_bytes(commit.diff)
             source["diff"] = push_folder(control_plane, Path(beside), (), ()).id
     return {"tree": pushed.id, "source": source}
+
+
+def commit_named(given: str, secret: str | None) -> dict[str, str]:
+    """Return the commit that an option names. Raises `typer.BadParameter`."""
+    url, _, commit = given.rpartition("@")
+    if not re.fullmatch("[0-9a-f]{40}", commit):
+        raise typer.BadParameter(f"--git {given}: write URL@COMMIT, with the commit's 40 digits")
+    return {"url": url, "commit": commit, **({"secret": secret} if secret else {})}
 
 
 def named_input(given: str) -> tuple[str, str]:

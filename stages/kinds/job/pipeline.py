@@ -25,6 +25,7 @@ from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
 from stages.kinds.job.event_files import EventFiles
+from stages.kinds.job.git_source import GitSource
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
@@ -80,6 +81,8 @@ class _Job:
             self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
             self._pass_notes(control)  # those that are there at the start
             hide()  # the pod's keys of models, among others, are in this process's environment
+            if self.spec.git is not None:
+                GitSource(self.context, self.spec.git, work, self._folder("git")).fetch()
             self.context.wait_for_start()
             self.begun_s = self.context.clock.monotonic_s()
             with self.context.stage(RUN, index=1, total=1) as self.stage:
@@ -277,7 +280,9 @@ class _Job:
         return folder
 
     def _environment(self, control: Path, output: Path, restored: Path) -> dict[str, str]:
-        variables, secrets = self.context.tools.variables, self.context.tools.secrets
+        variables = self.context.tools.variables
+        of_git = None if self.spec.git is None else self.spec.git.secret
+        secrets = [name for name in self.context.tools.secrets if name != of_git]
         (control / "checkpoints").mkdir()
         home = self._folder("home")
         return {

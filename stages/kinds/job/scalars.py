@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -123,7 +123,7 @@ def _tensor(data: bytes) -> list[float]:
     return numbers if len(numbers) == 1 else []
 
 
-def _floats(data: bytes, form: str) -> Sequence[float]:
+def _floats(data: bytes, form: str) -> list[float]:
     """Return the number that bytes are; of more than one none."""
     return [float(struct.unpack(form, data)[0])] if len(data) == struct.calcsize(form) else [math.nan] * 2
 
