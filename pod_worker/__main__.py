@@ -27,7 +27,17 @@ from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, TREES, WORDS, Confinement, Method
+from pod_worker.files.index_settings import index_settings
+from pod_worker.isolation.confinement import (
+    ENVIRONMENTS,
+    PACKAGES,
+    SOURCE,
+    THE_WORKERS,
+    TREES,
+    WORDS,
+    Confinement,
+    Method,
+)
 from pod_worker.isolation.containers import remove_containers
 from pod_worker.slots.division import FOLDER as SLOTS
 from pod_worker.slots.division import SHARE, Slot, devices_of, problem_with, share_of, slots_of
@@ -216,9 +226,12 @@ def confine(settings: Settings) -> tuple[Confinement | None, str]:
 def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
     """Return the methods of confinement to try, best first."""
     pod = settings.pod_data
-    (pod / TREES).mkdir(mode=0o711, parents=True, exist_ok=True)  # the folders' names are secrets
+    for each in (pod / TREES, pod / ENVIRONMENTS):  # the names of the folders below are secrets
+        each.mkdir(mode=0o711, parents=True, exist_ok=True)
     if settings.data != pod:
         (pod / SLOTS).mkdir(mode=0o711, exist_ok=True)
+    folders_of_packages = index_settings(settings.environ).folders
+    environ = {**environ, PACKAGES: os.pathsep.join(folders_of_packages)}
     if os.getuid() == 0:
         return [Confinement.by_user(settings.data, environ, pod)]
     folders = (Path(), Path(SOURCE))

@@ -24,6 +24,8 @@ from events.runtime.access import URL_DEFAULT, Access, access, running
 from events.runtime.errors import ConfigError
 from pod_worker.child.live_view import flush_rule
 from pod_worker.child.process import secrets_of
+from pod_worker.files.environments import ENVIRONMENT_CACHE_BYTES
+from pod_worker.files.trees import TREE_CACHE_BYTES
 from pod_worker.rental.provider import NEEDED, Rental, rental_of
 from pod_worker.services.allowed import SETTING as SERVICES_SETTING
 from pod_worker.services.allowed import services_of
@@ -32,6 +34,7 @@ from pod_worker.slots.division import SLOTS_MAX, Slot
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
 PRICE_SETTING: Final = "PODFLEET_GPU_USD_PER_HOUR"  # of the whole pod
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
+CACHES: Final = ("PODFLEET_TREE_CACHE_GIB", "PODFLEET_ENVIRONMENT_CACHE_GIB")
 SERVICES_CHARS_MAX: Final = 20_000
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
 DATA_OF_ROOT: Final = Path("/var/lib/podfleet/worker")  # users of pipelines cannot enter /root
@@ -80,6 +83,8 @@ class Settings:
     gpu_usd_per_hour: float | None = None
     isolation: str
     on_leave: OnLeave = "exit"
+    tree_cache_bytes: int = TREE_CACHE_BYTES
+    environment_cache_bytes: int = ENVIRONMENT_CACHE_BYTES
     services: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # commands that reset each
     rental: Rental | None = None  # which its provider ends when the worker leaves for good
     environ: Mapping[str, str] = field(repr=False)
@@ -146,6 +151,8 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         gpu_usd_per_hour=price,
         isolation=values.get("PODFLEET_ISOLATION") or ISOLATIONS[0],
         on_leave=on_leave,
+        tree_cache_bytes=_gib(values, "PODFLEET_TREE_CACHE_GIB", TREE_CACHE_BYTES),
+        environment_cache_bytes=_gib(values, "PODFLEET_ENVIRONMENT_CACHE_GIB", ENVIRONMENT_CACHE_BYTES),
         services=services,
         rental=rental_of(values) if on_leave == "end" else None,
         environ=values,
@@ -187,6 +194,9 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
         problems.append(
             f"PODFLEET_GPU_USD_PER_HOUR is {price!r}; it has to be a number of US dollars, 0 or more"
         )
+    for name in CACHES:
+        if values.get(name) and not _number(values.get(name)):
+            problems.append(f"{name} is {values[name]!r}; it has to be a number of GiB above 0")
     prices = values.get("PODFLEET_PRICES")
     if prices and not Path(prices).is_file():
         problems.append(f"PODFLEET_PRICES is {prices!r}; there is no such file")
@@ -238,6 +248,10 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number < float("inf") else None
+
+
+def _gib(values: Mapping[str, str], name: str, default: int) -> int:
+    return int((_number(values.get(name)) or 0) * (1 << 30)) or default
 
 
 def _first(values: Mapping[str, str], names: tuple[str, ...]) -> str | None:

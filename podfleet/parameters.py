@@ -62,6 +62,16 @@ SecretNames = Annotated[
     list[str] | None,
     typer.Option("--secret", metavar="NAME", help="A secret for the run's environment; repeatable."),
 ]
+After = Annotated[
+    list[str] | None,
+    typer.Option("--after", metavar="RUN", help="A run that has to complete first; repeatable."),
+]
+Project = Annotated[
+    str | None,
+    typer.Option(
+        "--project", envvar="PODFLEET_PROJECT", metavar="NAME", help="Project of the run, which is charged."
+    ),
+]
 NotBefore = Annotated[
     str | None,
     typer.Option("--not-before", metavar="TIME", help="Earliest start, such as 2026-12-24T18:00+01:00."),
@@ -91,6 +101,7 @@ def options(
     attempts: int | None,
     queue_limit: int | None,
     secret: Sequence[str] | None,
+    project: str | None = None,
 ) -> Options:
     """Return the options of the runs of a schedule or a group. Ends the command at what cannot be read."""
     return {
@@ -100,6 +111,7 @@ def options(
         "max_attempts": attempts,
         "queue_limit_s": queue_limit,
         "secrets": secret or None,
+        "project": project or None,
     }
 
 

@@ -210,6 +210,7 @@ class Pod(Answer, frozen=True, kw_only=True):
     reported for a minute. `labels` are what runs may ask for.
     `run_id` and `attempt` are what it works on, null where that is nothing.
     `clock_offset_s` says by how far its machine's clock is ahead of the store's, null if that is not known.
+    `usd_per_hour` is its price, null where it was told none.
     """
 
     id: str
@@ -231,4 +232,5 @@ class Pod(Answer, frozen=True, kw_only=True):
     resets: list[Reset] = msgspec.field(default_factory=list)
     key_id: str | UnsetType | None = UNSET
     clock_offset_s: Amount | UnsetType | None = UNSET
+    usd_per_hour: Amount | UnsetType | None = UNSET
     delivery: Delivery | UnsetType | None = UNSET  # of an earlier worker nothing is known

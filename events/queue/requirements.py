@@ -1,7 +1,8 @@
 """What a run asks of a pod, and the class by which a claim finds it, pure.
 
-A class is `kind/gpu tier/region`, with `/labels` behind it where labels are asked for, and `~pod/` before it
-where the run is pinned. So the classes of a pod's pins stand together, behind all that are not pinned.
+A class is `kind/gpu tier/region`, with `/@project` behind it unless that is the default one, `/labels` behind
+that where labels are asked for, and `~pod/` before it where the run is pinned. So the classes of a pod's pins
+stand together, behind all that are not pinned.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from events.kinds import known_fields
+from events.queue.fair import shares
 from events.queue.labels import ASKED, AT_LEAST, GPU_GIB, NAME, VALUE, problem_with, words_of
 from events.runtime.errors import Rejected
 
@@ -72,11 +74,19 @@ class RunClass:
     region: str
     labels: tuple[tuple[str, str], ...] = ()
     pod: str | None = None
+    project: str = shares.DEFAULT
 
     @property
     def base(self) -> str:
-        """The class without labels and pin."""
+        """The class without project, labels and pin."""
         return f"{self.kind}/{self.tier}/{self.region}"
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs a run of the class has."""
+        asked = dict(self.labels).get("gpus", "").removeprefix(AT_LEAST)
+        least = 0 if self.tier == GPU_TIERS[0] else 1
+        return max(least, int(asked)) if asked.isascii() and asked.isdigit() else least
 
 
 def read_requirements(raw: Mapping[str, Any]) -> Requirements:
@@ -115,10 +125,12 @@ def _invalid(why: str) -> Rejected:
     return Rejected("invalid_requirements", f"requires: {why}")
 
 
-def class_key(kind: str, requirements: Requirements) -> str:
+def class_key(kind: str, requirements: Requirements, project: str = shares.DEFAULT) -> str:
     """Return the class: everything by which a claim may choose among runs."""
     requirements = with_labels(requirements)
     key = f"{kind}/{gpu_tier(requirements.gpu_gib)}/{requirements.region}"
+    if project != shares.DEFAULT:
+        key += f"/{shares.MARK}{project}"
     if requirements.labels:
         key += f"/{_labels(requirements.labels)}"
     return key if requirements.pod is None else f"{PIN}{requirements.pod}/{key}"
@@ -133,14 +145,25 @@ def _labels(labels: Mapping[str, str]) -> str:
 def read_class(key: str) -> RunClass:
     """Return the parts of a class that `class_key` made."""
     pod, key = key.removeprefix(PIN).split("/", 1) if key.startswith(PIN) else (None, key)
-    kind, tier, region, *labels = key.split("/", 3)
-    pairs = [each.partition("=") for each in labels[0].split(",")] if labels else []
-    return RunClass(kind, tier, region, tuple((name, value) for name, _, value in pairs), pod)
+    kind, tier, region, *behind = key.split("/", 3)
+    project, labels = shares.DEFAULT, behind[0] if behind else ""
+    if labels.startswith(shares.MARK):
+        project, _, labels = labels.removeprefix(shares.MARK).partition("/")
+    pairs = [each.partition("=") for each in labels.split(",")] if labels else []
+    return RunClass(kind, tier, region, tuple((name, value) for name, _, value in pairs), pod, project)
 
 
 def in_region(region: str) -> str:
     """Return the pattern of all classes of a region."""
     return rf"^({PIN}[^/]*/)?[^{PIN}/]*/[^/]*/{re.escape(region)}(/|$)"
+
+
+def of_project(project: str) -> str:
+    """Return the pattern of all classes of a project."""
+    base = rf"^({PIN}[^/]*/)?[^{PIN}/]*/[^/]*/[^/]*"
+    if project == shares.DEFAULT:
+        return rf"{base}($|/[^{shares.MARK}])"
+    return rf"{base}/{shares.MARK}{re.escape(project)}(/|$)"
 
 
 def gpu_tier(gpu_gib: float) -> str:

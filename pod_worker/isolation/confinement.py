@@ -62,7 +62,8 @@ NEEDED: Final = (
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
 )
-WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME")
+PACKAGES: Final = "PODFLEET_PACKAGE_FOLDERS"  # not set by people: folders of the settings of uv and pip
+WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME", PACKAGES)
 # What is the machine's own; whatever else lies at the root of its file system is somebody's.
 SYSTEM: Final = (
     *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "snap", "opt", "var"),
@@ -70,6 +71,7 @@ SYSTEM: Final = (
 )  # fmt: skip
 HOMES_IN_SYSTEM: Final = ("opt", "var")
 TREES: Final = "trees"  # in the folder of the worker: file trees, which runs read
+ENVIRONMENTS: Final = "environments"  # the same of Python environments
 SCRATCH: Final = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - each process gets an empty one
 SERVICES: Final = (
     "/run/user",
@@ -101,7 +103,8 @@ class Confinement:
         `pod` is the folder of the pod, where the worker is one of its slots.
         """
         work, temporary = data / "work", Path(tempfile.gettempdir())
-        places = (str(work), str((pod or data) / TREES), str(temporary), *_places(environ))
+        kept = (str((pod or data) / TREES), str((pod or data) / ENVIRONMENTS))
+        places = (str(work), *kept, str(temporary), *_places(environ))
         return cls(method="user", work=work, temporary=temporary, places=places)
 
     @classmethod
@@ -128,7 +131,10 @@ class Confinement:
             method=method,
             work=data / "work",
             temporary=temporary,
-            places=(str(pod / TREES), *(each for each in _places(environ) if each not in unasked)),
+            places=(
+                *(str(pod / TREES), str(pod / ENVIRONMENTS)),
+                *(each for each in _places(environ) if each not in unasked),
+            ),
             hidden=tuple(sorted(real)),
         )
 

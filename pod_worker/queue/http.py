@@ -32,7 +32,7 @@ WAIT_S: Final = 3.0  # for a run; less than a worker may take to leave
 NOBODYS: Final = "0" * SECRET_CHARS  # a token with which nobody claims
 
 # What a control plane of the last release refuses in a report's parts, and what earlier ones refuse.
-NEW: Final = frozenset({"resets"})
+NEW: Final = frozenset({"resets", "usdPerHour"})
 NEW_CAPABILITIES: Final = frozenset({"cpu", "disks", "engines", "models", "cuda", "services"})
 NEW_OF_GPU: Final = frozenset({"computeCapability", "uuid"})
 NEW_TELEMETRY: Final = frozenset({"gpuForeign"})

@@ -235,6 +235,8 @@ def valid(field: Field) -> st.SearchStrategy[str]:
         case (("token_secret" | "proxy_secret" | "certificates_secret") as name, _):
             begin = {"token_secret": "HF_TOKEN", "proxy_secret": "PROXY"}.get(name, "CERTIFICATES")
             return st.from_regex(rf"{begin}_[A-Za-z0-9_]{{1,20}}", fullmatch=True)
+        case "grace_s", _:
+            return st.integers(1, 25).map(str)
         case "again", _:
             return st.integers(0, 2).map(str)
         case "looks", _:
@@ -251,6 +253,8 @@ def valid(field: Field) -> st.SearchStrategy[str]:
             return st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
         case (("env" | "inputs"), _):
             return st.just("{}")
+        case "outputs", _:
+            return st.lists(st.from_regex(r"[a-z]{1,9}", fullmatch=True), max_size=3).map(json.dumps)
         case "metrics", _:
             return st.lists(st.sampled_from(METRICS), max_size=METRICS_MAX).map(json.dumps)
         case "rates", _:
