@@ -105,8 +105,7 @@ async def test_a_sweep_lets_others_go_first_and_a_closed_project_waits(database_
         await put(deps, "vision", gpus=2)
         run_id = await submit(deps, "vision")
         assert (await tell(deps))["vision"]["free"] == 1
-        second = await claim(deps)
-        assert second is not None
+        (second,) = filter(None, await asyncio.gather(*(claim(deps) for _ in range(4))))
         assert second[0] == "vision"
         assert await claim(deps) is None, "its own claims count before they are told"
         assert (await tell(deps))["vision"]["closed"] == "its quota of 2 GPUs: 2 run now"

@@ -74,7 +74,10 @@ def test_a_claim_counts_at_once_so_that_the_next_one_is_anothers() -> None:
     assert [each.class_key[-1] for each in candidates(first, SEEKER, found)] == ["a", "b"]
     found.note("a", 0, 0.0)
     assert [each.class_key[-1] for each in candidates(first, SEEKER, found)] == ["b", "a"]
+    found.forget(found.note("b", 0, 0.0))
+    assert found.used("b") == CLAIM_S / 2
     found.read({"projects": []}, NOTED_S + 0.1)
+    found.forget((0.0, "a", 0))
     assert found.used("a") == 0
 
 
