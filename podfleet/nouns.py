@@ -33,6 +33,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "schedules": ("podfleet.commands.schedules", "Run at the times of a cron expression."),
     "pods": ("podfleet.commands.pods", "List, show, cordon and drain the pods of the fleet."),
     "queue": ("podfleet.commands.queue", "Show the queue: waiting runs per class, and their wait."),
+    "ledger": ("podfleet.commands.maintenance.ledger", "Show what pods spent their time on, and its cost."),
     "keys": ("podfleet.commands.access.keys", "Create, list, rotate and revoke API keys."),
     "models": ("podfleet.commands.catalogue.models", "List, set and sync the models that runs may name."),
     "projects": ("podfleet.commands.access.projects", "Set, list and show projects, and their quotas."),

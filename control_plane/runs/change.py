@@ -94,6 +94,8 @@ def _start(run: Run, changes: OptionChanges, now: datetime) -> tuple[Status, dic
     if "not_before" not in changes.given or changes.not_before == run.not_before:
         return run.status, {}
     start = changes.not_before
+    if run.waits_for_runs:  # its wait for a pod begins when they have completed
+        return run.status, {"notBefore": start, "since": None}
     if isinstance(start, datetime) and start > now:
         return Status.DELAYED, {"notBefore": start, "queuedAt": start, "since": start}
     if run.status is Status.QUEUED:

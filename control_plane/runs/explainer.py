@@ -16,6 +16,7 @@ from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.runs.placement import Placement, placed
 from control_plane.store.queue.projects import Projects
 from control_plane.store.queue.queues import ahead_of
+from control_plane.store.queue.successors import Successors
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
 from events.queue.fair.shares import shares_in
@@ -43,10 +44,24 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
     reasons = [
         Reason(code=each.code, message=each.message, evidence=plain(each.evidence))
         for each in explain(
-            run, position, pods, now=reading.clock.now(), last_report=last_report, closed=closed
+            run,
+            position,
+            pods,
+            now=reading.clock.now(),
+            last_report=last_report,
+            predecessors=await _predecessors(reading, run),
+            closed=closed,
         )
     ]
     return Explanation(status=run["status"], reasons=reasons)
+
+
+async def _predecessors(reading: Reading, run: Mapping[str, Any]) -> dict[str, str]:
+    """Return the statuses of the runs for which a run waits."""
+    if not run.get("waitsForRuns"):
+        return {}
+    found = await Successors(reading.run_reads.db).standing(run["after"])
+    return {name: str(each["status"]) for name, each in found.items()}
 
 
 async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[str, str]:

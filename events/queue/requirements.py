@@ -7,6 +7,7 @@ stand together, behind all that are not pinned.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +18,13 @@ import msgspec
 
 from events.kinds import known_fields
 from events.queue.fair import shares
-from events.queue.labels import ASKED, NAME, problem_with
+from events.queue.labels import ASKED, AT_LEAST, GPU_GIB, NAME, VALUE, problem_with, words_of
 from events.runtime.errors import Rejected
 
 GPU_TIERS: Final = ("cpu", "8", "16", "24", "40", "80")  # GiB of GPU memory, smallest first
 ANY_REGION: Final = "any"
+GPU_GIB_MAX: Final = 4_096
+GPUS_MAX: Final = 64
 LABELS_MAX: Final = 16
 LABELS_CHARS_MAX: Final = 400  # of their part of the class
 PIN: Final = "~"  # behind every letter, and so behind every kind
@@ -42,10 +45,18 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What a pod must have: memory of one GPU in GiB (0: none needed), its region, labels, and its name.
 
     A label has the value that is asked for, or at least the number behind `>=`. Only the pod of the name
-    `pod` takes the run, at any start of its worker.
+    `pod` takes the run, at any start of its worker. `gpus` and `gpu` are short for labels, and become them.
     """
 
-    gpu_gib: Annotated[float, msgspec.Meta(ge=0, le=80)] = 0
+    gpu_gib: Annotated[float, msgspec.Meta(ge=0, le=GPU_GIB_MAX)] = 0
+    gpus: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=GPUS_MAX, description="How many GPUs one slot of the pod has, at least."),
+    ] = 0
+    gpu: Annotated[
+        Annotated[str, msgspec.Meta(pattern=rf"\A{VALUE}\Z")] | None,
+        msgspec.Meta(description="Name of the GPU in short, such as h100."),
+    ] = None
     region: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")] = ANY_REGION
     labels: Annotated[Mapping[LabelName, LabelAsked], msgspec.Meta(max_length=LABELS_MAX)] = {}
     pod: Annotated[
@@ -73,13 +84,15 @@ class RunClass:
     @property
     def gpus(self) -> int:
         """How many GPUs a run of the class has."""
-        return 0 if self.tier == GPU_TIERS[0] else 1
+        asked = dict(self.labels).get("gpus", "").removeprefix(AT_LEAST)
+        least = 0 if self.tier == GPU_TIERS[0] else 1
+        return max(least, int(asked)) if asked.isascii() and asked.isdigit() else least
 
 
 def read_requirements(raw: Mapping[str, Any]) -> Requirements:
-    """Return checked requirements. Raises `Rejected` that names the field that is wrong."""
+    """Return checked requirements, GPUs as labels. Raises `Rejected` that names the field that is wrong."""
     try:
-        found = msgspec.convert(dict(raw), Requirements)
+        found = with_labels(msgspec.convert(dict(raw), Requirements))
     except msgspec.ValidationError as error:
         why = problem_with(raw.get("labels")) or f"{error}{known_fields(error, Requirements)}"
         raise _invalid(why) from error
@@ -90,12 +103,31 @@ def read_requirements(raw: Mapping[str, Any]) -> Requirements:
     return found
 
 
+def with_labels(wanted: Requirements) -> Requirements:
+    """Return requirements with what is asked of GPUs as labels. Raises `Rejected` where two of them differ.
+
+    So the class has it, and a claim finds it as any label. Memory above the largest tier is one, too.
+    """
+    largest = float(GPU_TIERS[-1])
+    asked = {
+        "gpus": f"{AT_LEAST}{wanted.gpus}" if wanted.gpus else None,
+        "gpu": wanted.gpu,
+        GPU_GIB: f"{AT_LEAST}{math.ceil(wanted.gpu_gib)}" if wanted.gpu_gib > largest else None,
+    }
+    labels = dict(wanted.labels)
+    for name, value in asked.items():
+        if value is not None and labels.setdefault(name, value) != value:
+            raise _invalid(f"{name} is asked for twice: {words_of(name, labels[name])} is a label, too")
+    return msgspec.structs.replace(wanted, gpus=0, gpu=None, labels=labels)
+
+
 def _invalid(why: str) -> Rejected:
     return Rejected("invalid_requirements", f"requires: {why}")
 
 
 def class_key(kind: str, requirements: Requirements, project: str = shares.DEFAULT) -> str:
     """Return the class: everything by which a claim may choose among runs."""
+    requirements = with_labels(requirements)
     key = f"{kind}/{gpu_tier(requirements.gpu_gib)}/{requirements.region}"
     if project != shares.DEFAULT:
         key += f"/{shares.MARK}{project}"
@@ -135,7 +167,7 @@ def of_project(project: str) -> str:
 
 
 def gpu_tier(gpu_gib: float) -> str:
-    """Return the smallest tier that holds `gpu_gib` GiB."""
+    """Return the smallest tier that holds `gpu_gib` GiB, the largest for more, which a label says."""
     if gpu_gib <= 0:
         return GPU_TIERS[0]
-    return next(tier for tier in GPU_TIERS[1:] if gpu_gib <= float(tier))
+    return next((tier for tier in GPU_TIERS[1:] if gpu_gib <= float(tier)), GPU_TIERS[-1])

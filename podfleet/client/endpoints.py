@@ -14,7 +14,7 @@ from events.answers.access.secrets import RotatedSecrets, Secret
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
-from events.answers.fleet import Queue, SignInLink
+from events.answers.fleet import Ledger, Queue, SignInLink
 from events.answers.groups import Group, GroupMember, GroupRow
 from events.answers.kinds.boards import Board, History, SavedBoard
 from events.answers.kinds.estimates import RunEstimate
@@ -47,12 +47,14 @@ def submit(
     kind: str,
     spec: Json | None = None,
     *,
+    after: Sequence[str] | None = None,
     idempotency_key: str | None = None,
     **options: Unpack[StartOptions],
 ) -> Call[Run]:
-    """Queue a run; the same `idempotency_key` again means the same run."""
+    """Queue a run; the same `idempotency_key` again means the same run. It waits for the runs in `after`."""
     headers = _given(**{"Idempotency-Key": idempotency_key})
-    return Call("POST", "/api/runs", Run, body=_run_body(kind, spec, options), headers=headers)
+    body = {**_run_body(kind, spec, options), **_given(after=[*after] if after else None)}
+    return Call("POST", "/api/runs", Run, body=body, headers=headers)
 
 
 def check(
@@ -450,6 +452,34 @@ def kind(name: str) -> Call[KindAnswer]:
 def queue() -> Call[Queue]:
     """Return what waits for a pod, and how many runs there are of each status."""
     return Call("GET", "/api/queue", Queue)
+
+
+def ledger(
+    *,
+    by: str = "day",
+    since: str | datetime | None = None,
+    until: str | datetime | None = None,
+    limit: int = PAGE,
+) -> Call[Ledger]:
+    """Return what pods spent their time on between two moments, by `day`, `pod`, `run` or `project`."""
+    return Call("GET", "/api/ledger", Ledger, query=_ledger_query(by, since, until) | {"limit": limit})
+
+
+def export_ledger(
+    *,
+    by: str = "day",
+    since: str | datetime | None = None,
+    until: str | datetime | None = None,
+    format: str = "csv",
+) -> Call[None]:
+    """Return the same as a file: CSV, or a JSON object a line."""
+    query = _ledger_query(by, since, until) | {"format": format}
+    return Call("GET", "/api/ledger/export", NoneType, query=query)
+
+
+def _ledger_query(by: str, since: str | datetime | None, until: str | datetime | None) -> dict[str, Any]:
+    ends = {"from": since, "to": until}
+    return {"by": by} | {name: str(each) if each is not None else None for name, each in ends.items()}
 
 
 def groups(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[GroupRow]]:

@@ -26,6 +26,7 @@ from podfleet.output import (
     tell,
 )
 from podfleet.parameters import (
+    After,
     Attempts,
     Labels,
     NotBefore,
@@ -74,6 +75,7 @@ def submit(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
+    after: After = None,
     secret: SecretNames = None,
     project: Project = None,
     key: Annotated[
@@ -107,7 +109,7 @@ def submit(
     if estimate:
         show_estimate(control_plane.estimate(kind, spec, **wanted), as_json=as_json)
         return
-    run = control_plane.submit(kind, spec, **wanted, idempotency_key=key)
+    run = control_plane.submit(kind, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, run, run.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 

@@ -88,8 +88,9 @@ class GroupService:
             raise Rejected("bad_id", f"{wanted.id!r} is where the form of a new one is; choose another name")
         await self.require_valid(wanted.id, wanted.run, wanted.plan, by=wanted.by)
         status = GroupStatus.PAUSED if wanted.paused else GroupStatus.OPEN
+        run = await self._exact(wanted.run, by=wanted.by)
         fields: Document = {
-            "run": dict(wanted.run),
+            "run": dict(run),
             "plan": dict(wanted.plan),
             "status": status.value,
             "round": 1,
@@ -138,7 +139,8 @@ class GroupService:
         _require(group, revision)
         usual(Action.EDIT, GroupStatus(group["status"]))
         is_limits_only = run is None and (plan is None or _slots(plan) == _slots(group["plan"]))
-        run, plan = run or group["run"], plan or group["plan"]
+        run = group["run"] if run is None else await self._exact(run, by=by)
+        plan = plan or group["plan"]
         named_by = (
             group.get("namedBy") if is_limits_only else by
         )  # values decide what a run does with secrets
@@ -229,7 +231,7 @@ class GroupService:
         made = plan_of(plan)
         if isinstance(made, Study):
             require_sampler(made)
-            require_measured(made, kind_of(run["kind"], among=RUN_KINDS).headline)
+            require_measured(made, kind_of(run["kind"], among=RUN_KINDS))
         if isinstance(made, Race) and (run.get("requires") or {}).get("pod") is not None:
             raise Rejected("bad_plan", "run.requires.pod: the lanes of a race say their pods")
         group = {"_id": group_id, "run": run}
@@ -242,6 +244,11 @@ class GroupService:
                 if self.clock.monotonic_s() > until_s and indexes.stop < len(rows):
                     message = f"checking took {CHECK_S:.0f} s for {indexes.stop:,} of {len(rows):,} slots"
                     raise Rejected("bad_plan", f"plan: {message}; give it fewer")
+
+    async def _exact(self, run: Mapping[str, Any], *, by: str) -> Mapping[str, Any]:
+        """Return a run whose inputs are the same for all members. Raises `Rejected`."""
+        inputs = self.submitter.inputs
+        return {**run, "spec": dict(await inputs.exact(run["kind"], run["spec"], by=by))}
 
     async def _require_pods(self, plan: Mapping[str, Any]) -> None:
         """Check that every pod of a race has ever reported. Raises `Rejected`."""

@@ -60,6 +60,8 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "RUNPOD_API_KEY": None,
     "CONTAINER_API_KEY": None,
     "PODFLEET_DATASETS": None,
+    "PODFLEET_TREE_CACHE_GIB": "100",
+    "PODFLEET_ENVIRONMENT_CACHE_GIB": "50",
     "PODFLEET_JUDGE_SECRET": None,
     "PODFLEET_LITERATURE_URL": None,
     "PODFLEET_HUB_URL": "https://huggingface.co",

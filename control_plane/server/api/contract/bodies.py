@@ -92,6 +92,8 @@ WHOLE: Final = BeforeValidator(_whole)
 Json = Annotated[dict[str, Any], Storable]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Label = Annotated[str, StringConstraints(max_length=LABEL_CHARS_MAX), Storable]
+AFTER_MAX: Final = 64  # runs for which a run waits
+RunId = Annotated[str, StringConstraints(min_length=1, max_length=100), Storable]
 GROUP_ID: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 ProjectName = Annotated[str, StringConstraints(pattern=f"^{shares.NAME}$")]
@@ -174,7 +176,9 @@ class RunBody(OptionsBody):
 
 
 class NewRun(RunBody, StartOptionsBody):
-    """A run to queue."""
+    """A run to queue; it waits until the runs in `after` have completed."""
+
+    after: Annotated[list[RunId], Field(max_length=AFTER_MAX)] = Field(default_factory=list)
 
 
 class ScheduleBody(Body):
@@ -268,6 +272,7 @@ class ReviewBody(Body):
 
 
 ARTIFACTS_MAX: Final = 100  # of one request
+FILE_BYTES_MAX: Final = 5 << 40  # S3 holds no larger object
 
 
 Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
@@ -278,7 +283,7 @@ class FileBody(Body):
     """A file of a run; `size` in bytes."""
 
     name: Annotated[ShortText, Storable]
-    size: Annotated[int, Field(ge=0, le=5 << 30), WHOLE]
+    size: Annotated[int, Field(ge=0, le=FILE_BYTES_MAX), WHOLE]
     content_type: ShortText = "application/octet-stream"
 
 
@@ -382,6 +387,7 @@ class GpuLine(Stored):
     name: Annotated[ShortText, Storable]
     memory_mib: Amount
     compute_capability: Annotated[ShortText, Storable] | None = None
+    uuid: Annotated[ShortText, Storable] | None = None
 
 
 class DiskLine(Stored):
@@ -440,6 +446,7 @@ class TelemetryLine(Stored):
     gpu_memory_mib: Amount | None = None
     gpu_temperature_c: Annotated[float, Field(ge=-300, le=10_000, allow_inf_nan=False)] | None = None
     gpu_faults: Annotated[list[ShortText], Field(max_length=16), Storable] = []
+    gpu_foreign: Annotated[list[ShortText], Field(max_length=16), Storable] = []
 
 
 # What a pod tests of itself; of a model's provider the host is named.
@@ -517,4 +524,5 @@ class PodLine(Stored):
     resets: Annotated[list[ResetLine], Field(max_length=16)] = []
     clock_offset_s: Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)] | None = None
     delivery: DeliveryLine | None = None
+    usd_per_hour: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
     started_at: Moment
