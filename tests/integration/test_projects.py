@@ -13,7 +13,7 @@ from control_plane.access.key_ring import WantedKey
 from control_plane.runs.explainer import class_reasons, explanation
 from control_plane.runs.submission import Submission
 from control_plane.server.deps import Deps
-from control_plane.store.queue.projects import Projects
+from control_plane.store.access.projects import Projects
 from control_plane.upkeep.fair_sharer import FairSharer
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
