@@ -176,7 +176,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
 
 def _environments(settings: Settings, clock: Clock) -> PodEnvironments:
     """Return the environments of this pod, and where their packages come from."""
-    cache = EnvironmentCache(settings.data / ENVIRONMENTS, clock, settings.environment_cache_bytes)
+    cache = EnvironmentCache(settings.pod_data / ENVIRONMENTS, clock, settings.environment_cache_bytes)
     return PodEnvironments(cache, index_settings(settings.environ))
 
 
