@@ -77,6 +77,7 @@ from control_plane.server.dependencies import Dependencies
 from control_plane.store import database
 from control_plane.store.access.audit_log import AuditLog
 from control_plane.store.access.keys import Keys
+from control_plane.store.access.projects import Projects
 from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
@@ -98,7 +99,6 @@ from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
-from control_plane.store.queue.projects import Projects
 from control_plane.store.queue.pruning import PruneReads
 from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.run_fields import RunFieldReads
@@ -188,7 +188,6 @@ class Deps:
     groups: GroupParts
     spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
-    fair_sharer: FairSharer
     upload_sweeper: UploadSweeper
     feed: ChangeFeed
     log_feed: ChangeFeed
@@ -231,6 +230,11 @@ class Deps:
     def tree_shelf(self) -> TreeShelf:
         """Trees of files, and data sets."""
         return TreeShelf(self.blobs, self.inspector, Trees(self.db))
+
+    @property
+    def fair_sharer(self) -> FairSharer:
+        """What tells pods whose turn it is."""
+        return FairSharer(Projects(self.db), self.settings.share_half_life_s)
 
     @property
     def races(self) -> RaceReads:
@@ -321,7 +325,6 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         scheduler=Scheduler(schedules, submitter, grouped.service),
         groups=grouped,
         spec_sweeper=SpecSweeper(submissions),
-        fair_sharer=FairSharer(Projects(db), settings.share_half_life_s),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),
         feed=feed,
