@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from control_plane.model.checkpoints import Candidate
@@ -250,11 +251,15 @@ class Reading:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`.
 
         `only` names, for a kind, what is read of its run: lists of `OF_EVERY_KIND`, parts of the kind,
-        `usage`, `notes` (with their answers), `measures`. The others are empty then.
+        `usage`, `notes` (with their answers), `measures`, `successors`. The others are empty then.
         """
         async with self.large_reads:
             run, spec = await asyncio.gather(self.require(run_id), self.run_reads.spec(run_id))
-            return await self._whole(run, spec or {}, None if only is None else only(run["kind"]))
+            asked = None if only is None else only(run["kind"])
+            found = await self._whole(run, spec or {}, asked)
+            if asked is None or "successors" in asked:
+                found = msgspec.structs.replace(found, successors=await self.run_reads.successors(run_id))
+            return found
 
     async def submitted(self, submitted: Submitted) -> Run:
         """Return a new run from its submission, without a read: a pod may have claimed it by now.
@@ -578,7 +583,7 @@ def _samples(found: Sequence[Json]) -> list[Sample]:
 
 
 def _is_of_sample(name: str, value: Any) -> bool:
-    if name == "gpuFaults":
+    if name in ("gpuFaults", "gpuForeign"):
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
     return name == "at" or is_measured(value)
 
