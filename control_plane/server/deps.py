@@ -62,6 +62,7 @@ from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.races.reads import RaceReads
 from control_plane.runs.groups.races.service import RaceService
 from control_plane.runs.groups.service import GroupService
+from control_plane.runs.inputs import KnownInputs
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
@@ -97,16 +98,20 @@ from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
+from control_plane.store.queue.projects import Projects
 from control_plane.store.queue.pruning import PruneReads
 from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.run_fields import RunFieldReads
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
+from control_plane.store.queue.successors import Successors
 from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.trees import Trees
+from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.quarantiner import Quarantiner
+from control_plane.upkeep.releaser import Releaser
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.spec_sweeper import SpecSweeper
 from control_plane.upkeep.sweeper import Sweeper
@@ -175,6 +180,7 @@ class Deps:
     admission: Admission
     sweeper: Sweeper
     catch_up: CatchUp
+    releaser: Releaser
     rescuer: Rescuer
     schedules: ScheduleService
     scheduler: Scheduler
@@ -182,6 +188,7 @@ class Deps:
     groups: GroupParts
     spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
+    fair_sharer: FairSharer
     upload_sweeper: UploadSweeper
     feed: ChangeFeed
     log_feed: ChangeFeed
@@ -261,7 +268,6 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     clock = MeasuredClock(machine)
     runs, events, documents, counts = Runs(db), Events(db), Documents(db), ByteCounts(db)
     submissions, schedules = Submissions(db), Schedules(db)
-    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered, unclaimed = UnnumberedEvents(runs, events, clock, ids), UnclaimedStore(db)
@@ -269,11 +275,14 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
     feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
+    releaser = Releaser(runs, Successors(db))
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading = _reading(db, url, pod_rules, clock)
+    inputs = KnownInputs(TreeShelf(blobs, inspector, Trees(db)), runs, RunReads(db))
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), inputs)
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
@@ -312,11 +321,13 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         scheduler=Scheduler(schedules, submitter, grouped.service),
         groups=grouped,
         spec_sweeper=SpecSweeper(submissions),
+        fair_sharer=FairSharer(Projects(db), settings.share_half_life_s),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),
         feed=feed,
         log_feed=log_feed,
-        watcher=Watcher(Changes(db, STATES), feed, notifier),
+        releaser=releaser,
+        watcher=Watcher(Changes(db, STATES), feed, notifier, [releaser.hear]),
         log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_feed),
         claimer=Claimer(Claims(db), pod_rules, notifier, new_pods, clock, ids, Cache(clock)),
         pod_steering=PodSteering(Pods(db), pod_rules, reading),

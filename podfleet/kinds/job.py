@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import typer
 
 from podfleet import parameters
+from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import check
-from podfleet.commands.data import push_folder, version_of
+from podfleet.commands.data import push_folder
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson
 from podfleet.parameters import (
+    After,
     Attempts,
     Labels,
     NotBefore,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -32,29 +37,47 @@ FOLDER_BYTES_MAX: Final = 200 << 20
 app = noun("run", has_verbs=False)
 
 
+Gpu = Annotated[
+    str | None,
+    typer.Option("--gpu", metavar="GIB|NAME", help="GPU that it needs: its memory, or a name such as h100."),
+]
+Gpus = Annotated[
+    int | None, typer.Option("--gpus", min=1, metavar="N", help="How many GPUs of one pod it needs.")
+]
+Folder = Annotated[
+    Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
+]
+NoFolder = Annotated[bool, typer.Option("--no-folder", help="Send no files.")]
+Include = Annotated[
+    list[str] | None, typer.Option("--include", metavar="PATTERN", help="Send what git ignores, too.")
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="[NAME=]SOURCE",
+        help="Data set, or `run:ID[/PATTERN]`, that it reads; repeatable.",
+    ),
+]
+Variables = Annotated[
+    list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
+]
+
+
 @app.command()
 def run(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="Program and its arguments, after `--`.")
     ] = None,
-    gpu: Annotated[
-        float | None, typer.Option("--gpu", min=0, metavar="GIB", help="Memory of the GPU that it needs.")
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
-    ] = None,
-    no_folder: Annotated[bool, typer.Option("--no-folder", help="Send no files.")] = False,
-    include: Annotated[
-        list[str] | None, typer.Option("--include", metavar="PATTERN", help="Send what git ignores, too.")
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME[/VERSION]", help="Data set that it reads; repeatable."),
-    ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
-    ] = None,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
+    folder: Folder = None,
+    no_folder: NoFolder = False,
+    include: Include = None,
+    data: Inputs = None,
+    env: Variables = None,
     secret: SecretNames = None,
+    project: Project = None,
     file: SpecFile = None,
     parameter: Parameters = None,
     priority: Priority = None,
@@ -63,6 +86,7 @@ def run(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
+    after: After = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -72,32 +96,86 @@ def run(
 ) -> None:
     """Run a command on a pod, and print the id of its run."""
     spec = parameters.spec(file, parameter)
-    if command:
-        spec["command"] = shlex.join(command)
-    if env:
-        spec["env"] = {**spec.get("env", {}), **variables(env)}
     control_plane = client()
-    if data:
-        found = [version_of(control_plane, each) for each in data]
-        spec["inputs"] = {**spec.get("inputs", {}), **{each.name: each.tree for each in found}}
-    if not no_folder and "tree" not in spec:
-        pushed = push_folder(control_plane, folder or Path(), include or (), (), bytes_max=FOLDER_BYTES_MAX)
-        spec["tree"] = pushed.id
+    completed(spec, command, env, data)
     check(KIND, spec)
+    if not no_folder:
+        send_folder(spec, control_plane, folder, include)
     wanted = parameters.start_options(
         priority=priority,
         label=label,
-        requires=[*(requires or ()), *([] if gpu is None else [f"gpu_gib={gpu:g}"])],
+        requires=[*(requires or ()), *needed(gpu, gpus)],
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
         secret=secret,
+        project=project,
     )
-    made = control_plane.submit(KIND, spec, **wanted, idempotency_key=key)
+    made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 
-def variables(given: list[str]) -> dict[str, Any]:
+def completed(
+    spec: dict[str, Any],
+    command: Sequence[str] | None,
+    env: Sequence[str] | None,
+    data: Sequence[str] | None,
+) -> None:
+    """Put what options say of a job into its specification. Ends the command at what cannot be."""
+    if command:
+        spec["command"] = shlex.join(command)
+    if env:
+        spec["env"] = {**spec.get("env", {}), **variables(env)}
+    if data:
+        spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
+
+
+def send_folder(
+    spec: dict[str, Any], control_plane: Client, folder: Path | None, include: Sequence[str] | None
+) -> None:
+    """Push the working folder of a job, unless its specification names a tree."""
+    if "tree" not in spec:
+        spec |= sent_folder(control_plane, folder or Path(), include or ())
+
+
+def needed(gpu: str | None, gpus: int | None) -> list[str]:
+    """Return what the options say of GPUs, as `--requires` has it: a number is the memory of one in GiB."""
+    found = [] if gpus is None else [f"gpus={gpus}"]
+    if gpu is not None:
+        try:
+            found.append(f"gpu_gib={float(gpu):g}")
+        except ValueError:
+            found.append(f"gpu={gpu}")
+    return found
+
+
+def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
+    """Send a folder, and return what a specification says of it. Ends the command where that cannot be."""
+    from podfleet.client.trees.commit import DIFF, commit_of
+
+    pushed = push_folder(control_plane, folder, include, (), bytes_max=FOLDER_BYTES_MAX)
+    commit = commit_of(folder)
+    if commit is None:
+        return {"tree": pushed.id}
+    source = commit.told()
+    if commit.diff:
+        with TemporaryDirectory(prefix="podfleet-") as beside:
+            Path(beside, DIFF).write_bytes(commit.diff)
+            source["diff"] = push_folder(control_plane, Path(beside), (), ()).id
+    return {"tree": pushed.id, "source": source}
+
+
+def named_input(given: str) -> tuple[str, str]:
+    """Return the folder that an input is, and what lies there. Raises `typer.BadParameter`."""
+    name, equals, source = given.partition("=")
+    if equals:
+        return name, source
+    if given.startswith("run:"):
+        raise typer.BadParameter(f"--input {given}: write NAME={given}, and it is at $PODFLEET_INPUTS/NAME")
+    return given.partition("/")[0], given
+
+
+def variables(given: Sequence[str]) -> dict[str, Any]:
     """Return the variables that options name. Raises `typer.BadParameter`."""
     found: dict[str, Any] = {}
     for each in given:

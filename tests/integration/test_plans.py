@@ -24,11 +24,13 @@ Operation = dict[str, Any]
 
 # Made by people, a few in the life of a fleet: each is one question for whether there is any.
 SMALL = {"api_keys"}
-# What asks no database, has no end, or gives everything away on purpose.
+# What asks no database, has no end, gives everything away on purpose, or wants the token of a run and asks
+# for what "/api/trees/" asks.
 UNASKED = {
     "/healthz", "/readyz", "/signin", "/signin/once", "/openapi.json", "/live", "/api/stream", "/api/wakeups",
     "/api/groups/{group_id}/live", "/api/runs/{run_id}/live",
     "/api/audit/export", "/artifacts/{artifact_id:path}", "/api/schedules/preview",
+    "/api/runs/{run_id}/trees/{tree_id}", "/api/runs/{run_id}/trees/{tree_id}/chunks",
 }  # fmt: skip
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound
 BRANCHES = 10  # of a cursor, each of which may look one too far
@@ -86,6 +88,11 @@ EXTRA = {
     "/api/results/pairs": "/api/results/pairs?run=ONE&run=TWO",
     "/runs/compare/items": "/runs/compare/items?ids=ONE,TWO",
     "/api/results/compare": "/api/results/compare?run=ONE&run=TWO",
+    "/api/trees/": f"/api/trees/{'0' * 64}",
+    "/api/trees//chunks": f"/api/trees/{'0' * 64}/chunks",
+    "/api/data-sets": "/api/data-sets",
+    "/api/data-sets/": "/api/data-sets/images",
+    "/api/data-sets//": "/api/data-sets/images/1",
     "/api/kinds": "/api/kinds",
     "/api/kinds/": "/api/kinds/probe",
     "/runs/new": "/runs/new?kind=probe",

@@ -140,8 +140,9 @@ def router(deps: Deps) -> APIRouter:
         wanted = Submission(**body.model_dump(), **circumstances, by=principal.name, named_by=principal.name)
         if dry_run:
             response.status_code = 200
-            found = await checked(wanted)
+            found = await checked(await deps.submitter.exact(wanted))
             await deps.submitter.require_secrets(await order_of(wanted))
+            await deps.submitter.has_to_wait(wanted.after)
             return found
         submitted = await deps.submitter.submit(wanted)
         response.status_code = 201 if submitted.is_new else 200

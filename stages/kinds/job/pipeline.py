@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import sys
@@ -14,7 +15,9 @@ from typing import Final
 
 from events.files.checkpoints import FILES_MAX as CHECKPOINT_FILES_MAX
 from events.files.paths import BadPath, RunPath
+from events.files.trees import tree_in
 from events.kinds.job import RUN, JobSpec
+from events.kinds.results import COLUMN_NAME, COLUMNS_MAX
 from events.runtime.errors import Canceled, PipelineError
 from events.runtime.hiding import hide
 from stages.context import Context, Stage
@@ -22,6 +25,7 @@ from stages.engines.environment import mask_of
 from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
+from stages.kinds.job.environment import environment_of, python_environment
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
@@ -32,7 +36,7 @@ CHECKPOINT: Final = "job"
 LOG: Final = "log.txt"
 WARNINGS_MAX: Final = 20  # of one attempt
 FILES_MAX: Final = 10_000
-FILE_BYTES_MAX: Final = 5 << 30  # one PUT of S3 holds no more
+FILE_BYTES_MAX: Final = 5 << 40  # S3 holds no larger object
 WARNING_CHARS: Final = 300
 NOT_FOUND: Final = 127  # what a shell says of a program that is not there, and of one that it may not run
 NOT_ALLOWED: Final = 126
@@ -64,17 +68,21 @@ class _Job:
     saved: set[str] = field(default_factory=lambda: {LOG})
     notes: int = -1
     not_kept: int = 0
+    measured: dict[str, float] = field(default_factory=dict)  # the last value of each metric
 
     def run(self) -> str:
         """Run the program, and return the line that sums it up."""
         work = self._work()
         control, output = self._folder("control"), self._folder("output")
         restored = self._restored(control)
+        hide()  # the pod's keys of models, among others, are in this process's environment
+        python = environment_of(self.context, work, self.spec.python)
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
+            if python is not None:
+                environment |= python_environment(environment, python, work, self._folder("python"))
             self._pass_notes(control)  # those that are there at the start
-            hide()  # the pod's keys of models, among others, are in this process's environment
             self.context.wait_for_start()
             self.begun_s = self.context.clock.monotonic_s()
             with self.context.stage(RUN, index=1, total=1) as self.stage:
@@ -106,6 +114,7 @@ class _Job:
                 raise
         self._look(box, control, within_s=0.0)
         self._follow(following, printed, is_last=True)
+        self._summarize()
         return self._ended(program, printed)
 
     def _ended(self, program: Program, printed: Output) -> int:
@@ -158,9 +167,19 @@ class _Job:
         for name, value in message.values.items():
             if isinstance(value, float):
                 stage.metric(name, value, message.step)
+                if name in self.measured or len(self.measured) < COLUMNS_MAX:
+                    self.measured[name] = value
             else:
                 at = "" if message.step is None else f" at step {message.step}"
                 self._warn(f"{name} is {value[:20]}{at}")
+
+    def _summarize(self) -> None:
+        """Let the last value of each metric be a headline number, where the program has said no other."""
+        told = self.context.recorded.headline
+        new = {name: value for name, value in self.measured.items() if name not in told}
+        fit = [name for name in new if re.fullmatch(COLUMN_NAME, name)][: max(0, COLUMNS_MAX - len(told))]
+        if fit:
+            self.context.summarize({name: new[name] for name in fit})
 
     def _save(self, path: Path, name: str) -> None:
         """Keep a file under its name; the worker opens it without following a link."""
@@ -260,8 +279,8 @@ class _Job:
     def _inputs(self) -> Path:
         """Return a folder with a link to each tree that the program reads."""
         folder = self._folder("inputs")
-        for name, tree in self.spec.inputs.items():
-            (folder / name).symlink_to(self.context.trees[tree])
+        for name, source in self.spec.inputs.items():
+            (folder / name).symlink_to(self.context.trees[tree_in(source)])
         return folder
 
     def _environment(self, control: Path, output: Path, restored: Path) -> dict[str, str]:
@@ -272,7 +291,7 @@ class _Job:
             "PYTHONUNBUFFERED": "1",
             **{name: variables[name] for name in (*PASSED, *secrets) if variables.get(name)},
             "PATH": _path(variables.get("PATH", os.defpath)),
-            **self.spec.env,
+            **self.spec.variables,
             "HOME": str(home),
             "TMPDIR": str(self._folder("tmp")),
             "PODFLEET_INPUTS": str(self._inputs()),

@@ -154,7 +154,11 @@ OPTIONS = {
     "priority": 5, "labels": {"a": "b"}, "requires": {"region": "eu"}, "max_attempts": 5, "queue_limit_s": 5,
     "not_before": EPOCH, "secrets": ["KEY"],
 }  # fmt: skip
-BODIES = {"task": {"name": "a", "model": {"id": "m"}, "parameters": {"n_parallel": [1, 2]}}}
+BODIES = {
+    "task": {"name": "a", "model": {"id": "m"}, "parameters": {"n_parallel": [1, 2]}},
+    "chunks": [("0" * 64, 5)],
+    "manifest": ("0" * 64, 5),
+}
 SOMETHING = {
     "int": 5, "float": 5.0, "bool": True, "Json": {"a": 1}, "Plan": {"kind": "matrix"}, "datetime": EPOCH,
     "Mapping[str, str]": {"a": "b"}, "Sequence[str]": ["read"],

@@ -133,7 +133,8 @@ def test_a_kind_cannot_take_the_name_of_a_command(
 def test_a_noun_or_verb_that_is_not_there_is_answered_with_its_like() -> None:
     for wrong, like in ((["rusn"], "'runs'"), (["runs", "lits"], "'list'"), (["events", "tial"], "'tail'")):
         answer = CliRunner().invoke(app, wrong)
-        assert (answer.exit_code, f"Did you mean {like}" in answer.output) == (2, True)
+        _, _, meant = answer.output.partition("Did you mean ")
+        assert (answer.exit_code, like in meant) == (2, True)
 
 
 def test_what_no_command_foresees_ends_it_in_words(tmp_path: Path) -> None:
