@@ -289,7 +289,10 @@ def test_the_marks_of_an_attempt_are_those_of_its_own_work_and_of_its_last_check
         (c.StageStarted(stage="train"), {"setAsideAt": 3, "workedFrom": 4}),
         (histories.artifact(attempt=2), {"setAsideAt": 3, "workedFrom": 4}),
         (kept("train"), {"setAsideAt": 3, "workedFrom": 4, "savedUntil": 6}),
-        (c.StageCompleted(stage="train"), {"setAsideAt": 3, "workedFrom": 4, "savedUntil": 6, "workedUntil": 7}),
+        (
+            c.StageCompleted(stage="train"),
+            {"setAsideAt": 3, "workedFrom": 4, "savedUntil": 6, "workedUntil": 7},
+        ),
         (c.StageStarted(stage="test"), {"setAsideAt": 3, "workedFrom": 4, "savedUntil": 6}),
         (kept("test"), {"setAsideAt": 3, "workedFrom": 4, "savedUntil": 9}),
     ]
@@ -689,7 +692,13 @@ def test_a_whole_life_folds_to_the_attempts_view_and_every_document_beside_it() 
     identity = artifact_id("r", 2, "probe.bin")
     assert folded == Fold(
         view=AttemptView(
-            "r", 2, CurrentStage("probe", 1.0, None), moment_at(1), None, None, 7,
+            "r",
+            2,
+            CurrentStage("probe", 1.0, None),
+            moment_at(1),
+            None,
+            None,
+            7,
             marks={"workedFrom": moment_at(2), "workedUntil": moment_at(6)},
         ),
         seq=7,
