@@ -19,6 +19,7 @@ from control_plane.model.byte_limits import (
     EVENT_BYTES_DEFAULT,
     KEY_EVENT_BYTES_DEFAULT,
 )
+from events.queue.fair.usage import HALF_LIFE_S
 from events.runtime.egress_policy import SETTING as PRIVATE_HOSTS
 from events.runtime.egress_policy import EgressPolicy, read_egress_policy
 from events.runtime.errors import ConfigError
@@ -46,6 +47,7 @@ OIDC_ROLES: Final = "PODFLEET_OIDC_ROLES"
 OIDC_CLIENT_SECRET: Final = "PODFLEET_OIDC_CLIENT_SECRET"  # noqa: S105 - a name
 PUBLIC_URL: Final = "PODFLEET_PUBLIC_URL"
 OIDC_SCOPES_DEFAULT: Final = "openid email offline_access"
+SHARE_HALF_LIFE: Final = "PODFLEET_SHARE_HALF_LIFE_S"
 ROLES: Final = ("viewer", "operator", "admin")
 # Each by its setting.
 BUDGETS: Final = {
@@ -110,6 +112,7 @@ class Settings:
     egress: EgressPolicy = field(default_factory=EgressPolicy)  # where listings of models may be
     models_url: str = ""  # of an API like OpenAI's, whose listing of models is read at the start
     oidc: Oidc | None = None  # None: nobody signs in by an issuer
+    share_half_life_s: float = HALF_LIFE_S  # after which what a project used counts half
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
@@ -186,6 +189,9 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         for name, value in budgets.items()
         if not re.fullmatch("[1-9][0-9]{5,14}", value)
     ]
+    half_life = values.get(SHARE_HALF_LIFE) or f"{HALF_LIFE_S:.0f}"
+    if not re.fullmatch("[1-9][0-9]{1,7}", half_life):
+        problems.append(f"{SHARE_HALF_LIFE} is {half_life!r}; it is a number of seconds, 10 at least")
     secrets_keys = _secrets_keys(values, problems)
     oidc = _oidc(values, problems)
     if oidc is not None and not (values.get(SECRETS_KEY) or values.get(SECRETS_KEY_FILE)):
@@ -223,6 +229,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         models_url=models_url,
         oidc=oidc,
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
+        share_half_life_s=float(half_life),
     )
 
 

@@ -56,6 +56,7 @@ class Cause(StrEnum):
     NOTE = "note"
     CHANGE = "change"
     START = "start"
+    RELEASE = "release"
 
 
 class Fault(StrEnum):
@@ -102,6 +103,8 @@ _LEADING: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
         S.AWAITING_HUMAN: (S.CANCELED,),
     },
     Cause.PROMOTE: {S.DELAYED: (S.QUEUED,)},
+    # The runs that it waited for have completed: it waits for a pod, or for its start.
+    Cause.RELEASE: {S.DELAYED: (S.QUEUED, S.DELAYED)},
     Cause.QUEUE_TIMEOUT: {S.QUEUED: (S.FAILED,), S.DELAYED: (S.FAILED,)},
     Cause.REVIEW: {S.AWAITING_HUMAN: (S.HUMAN_VALIDATED, S.HUMAN_REJECTED)},
 }
@@ -109,6 +112,8 @@ INITIAL: Final = frozenset({S.QUEUED, S.DELAYED})
 FINAL: Final = frozenset(status for status in Status if not any(status in row for row in _LEADING.values()))
 # Nobody works in these, and nobody will: no pause outlives them.
 AT_REST: Final = FINAL | {S.AWAITING_HUMAN}
+# What a run that waits for others has been waiting for.
+SUCCEEDED: Final = frozenset({S.COMPLETED, S.HUMAN_VALIDATED})
 # A person's verdict may be revised into the other one: the run has ended all the same.
 REVISED: Final[Mapping[Status, tuple[Status, ...]]] = {
     S.HUMAN_VALIDATED: (S.HUMAN_REJECTED,),

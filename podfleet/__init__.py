@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         NotFound,
         Refused,
         Unreachable,
+        Unsendable,
     )
     from podfleet.client.synchronous import Client
 
@@ -43,6 +44,7 @@ __all__ = [
     "NotFound",
     "Refused",
     "Unreachable",
+    "Unsendable",
 ]
 
 

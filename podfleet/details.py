@@ -51,6 +51,9 @@ def show_run(run: Run, reasons: Sequence[Reason] = ()) -> None:
         ("took", lasted(run, SystemClock().now()) if run.started_at else None),
         ("hypothesis", run.hypothesis_id),
         ("retry of", run.parent_run_id),
+        ("after", ", ".join(run.after) if run.after else None),
+        ("canceled", _vain_wait(run)),
+        ("before", ", ".join(run.successors) or None),
         ("from stage", run.from_stage),
         ("secrets", ", ".join(run.secrets) if run.secrets else None),
         ("labels", ", ".join(f"{name}={value}" for name, value in run.labels.items()) or None),
@@ -67,6 +70,11 @@ def show_run(run: Run, reasons: Sequence[Reason] = ()) -> None:
     if run.status == "AWAITING_HUMAN":
         say(f"\nDo you confirm this verdict? podfleet reviews pass {run.id} (or fail)")
     _show_parts(run)
+
+
+def _vain_wait(run: Run) -> str | None:
+    after = run.cancel_requested.after if run.cancel_requested else None
+    return f"run {after.run}, for which it waited, is {after.status or 'gone'}" if after else None
 
 
 def _show_error(run: Run, error: Failure) -> None:

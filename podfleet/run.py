@@ -168,11 +168,13 @@ class _Voice:
         if len(self._held) >= HELD_MAX:
             self._dropped += 1
             return
-        self._idle.clear()
-        self._held.append(message)
+        self._held.append(message)  # before the looks at the events, whose changes cost more than these
+        if self._idle.is_set():
+            self._idle.clear()
         if self._thread is None:
             self._begin()
-        self._came.set()
+        if not self._came.is_set():
+            self._came.set()
 
     def flush(self, within_s: float) -> bool:
         return self._path is None or self._idle.wait(within_s)

@@ -20,7 +20,8 @@ from control_plane.files.blobs import MISSING, storage_call
 from control_plane.files.signing import Content, PutSigner
 
 PART_BYTES_MIN: Final = 5 << 20  # of S3; only the last may be smaller
-PARTS_MAX: Final = 1_000  # storage lists as many at once
+PARTS_MAX: Final = 10_000  # of S3
+LISTED_MAX: Final = 1_000  # parts of one answer of storage
 SIGNED_MAX: Final = 32  # of one answer
 GONE: Final = "NoSuchUpload"
 LISTINGS_MAX: Final = 100
@@ -130,8 +131,16 @@ class Multipart:
 
     def _held(self, key: str, upload_id: str) -> list[Part]:
         held: list[Part] = []
+        after = None
         with _gone_already():
-            held = self.client._list_parts(self.bucket, key, upload_id, max_parts=PARTS_MAX).parts
+            for _ in range(PARTS_MAX // LISTED_MAX):
+                page = self.client._list_parts(
+                    self.bucket, key, upload_id, max_parts=LISTED_MAX, part_number_marker=after
+                )
+                held += page.parts
+                after = page.next_part_number_marker
+                if not page.is_truncated or not after:
+                    break
         return held
 
     def _signed(self, key: str, upload_id: str, number: int, size: int) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
 from control_plane.live.change_feed import ChangeFeed
 from control_plane.live.notifier import Notifier
-from control_plane.store.changes import Changes, HistoryLost
+from control_plane.store.changes import Change, Changes, HistoryLost
 
 TICK_S: Final = 1.0
 LINGER_S: Final = 60.0  # longer than a reader takes to come back
@@ -48,6 +49,7 @@ class Watcher:
     changes: Changes
     feed: ChangeFeed
     notifier: Notifier
+    others: Sequence[Callable[[Change], None]] = ()  # who hear of each change, too
 
     async def run_once(self) -> None:
         """Follow the change stream until it fails; the next call resumes there. Raises `Transient`."""
@@ -56,5 +58,7 @@ class Watcher:
                 self.feed.publish(step)
                 if step.change is not None:
                     self.notifier.hear(step.change)
+                    for hear in self.others:
+                        hear(step.change)
         except HistoryLost:
             self.feed.forget()

@@ -222,6 +222,7 @@ def _view_of(run: Run, record: AttemptRecord) -> AttemptView:
         end_seq=record.view.end_seq,
         summary=_summary_of(run),
         kind=run.kind,
+        marks=record.view.marks,
     )
 
 

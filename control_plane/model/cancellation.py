@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from control_plane.model.groups.pruning import Stop
 from control_plane.model.run import Run
-from events.lifecycle import FINAL, LIVE, Cause, Illegal, next_status
+from events.lifecycle import FINAL, LIVE, Cause, Illegal, Status, next_status
 from events.queue.journal import Decision, ServerTime
 
 
-def cancel_decision(run: Run, *, by: str, stop: Stop | None = None) -> Decision | Illegal:
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """A run for which another one waits; `status` is None where there is none of this id any more."""
+
+    run_id: str
+    status: Status | None
+
+    def stored(self) -> dict[str, Any]:
+        """Return it as a cancel keeps it."""
+        return {"run": self.run_id, "status": self.status}
+
+
+def cancel_decision(
+    run: Run, *, by: str, stop: Stop | None = None, predecessor: Predecessor | None = None
+) -> Decision | Illegal:
     """Return the decision to cancel: at once while nobody holds the run, else an order to its owner.
 
-    With `stop` the run is a member that is pruned.
+    With `stop` the run is a member that is pruned, with `predecessor` it waited for that one in vain.
     """
     target = next_status(run.status, Cause.CANCEL)
     if isinstance(target, Illegal):
@@ -21,6 +37,8 @@ def cancel_decision(run: Run, *, by: str, stop: Stop | None = None) -> Decision 
     asked: dict[str, Any] = {"by": by, "at": ServerTime()}
     if stop is not None:
         asked["pruned"] = stop.stored()
+    if predecessor is not None:
+        asked["after"] = predecessor.stored()
     sets: dict[str, Any] = {"cancelRequested": asked}
     if target in FINAL:
         sets["finishedAt"] = ServerTime()
@@ -35,3 +53,9 @@ def prune_decision(run: Run, attempt: int, stop: Stop, *, by: str) -> Decision |
     if run.status not in LIVE or run.attempt != attempt:
         return None
     return cancel_decision(run, by=by, stop=stop)
+
+
+def vain_wait_of(run: Mapping[str, Any]) -> str | None:
+    """Return for which run, and its end, a stored run was canceled; None where it was not."""
+    after = (run.get("cancelRequested") or {}).get("after")
+    return None if not after else f"run {after['run']}, for which it waited, is {after['status'] or 'gone'}"

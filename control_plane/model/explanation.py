@@ -9,15 +9,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 
+from control_plane.model.cancellation import vain_wait_of
 from control_plane.model.groups.pruning import stop_of
 from control_plane.model.views.live_pods import IDLE, Hold, LivePod
-from events.lifecycle import FINAL, HELD, Fault, Status
+from events.lifecycle import FINAL, HELD, SUCCEEDED, Fault, Status
 from events.queue.abilities import lacks
 from events.queue.claims import past_faults
 from events.queue.faults import blame_of, boot_of
-from events.queue.labels import has, words_of
+from events.queue.labels import meets, words_of
 from events.queue.pod_checks import Broken, obstacle
 from events.queue.requirements import read_class
 from events.queue.rules import pod_name
@@ -67,10 +69,13 @@ def explain(
     *,
     now: datetime,
     last_report: datetime | None = None,
+    predecessors: Mapping[str, str] = MappingProxyType({}),
+    closed: str | None = None,
 ) -> list[Reason]:
     """Return why the stored run has its status at `now`, the weightiest first.
 
-    `last_report` is the last one of the pod to which it is pinned.
+    `last_report` is the last one of the pod to which it is pinned, `predecessors` are the statuses of the
+    runs for which it waits, `closed` is what its project is over.
     """
     status, pods = Status(run["status"]), _that_may(run["classKey"], pods)
     if status in FINAL:
@@ -86,18 +91,29 @@ def explain(
             why = "as somebody asked" if stop is None else f"it is pruned: {stop}"
             return [Reason("canceling", f"{run['claimedBy']} stops it now, {why}", asked)]
         case Status.DELAYED:
-            return [_delayed(run), *_nobody(run, pods, last_report), *_deadline(run)]
+            wait = _for_runs(run, predecessors) if run.get("waitsForRuns") else _delayed(run)
+            return [wait, *_nobody(run, pods, last_report), *_deadline(run)]
         case _ if status in HELD:
             return _held(run)
     left = _left(run, now)
     others = [pod for pod in pods if boot_of(pod.id) not in left]
     serving = [] if pods and not others else _serving(run, position, others, last_report)
     waiting = [*serving, *_left_to_others(left, others), *_given_back(run), *_in_queue(run, position)]
-    return [*_paused(run), *waiting, *_deadline(run)]
+    return [*_closed(run["classKey"], closed), *_paused(run), *waiting, *_deadline(run)]
 
 
-def why_class_waits(class_key: str, pods: Sequence[LivePod]) -> str:
-    """Return in one sentence why the first run of a class does not start."""
+def _closed(class_key: str, closed: str | None) -> list[Reason]:
+    if closed is None:
+        return []
+    project = read_class(class_key).project
+    message = f"project {project} is over {closed}"
+    return [Reason("project_closed", message, {"project": project, "classKey": class_key})]
+
+
+def why_class_waits(class_key: str, pods: Sequence[LivePod], closed: str | None = None) -> str:
+    """Return in one sentence why the first run of a class does not start; `closed` is as in `explain`."""
+    if reasons := _closed(class_key, closed):
+        return reasons[0].message
     return _pods_reason(class_key, pods).message
 
 
@@ -105,6 +121,8 @@ def _over(run: Document, status: Status) -> list[Reason]:
     finished = run["finishedAt"]
     stop = stop_of(run) if status is Status.CANCELED else None
     how = status.value if stop is None else f"{status}, pruned: {stop}"
+    if status is Status.CANCELED and (vain := vain_wait_of(run)) is not None:
+        how = f"{status}, since {vain}"
     ended = Reason("over", f"it is over: {how}", {"finishedAt": finished and timestamp(finished)})
     error, failures = run["error"], run["failures"]
     if status is not Status.FAILED or not error:
@@ -148,6 +166,16 @@ def _delayed(run: Document) -> Reason:
         "maxAttempts": run["maxAttempts"],
     }
     return Reason("delayed", message, evidence)
+
+
+def _for_runs(run: Document, predecessors: Mapping[str, str]) -> Reason:
+    statuses = {each: predecessors.get(each, "gone") for each in run["after"]}
+    left = {name: each for name, each in statuses.items() if each not in SUCCEEDED} or statuses
+    (first, status), more = next(iter(left.items())), len(left) - 1
+    message = f"it waits for run {first}, which is {status}"
+    if more:
+        message += ", and for one more" if more == 1 else f", and for {more} more"
+    return Reason("waits_for_runs", message, {"runs": statuses})
 
 
 def _serving(
@@ -244,7 +272,7 @@ def _labels_that_lack(class_key: str, pods: Sequence[LivePod]) -> list[dict[str,
     found = []
     for name, asked in read_class(class_key).labels:
         said = Counter(pod.abilities.labels.get(name) for pod in pods)
-        if not any(has(asked, value) for value in said):
+        if not any(meets(name, asked, value) for value in said):
             without = said.pop(None, 0)
             told = [{"value": value, "pods": count} for value, count in said.most_common(VALUES_SHOWN)]
             found.append({"name": name, "needs": asked, "says": told, "without": without})

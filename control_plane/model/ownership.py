@@ -22,14 +22,15 @@ def _by(writer: str, *fields: str) -> dict[str, str]:
 CLAIMABLE: Final[Writers] = {
     **_by(
         "submit", "kind", "title", "review", "words", "hypothesisId", "parentRunId", "groupId", "slot",
-        "createdAt", "idempotency", "secrets", "userId",
+        "createdAt", "idempotency", "secrets", "userId", "after",
     ),
+    **_by("submit, release", "waitsForRuns"),
     **_by(
-        "submit, change", "labels", "labelList", "queueLimitS", "classKey", "priority", "queuedAt",
-        "maxAttempts",
+        "submit, change", "labels", "labelList", "queueLimitS", "classKey", "priority", "maxAttempts",
     ),
+    **_by("submit, change, release", "queuedAt"),
     **_by("change", "requires"),
-    **_by("submit, requeue, change", "queueDeadline"),
+    **_by("submit, requeue, change, release", "queueDeadline"),
     **_by("decision, phase", "status"),
     **_by("decision", "revision", "journal", "failures", "faults", "error", "notBefore", "finishedAt"),
     **_by("claim", "attempt", "claimedBy", "claimedAt"),
@@ -61,7 +62,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("decision", "pod", "claimedAt", "outcome", "code", "message", "fault", "endedAt", "revision"),
         **_by("decision, catch-up", "watchedUntil"),
         **_by("application", "currentStage", "startedAt", "validation", "error", "endSeq", "lastEventSeq"),
-        **_by("application", "summary"),
+        **_by("application", "summary", "marks"),
     },
     "stages": _by(
         "application", "runId", "attempt", "name", "index", "total", "status", "progress", "activity",
@@ -97,7 +98,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by(
             "report", "pod", "mode", "region", "kinds", "state", "runId", "attempt", "version",
             "capabilities", "labels", "telemetry", "checks", "resets", "clockOffsetS", "delivery",
-            "reportedAt", "startedAt", "keyId",
+            "reportedAt", "startedAt", "keyId", "usdPerHour",
         ),
         **_by("drain, reset", "orders"),
         **_by("look", "lookedUntil"),
@@ -141,6 +142,9 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("author", "kinds", "keys", "setBy", "setAt", "createdAt"),
         **_by("author, rotation", "sealed", "keyId"),
     },
+    "projects": _by("author", "weight", "quotas", "setBy", "setAt", "createdAt"),
+    "project_usage": _by("fair sharer", "at", "since", "costsSince", "used", "revision"),
+    "shares": _by("fair sharer", "at", "projects"),
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
     ),

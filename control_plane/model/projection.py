@@ -16,6 +16,7 @@ from control_plane.model.run import CurrentStage
 from events import catalog as c
 from events.codec import moment
 from events.envelope import Event
+from events.files.checkpoints import checkpoint_of, is_emptied, manifest_artifact
 from events.files.paths import BadPath, RunPath
 from events.kinds import KINDS, PROJECTIONS
 from events.kinds.declaring.fact import Fact
@@ -29,6 +30,7 @@ PROJECTION_FAILED: Final = "projection_failed"
 TOO_MANY_NUMBERS: Final = "too_many_numbers"
 RESULTS: Final = "results"  # the collection of rows
 LANES: Final = "lanes"  # what attempts say of the start of their race
+OVERHEAD: Final = frozenset({"environment", "source"})  # stages that only make ready what the run needs
 ARTIFACTS: Final = "runs/"  # of object storage: everything that attempts have put there
 
 
@@ -36,7 +38,9 @@ ARTIFACTS: Final = "runs/"  # of object storage: everything that attempts have p
 class AttemptView:
     """One attempt, as far as its log was folded; `end_seq` is the position of its end event.
 
-    `summary` holds its headline numbers, None where it said none. `kind` declares its result sets.
+    `summary` holds its headline numbers, None where it said none. `kind` declares its result sets. `marks`
+    are the moments at which its own work began and ended, its last checkpoint was kept, and it set earlier
+    ones aside: what its time was spent on follows from them.
     """
 
     run_id: str
@@ -48,6 +52,7 @@ class AttemptView:
     end_seq: int | None = None
     summary: Mapping[str, Value] | None = None
     kind: str = ""
+    marks: Mapping[str, datetime] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +250,24 @@ def _stage(
                 "completedAt": _moment(event),
                 "durationS": fact.duration_s,
             }
-    return Update(replace(view, current_stage=now), (_stage_write(event, fact.stage, fields),))
+    marked = replace(view, current_stage=now, marks=_worked(view, event, fact))
+    return Update(marked, (_stage_write(event, fact.stage, fields),))
+
+
+def _worked(
+    view: AttemptView, event: Event, fact: c.StageStarted | c.StageProgress | c.StageCompleted
+) -> Mapping[str, datetime] | None:
+    """Return the marks after the word of a stage: those of the attempt's own work, from first to last."""
+    at, marks = _moment(event), dict(view.marks or {})
+    if at is None or fact.stage in OVERHEAD:
+        return view.marks
+    match fact:
+        case c.StageStarted():
+            marks.setdefault("workedFrom", at)
+            marks.pop("workedUntil", None)
+        case c.StageCompleted():
+            marks["workedUntil"] = at
+    return marks or None
 
 
 def _stage_write(event: Event, stage: str, fields: Mapping[str, Any]) -> Write:
@@ -311,7 +333,17 @@ def _artifact(view: AttemptView, event: Event, fact: c.ArtifactRegistered) -> Up
         "registeredAt": _moment(event),
     }
     identity = artifact_id(event.run_id, event.attempt, fact.name)
-    return Update(view, (Write("artifacts", identity, event.sequence, fields),))
+    marked = replace(view, marks=_saved(view, event, fact))
+    return Update(marked, (Write("artifacts", identity, event.sequence, fields),))
+
+
+def _saved(view: AttemptView, event: Event, fact: c.ArtifactRegistered) -> Mapping[str, datetime] | None:
+    """Return the marks after a file: a checkpoint is kept when its manifest is registered."""
+    at, name = _moment(event), checkpoint_of(fact.name)
+    if at is None or name is None or fact.name != manifest_artifact(name):
+        return view.marks
+    sets_aside = is_emptied(fact.sha256, name, event.run_id, event.attempt)
+    return {**(view.marks or {}), "setAsideAt" if sets_aside else "savedUntil": at}
 
 
 def artifact_problem(name: str, key: str, prefix: str) -> SetAside | None:

@@ -155,6 +155,8 @@ class Run:
     slot: int | None = None  # in its group
     summary: Summary | None = None
     start_at: datetime | None = None  # of a lane of a race, once it was told
+    after: tuple[str, ...] = ()  # the runs for which it waits, or has waited
+    waits_for_runs: bool = False
 
     @property
     def attempt_id(self) -> AttemptId:

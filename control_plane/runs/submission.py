@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from control_plane.access.auth import ASKER, Forbidden
 from control_plane.access.keys import person_id_in
 from control_plane.access.secrets.naming import require_named, require_names
 from control_plane.model.run import Run
@@ -23,14 +24,16 @@ from control_plane.store.database import Document
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Submitted
+from control_plane.store.queue.successors import Successors
 from control_plane.store.reads import RunReads
 from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of, measures, normal_of, read_spec, stages_of, title_of
 from events.kinds.declaring.queues import RUNS
 from events.kinds.declaring.spec import Spec
-from events.lifecycle import FINAL, Status
+from events.lifecycle import FINAL, SUCCEEDED, Status
+from events.queue.fair.shares import DEFAULT
 from events.queue.journal import Expression, creation
-from events.queue.requirements import Requirements, class_key, read_requirements
+from events.queue.requirements import Requirements, class_key, read_class, read_requirements
 from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
 from events.text.secret_names import USER_TOKEN
@@ -39,13 +42,14 @@ from events.text.trace import traceparent_of
 # Half of what the sweep of orphans grants: a run that came later may have lost its snapshot to it.
 SPEC_FRESH: Final = timedelta(seconds=SPEC_GRACE_S / 2)
 WORDS_MAX: Final = 40
+RETRIES_MAX: Final = 100  # of a run, and of its retry in turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(StartOptions):
     """A run as its submitter wants it; `named_by` is the name of the key that names the `secrets`.
 
-    A lane of a race has a `barrier`: it waits for the others.
+    A lane of a race has a `barrier`: it waits for the others. A run with `after` waits for these runs.
     """
 
     kind: str
@@ -57,6 +61,7 @@ class Submission(StartOptions):
     group_id: str | None = None
     slot: int | None = None  # in its group
     barrier: bool = False
+    after: Sequence[str] = ()  # runs that have to complete first
     idempotency_key: str | None = None
     named_by: str | None = None
     traceparent: str | None = None  # the W3C trace context in which somebody asks for this run
@@ -92,6 +97,11 @@ class Submitter:
     async def exact(self, wanted: Submission) -> Submission:
         """Return a submission whose specification says what its inputs are. Raises `Rejected`."""
         return replace(wanted, spec=await self.inputs.exact(wanted.kind, wanted.spec, by=wanted.by))
+
+    @property
+    def successors(self) -> Successors:
+        """The runs that wait for others."""
+        return Successors(self.runs.db)
 
     async def submit(self, wanted: Submission) -> Submitted:
         """Queue a run; the same idempotency key with the same content returns the same run."""
@@ -155,6 +165,7 @@ class Submitter:
             "labels": run.labels,
             "max_attempts": run.max_attempts,
             "secrets": run.secrets,
+            "project": read_class(run.class_key).project,
         }
         again = Submission(
             kind=run.kind,
@@ -166,10 +177,23 @@ class Submitter:
             named_by=named_by,
             group_id=run.group_id,
             slot=run.slot,
+            after=await self._after(run),
             idempotency_key=key,
             **changes.over(kept),
         )
         return await (self.submit(again) if again.group_id is None else self._retry_member(again))
+
+    async def _after(self, run: Run) -> Sequence[str]:
+        """Return for which runs the retry of a run waits: for the newest retry of what was run again."""
+        after, retried = list(run.after), dict[str, str]()
+        for _ in range(RETRIES_MAX if after else 0):
+            standing = await self.successors.standing(after)
+            vain = [name for name, each in standing.items() if each["status"] in FINAL - SUCCEEDED]
+            retried = await self.successors.retried(vain) if vain else {}
+            if not retried:
+                break
+            after = [retried.get(each, each) for each in after]
+        return tuple(dict.fromkeys(after))
 
     async def _retry_member(self, again: Submission) -> Submitted:
         """Queue the retry of a member, in its slot; the unique index on slots lets a run have one retry."""
@@ -218,8 +242,22 @@ class Submitter:
             raise Conflict("idempotency_conflict", message)
         return Submitted(run["_id"])
 
+    async def require_project(self, project: str) -> None:
+        """Check that a project is there, and is one of whoever asks. Raises `Rejected`, `Forbidden`."""
+        asker = ASKER.get()
+        if asker is not None and asker.projects and project not in asker.projects:
+            message = f"this key submits runs of {', '.join(asker.projects)} alone, not of {project}"
+            raise Forbidden("foreign_project", message)
+        if project != DEFAULT and not await self.queue.has_project(project):
+            message = f"there is no project {project}; an admin makes it by `podfleet projects set {project}`"
+            raise Rejected("unknown_project", message)
+
     async def require_secrets(self, order: Order) -> None:
-        """Check that the secrets of an order are there, and may be named. Raises `Rejected`, `Forbidden`."""
+        """Check that the secrets and the project of an order are there, and may be named.
+
+        Raises `Rejected`, `Forbidden`.
+        """
+        await self.require_project(order.wanted.project)
         await self.require_named(order.secrets, order.wanted.kind, order.wanted.named_by)
 
     async def require_named(self, secrets: Sequence[str], kind: str, named_by: str | None) -> None:
@@ -233,8 +271,8 @@ class Submitter:
         await self.require_secrets(order)
         collection = KINDS[order.wanted.kind].queue.collection
         kind = order.wanted.kind
-        exact = await self.exact(order.wanted)
-        fields = await beside_loop(kind, partial(run_fields, order))
+        exact, waits = await self.exact(order.wanted), await self.has_to_wait(order.wanted.after)
+        fields = await beside_loop(kind, partial(run_fields, order, waits=waits))
         spec = await beside_loop(kind, partial(snapshot, run_id, exact))
         put_at = await self.queue.put_spec(run_id, spec)
         run = await self.queue.enqueue(collection, run_id, creation(fields, by=order.wanted.by))
@@ -242,9 +280,22 @@ class Submitter:
             await self.queue.put_spec(run_id, spec)
         return Submitted(run_id, run, spec)
 
+    async def has_to_wait(self, after: Sequence[str]) -> bool:
+        """Say whether one of these runs has not completed. Raises `Rejected`, `Conflict`."""
+        standing = await self.successors.standing(after) if after else {}
+        for run_id in after:
+            if run_id not in standing:
+                raise Rejected("unknown_run", f"after: there is no run {run_id!r}")
+            status = Status(standing[run_id]["status"])
+            if status in FINAL and status not in SUCCEEDED:
+                message = f"after: run {run_id} is {status}; retry it, and wait for the retry"
+                raise Conflict("predecessor_ended", message)
+        return any(each["status"] not in SUCCEEDED or each["logOpen"] for each in standing.values())
+
     async def enqueue_all(self, orders: Mapping[str, Order]) -> int:
         """Queue runs of one kind under derived ids, each once however often it is called; return the new."""
-        for order in {(each.secrets, each.wanted.named_by): each for each in orders.values()}.values():
+        alike = {(each.secrets, each.wanted.named_by, each.wanted.project): each for each in orders.values()}
+        for order in alike.values():
             await self.require_secrets(order)
         kind = next(iter(orders.values())).wanted.kind
         collection = KINDS[kind].queue.collection
@@ -312,7 +363,7 @@ def _checked(order: Order) -> CheckedRun:
         kind=wanted.kind,
         title=title_of(wanted.kind, order.spec),
         measures=order.measures or None,
-        class_key=class_key(wanted.kind, order.requires),
+        class_key=class_key(wanted.kind, order.requires, wanted.project),
         priority=wanted.priority,
         labels=labels_of(order),
         spec={name: value for name, value in spec.items() if name not in drawn},
@@ -344,22 +395,22 @@ def snapshot(run_id: str, wanted: Submission) -> Document:
     }
 
 
-def run_fields(order: Order) -> dict[str, Any]:
-    """Return the fields of a new run, as `creation` takes them."""
+def run_fields(order: Order, *, waits: bool = False) -> dict[str, Any]:
+    """Return the fields of a new run, as `creation` takes them; one that `waits` does so for other runs."""
     wanted, title = order.wanted, title_of(order.wanted.kind, order.spec)
     labels = labels_of(order)
     since = "$$NOW" if wanted.not_before is None else {"$max": ["$$NOW", {"$literal": wanted.not_before}]}
     deadline = {"$dateAdd": {"startDate": since, "unit": "second", "amount": wanted.queue_limit_s}}
     fields = {
         "kind": wanted.kind,
-        "status": (Status.QUEUED if wanted.not_before is None else Status.DELAYED).value,
-        "classKey": class_key(wanted.kind, order.requires),
+        "status": (Status.DELAYED if waits or wanted.not_before is not None else Status.QUEUED).value,
+        "classKey": class_key(wanted.kind, order.requires, wanted.project),
         "priority": wanted.priority,
         # a start in the past is no way to the head of the queue
         "queuedAt": Expression(since),
         "notBefore": wanted.not_before,
         "queueLimitS": wanted.queue_limit_s,
-        "queueDeadline": Expression(deadline),
+        "queueDeadline": None if waits else Expression(deadline),
         "maxAttempts": wanted.max_attempts,
         "hypothesisId": wanted.hypothesis_id,
         "parentRunId": wanted.parent_run_id,
@@ -369,6 +420,8 @@ def run_fields(order: Order) -> dict[str, Any]:
         "words": words_of(title),
         "review": getattr(order.spec, "review", "none"),
     }
+    if wanted.after:
+        fields |= {"after": [*dict.fromkeys(wanted.after)], **({"waitsForRuns": True} if waits else {})}
     if order.secrets:
         fields["secrets"] = list(order.secrets)
     if USER_TOKEN in order.secrets:
@@ -409,5 +462,7 @@ def _digest(wanted: Submission) -> str:
         wanted.labels,
         wanted.hypothesis_id,
         *([sorted(set(wanted.secrets))] if wanted.secrets else []),
+        *([{"after": sorted(set(wanted.after))}] if wanted.after else []),
+        *([{"project": wanted.project}] if wanted.project != DEFAULT else []),
     ]
     return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()

@@ -42,6 +42,7 @@ from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.reads.groups import GroupReading
 from control_plane.reads.kinds.loops import KindLoops
+from control_plane.reads.ledger.reader import Ledgers
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading
@@ -80,6 +81,7 @@ from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
+from control_plane.store.held_times import HeldTimes
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
@@ -96,16 +98,20 @@ from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
+from control_plane.store.queue.projects import Projects
 from control_plane.store.queue.pruning import PruneReads
 from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.run_fields import RunFieldReads
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
+from control_plane.store.queue.successors import Successors
 from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.trees import Trees
+from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.quarantiner import Quarantiner
+from control_plane.upkeep.releaser import Releaser
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.spec_sweeper import SpecSweeper
 from control_plane.upkeep.sweeper import Sweeper
@@ -165,6 +171,7 @@ class Deps:
     reading: Reading
     results: Results
     accounts: Accounts
+    ledgers: Ledgers
     submitter: Submitter
     decider: Decider
     bulk: Bulk
@@ -173,6 +180,7 @@ class Deps:
     admission: Admission
     sweeper: Sweeper
     catch_up: CatchUp
+    releaser: Releaser
     rescuer: Rescuer
     schedules: ScheduleService
     scheduler: Scheduler
@@ -180,6 +188,7 @@ class Deps:
     groups: GroupParts
     spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
+    fair_sharer: FairSharer
     upload_sweeper: UploadSweeper
     feed: ChangeFeed
     log_feed: ChangeFeed
@@ -266,6 +275,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
     feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
+    releaser = Releaser(runs, Successors(db))
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
@@ -296,6 +306,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         reading=reading,
         results=Results(ResultReads(db), reading),
         accounts=Accounts(NumberReads(db), clock),
+        ledgers=Ledgers(HeldTimes(db), clock),
         submitter=submitter,
         decider=decider,
         bulk=Bulk(RunReads(db), decider, submitter),
@@ -310,11 +321,13 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         scheduler=Scheduler(schedules, submitter, grouped.service),
         groups=grouped,
         spec_sweeper=SpecSweeper(submissions),
+        fair_sharer=FairSharer(Projects(db), settings.share_half_life_s),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),
         feed=feed,
         log_feed=log_feed,
-        watcher=Watcher(Changes(db, STATES), feed, notifier),
+        releaser=releaser,
+        watcher=Watcher(Changes(db, STATES), feed, notifier, [releaser.hear]),
         log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_feed),
         claimer=Claimer(Claims(db), pod_rules, notifier, new_pods, clock, ids, Cache(clock)),
         pod_steering=PodSteering(Pods(db), pod_rules, reading),

@@ -15,7 +15,7 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.log import live_texts
 from events.kinds import NOUNS
 from events.kinds.declaring.queues import QUEUES
-from events.lifecycle import Status
+from events.lifecycle import FINAL, Status
 from events.queue.matching import WaitingClass
 
 # What belongs to a run is written before the run's own cursor moves: that tells of all of it.
@@ -27,6 +27,7 @@ BATCH_MAX: Final = 1_000
 AWAIT_MS: Final = 1_000
 # The log begins later than the place, or, in an older store that was restored, does not know it.
 HISTORY_LOST: Final = frozenset({286, 280})
+_FINAL: Final = frozenset(status.value for status in FINAL)
 # An insert has the whole document, an update the fields that it changed.
 _QUEUED: Final = {
     "status": {"$ifNull": ["$updateDescription.updatedFields.status", "$fullDocument.status"]},
@@ -39,13 +40,15 @@ class Change:
     """One document that changed; `token` is where in the log, the same at every replica, and sorts.
 
     `is_queued` of a run that began to wait for a pod, or waits in another class now; its class where the log
-    tells that. `document` is the whole of it, where that was asked for.
+    tells that; `has_ended` of one whose status is final now. `document` is the whole of it, where that was
+    asked for.
     """
 
     token: str
     collection: str
     id: str
     is_queued: bool = False
+    has_ended: bool = field(default=False, kw_only=True)
     class_key: str | None = None
     document: Document | None = field(default=None, compare=False, repr=False)
 
@@ -155,4 +158,6 @@ async def _step(stream: AsyncDatabaseChangeStream[Document], begin: str) -> Step
     is_queued = status == Status.QUEUED.value or (status is None and class_key is not None)
     name = str(document["documentKey"]["_id"])
     collection, whole = document["ns"]["coll"], document.get("fullDocument")
-    return Step(begin, end, Change(end, collection, name, is_queued, class_key if is_queued else None, whole))
+    waits_in = class_key if is_queued else None
+    change = Change(end, collection, name, is_queued, waits_in, whole, has_ended=status in _FINAL)
+    return Step(begin, end, change)

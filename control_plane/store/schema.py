@@ -15,8 +15,8 @@ from events.kinds.declaring.queues import REQUESTS, RUNS
 from events.kinds.kind import Index
 from events.kinds.results import SORT_NAMES
 from events.lifecycle import Status
-from events.queue.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 from events.runtime.errors import ConfigError
+from events.runtime.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 
 CLAIM_INDEX: Final = "claim"
 SUCCEEDED_INDEX: Final = "succeeded_of_kind"
@@ -76,6 +76,12 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         # a slot has one run, and each of its runs at most one retry
         _index("by_slot", ("groupId", _UP), ("slot", _UP), ("parentRunId", _UP), unique=True,
                **_partial(groupId={"$exists": True})),
+        # the few runs that name others for which they wait, or waited, and those that still do
+        _index("by_predecessor", ("after", _UP), **_partial(after={"$exists": True})),
+        _index("waiting", ("_id", _UP), ("waitsForRuns", _UP),
+               **_partial(waitsForRuns=True, status=Status.DELAYED.value)),
+        # the runs that are retries, by their parents
+        _index("by_parent", ("parentRunId", _UP), **_partial(parentRunId={"$type": "string"})),
         _index("by_word", ("words", _UP), ("_id", _DOWN)),
         # not partial: a partial filter by type makes a range over moments walk the whole index
         _index("by_finish", ("finishedAt", _DOWN), ("status", _UP)),
@@ -149,6 +155,9 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "secrets": (),
     "cordons": (_index("expiry", ("until", _UP), expireAfterSeconds=0),),
     "quarantines": (),
+    "projects": (),
+    "project_usage": (),
+    "shares": (),
     "byte_counts": (),
     "lease_watches": (),
     "signed_puts": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),

@@ -20,7 +20,9 @@ EMPTY_AT_FIRST: Final = (
     "validation", "startedAt", "finishedAt", "summary", "summaryAttempt",
 )  # fmt: skip
 # What it is steered by; a run from before there was such a thing lacks it.
-UNSTEERED: Final[Mapping[str, Any]] = {"paused": False, "notes": [], "requires": None, "startAt": None}
+UNSTEERED: Final[Mapping[str, Any]] = {
+    "paused": False, "notes": [], "requires": None, "startAt": None, "waitsForRuns": False,
+}  # fmt: skip
 ATTEMPT_DECIDED: Final = ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision")
 
 

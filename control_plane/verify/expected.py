@@ -37,6 +37,7 @@ def attempts(evidence: Evidence, replayed: Replayed) -> dict[str, Fields]:
             error=view.error,
             endSeq=view.end_seq,
             summary=view.summary,
+            marks=None if view.marks is None else dict(view.marks),
         )
     return found
 

@@ -51,3 +51,55 @@ class SignInLink(Answer, frozen=True, kw_only=True):
     """The path of a link that signs one browser in, once and within ten minutes."""
 
     path: str
+
+
+class LedgerSpent(Answer, frozen=True, kw_only=True):
+    """Time of pods, the same times their GPUs, and its price; null where pods know no price."""
+
+    seconds: float
+    gpu_seconds: float
+    cost_usd: float | None
+
+
+class LedgerRow(Answer, frozen=True, kw_only=True):
+    """What the time under one key was spent on; the classes sum to `all`.
+
+    The key is empty for time of no run or no project. The classes: `useful`; `overhead`; lost to a
+    failure of the run, the pod or the outside (`lost_run`, `lost_pod`, `lost_outside`), to preemption
+    (`preempted`) or to a cancel (`canceled`), which `lost` adds up; `running`, of attempts that have not
+    ended; `idle`.
+    """
+
+    key: str
+    title: str | None
+    all: LedgerSpent
+    lost: LedgerSpent
+    classes: dict[str, LedgerSpent]
+
+    def flat(self) -> dict[str, str | float | None]:
+        """Return the row as the cells of a table, each class in three columns."""
+        cells: dict[str, str | float | None] = {"key": self.key, "title": self.title}
+        for name, spent in {"all": self.all, "lost": self.lost, **self.classes}.items():
+            cells |= {
+                f"{name}_seconds": spent.seconds,
+                f"{name}_gpu_seconds": spent.gpu_seconds,
+                f"{name}_cost_usd": spent.cost_usd,
+            }
+        return cells
+
+
+class Ledger(Answer, frozen=True, kw_only=True):
+    """What pods spent their time on between two moments: a row for each day, pod, run or project.
+
+    `left_out` rows, those of the least GPU time, are in the total alone. It is partial where more attempts or
+    pods lie in that time than are read: what is not read counts as idle, or not at all.
+    """
+
+    by: str
+    since: Moment
+    until: Moment
+    items: list[LedgerRow]
+    total: LedgerRow
+    left_out: int
+    is_partial: bool
+    next: str | None

@@ -48,12 +48,23 @@ class Pruned(Answer, frozen=True, kw_only=True):
     members: Count
 
 
+class VainWait(Answer, frozen=True, kw_only=True):
+    """A run for which another one waited, and how it ended; null where there is none any more."""
+
+    run: str
+    status: str | None
+
+
 class CancelRequest(Answer, frozen=True, kw_only=True):
-    """Who asked to cancel a run, and when; a member of a study that was ended early is `pruned`."""
+    """Who asked to cancel a run, and when; a member of a study that was ended early is `pruned`.
+
+    One that waited for another run in vain says for which, `after`.
+    """
 
     by: str
     at: Moment | None
     pruned: Pruned | UnsetType | None = UNSET
+    after: VainWait | UnsetType | None = UNSET
 
 
 class HumanVerdict(Answer, frozen=True, kw_only=True):
@@ -125,7 +136,8 @@ class RunRow(Answer, frozen=True, kw_only=True):
     `last_event_seq` is the position up to which its log was applied; `log_open` says that more is to come.
     `validation` is the verdict of its pipeline, in the words of its kind. `summary` are its headline numbers,
     those of the newest attempt that said any. A member of a group has its `slot`. `columns` are the values of
-    the columns that were asked for, by name; one that is a list or an object is JSON, cut short.
+    the columns that were asked for, by name; one that is a list or an object is JSON, cut short. A run with
+    `after` began behind these runs; while one of them has not completed, it `waits_for_runs`.
     """
 
     id: str
@@ -171,6 +183,8 @@ class RunRow(Answer, frozen=True, kw_only=True):
     summary: dict[str, Amount | str | bool | None] | UnsetType | None = UNSET
     summary_attempt: int | UnsetType | None = UNSET
     columns: dict[str, Amount | str | bool | None] | UnsetType = UNSET
+    after: list[str] | UnsetType = UNSET
+    waits_for_runs: bool | UnsetType = UNSET
 
 
 class RunPage(Listing[RunRow], frozen=True, kw_only=True):
@@ -279,6 +293,7 @@ class Run(RunRow, frozen=True, kw_only=True):
     rows: dict[str, list[Any]]  # the parts of every kind by name, in JSON fields of their own: `parts.py`
     usage: Usage
     truncated: list[str]
+    successors: list[str] = msgspec.field(default_factory=list)  # runs that wait, or waited, for it
 
 
 class ComparedField(Answer, frozen=True, kw_only=True):

@@ -8,18 +8,23 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from events.files.inputs import is_source
 from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Kind
+from events.kinds.results import FLOAT_MAX, WHOLE_MAX
+from events.text import filling
 
 WORDS_MAX: Final = 256
 WORD_CHARS_MAX: Final = 8_192
 VARIABLES_MAX: Final = 64
+VARIABLE_CHARS_MAX: Final = 4_096
 PATTERNS_MAX: Final = 32
 INPUTS_MAX: Final = 32
+PARAMS_MAX: Final = 64
 DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
@@ -28,11 +33,18 @@ RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
 COMMIT: Final = r"\A[0-9a-f]{40}([0-9a-f]{24})?\Z"
 
 VariableName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")]
-VariableValue = Annotated[str, msgspec.Meta(max_length=4_096, pattern=r"\A[^\x00]*\Z")]
+VariableValue = Annotated[str, msgspec.Meta(max_length=VARIABLE_CHARS_MAX, pattern=r"\A[^\x00]*\Z")]
 TreeId = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
 InputSource = Annotated[str, msgspec.Meta(max_length=700)]
 InputName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+ParamName = Annotated[str, msgspec.Meta(pattern=rf"\A{filling.NAME}\Z")]
+ParamValue = (
+    bool
+    | Annotated[int, msgspec.Meta(ge=-WHOLE_MAX, le=WHOLE_MAX)]
+    | Annotated[float, msgspec.Meta(ge=-FLOAT_MAX, le=FLOAT_MAX)]
+    | Annotated[str, msgspec.Meta(max_length=1_024, pattern=r"\A[^\x00]*\Z")]
+)
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -70,14 +82,6 @@ class Git(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     def is_https(self) -> bool:
         """Say whether it is asked for by https, else by ssh."""
         return self.url.startswith("https://")
-
-
-OF_RUN: Final = "run:"  # before the id of a run whose files are an input
-# A tree by its id, a data set, or files of a run; what it was found to be stands behind `@`.
-_SOURCE: Final = re.compile(
-    r"[0-9a-f]{64}|([a-z0-9][a-z0-9._-]{0,99}(/[1-9][0-9]{0,8})?"
-    r"|run:[A-Za-z0-9._-]{1,64}(/[^\x00-\x1f]{1,500})?)(@[0-9a-f]{64})?"
-)
 
 
 # No user of https, which may be a token, and no word that a command reads as an option.
@@ -119,6 +123,19 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Annotated[dict[VariableName, VariableValue], msgspec.Meta(max_length=VARIABLES_MAX)],
         msgspec.Meta(description="Variables of its environment."),
     ] = {}
+    params: Annotated[
+        Annotated[dict[ParamName, ParamValue], msgspec.Meta(max_length=PARAMS_MAX)],
+        msgspec.Meta(
+            description="Values for the places {NAME} in command and env; {{ is a brace. None: no places."
+        ),
+    ] = {}
+    python: Annotated[
+        Literal["auto", "pod", "uv"],
+        msgspec.Meta(
+            description="`uv`: an environment made by uv of the working folder's uv.lock, pyproject.toml or "
+            "requirements.txt; `pod`: the pod's own Python; `auto`: uv where one of these files is there."
+        ),
+    ] = "auto"
     outputs: Annotated[
         Annotated[list[Pattern], msgspec.Meta(max_length=PATTERNS_MAX)],
         msgspec.Meta(description="Which files in its output folder are kept: patterns, `**/*` is every one."),
@@ -132,16 +149,30 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def words(self) -> list[str]:
-        """The words of the command. Raises `ValueError` for one whose quotes do not end."""
-        return shlex.split(self.command)
+        """The words of the command, filled in. Raises `ValueError` for quotes that do not end, or a place."""
+        return [self._filled(word) for word in shlex.split(self.command)]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of the environment, filled in. Raises `ValueError`."""
+        return {name: self._filled(value) for name, value in self.env.items()}
+
+    def _filled(self, text: str) -> str:
+        return filling.filled(text, self.params) if self.params else text
 
 
 def _problems(spec: JobSpec) -> Iterator[str]:
     try:
-        words = spec.words
+        shlex.split(spec.command)
     except ValueError as error:
         yield f"command: {str(error).lower()}: write it as for a shell"
         return
+    try:
+        words = spec.words
+    except ValueError as error:
+        yield f"command: {error}"
+        return
+    yield from _params_problems(spec)
     if not words or "\0" in spec.command:
         yield "command: name a program"
     if len(words) > WORDS_MAX or any(len(each) > WORD_CHARS_MAX for each in words):
@@ -165,13 +196,21 @@ def _problems(spec: JobSpec) -> Iterator[str]:
             yield f"env: {name} is set by the run itself; take another name"
 
 
-def is_source(text: str) -> bool:
-    """Say whether a text has the form of an input."""
-    return _SOURCE.fullmatch(text) is not None
+def _params_problems(spec: JobSpec) -> Iterator[str]:
+    try:
+        long = [name for name, value in spec.variables.items() if len(value) > VARIABLE_CHARS_MAX]
+    except ValueError as error:
+        yield f"env: {error}"
+        return
+    if long:
+        yield f"env: {long[0]} has more than {VARIABLE_CHARS_MAX:,} characters with its parameters"
+    named = set().union(*map(filling.places, (spec.command, *spec.env.values())))
+    if spec.params and (unused := [name for name in spec.params if name not in named]):
+        yield f"params: no {{{unused[0]}}} stands in command or env, so that its value would change nothing"
 
 
 def _title(spec: JobSpec) -> str:
-    return " ".join(spec.command.split())[:TITLE_MAX]
+    return (shlex.join(spec.words) if spec.params else " ".join(spec.command.split()))[:TITLE_MAX]
 
 
 def _problem(spec: Any) -> str | None:
@@ -190,8 +229,11 @@ KIND: Final = Kind(
     stages=(RUN,),
     commands={"run": ("podfleet.kinds.job", "Run a command of your own on a pod: `run -- COMMAND`.")},
     is_open=True,
+    has_inputs=True,
     prepares=True,
     codes={
+        "ENVIRONMENT_FAILED": "uv could not make the environment: what it says is in environment.txt.",
+        "INDEX_UNREACHABLE": "An index of packages cannot be reached: see the pod's settings.",
         "JOB_FAILED": "The program ended with a status other than 0: all that it printed is in log.txt.",
         "NO_SOURCE": "The commit could not be fetched: source.log says why.",
         "NO_PROGRAM": "The pod has no program of this name: check the spelling, or say which pods have it.",

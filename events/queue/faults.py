@@ -54,6 +54,7 @@ FAULTS: Final[Mapping[str, Blame]] = {
     "MODEL_UNREACHABLE": Blame(Fault.OUTSIDE, "model", 12),
     "MODEL_TIMED_OUT": Blame(Fault.OUTSIDE, "model", 12),
     "MODEL_RATE_LIMITED": Blame(Fault.OUTSIDE, "model", 12),
+    "INDEX_UNREACHABLE": Blame(Fault.OUTSIDE, times_max=12),
     "SECRET_MISSING": Blame(Fault.OUTSIDE, times_max=3),
     "USER_SIGNED_OUT": Blame(Fault.OUTSIDE, times_max=3),
     "SECRETS_UNREACHABLE": Blame(Fault.OUTSIDE, times_max=12),

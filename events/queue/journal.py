@@ -84,7 +84,7 @@ def update(decision: Decision) -> list[dict[str, Any]]:
 
 # What a replay needs of a submission; the rest of a new run is the same for all.
 RECORDED_AT_SUBMIT: Final = (
-    "priority", "classKey", "queuedAt", "notBefore", "maxAttempts", "queueDeadline",
+    "priority", "classKey", "queuedAt", "notBefore", "maxAttempts", "queueDeadline", "waitsForRuns",
 )  # fmt: skip
 
 
@@ -100,6 +100,7 @@ def creation(fields: Mapping[str, Any], *, by: str) -> list[dict[str, Any]]:
     """
     given = {name: expression(value) for name, value in fields.items()}
     failures = {"$literal": kept_failures(Failures())}
+    recorded: dict[str, Any] = {name: given[name] for name in RECORDED_AT_SUBMIT if name in given}
     entry = {
         "n": 1,
         "cause": {"$literal": Cause.SUBMIT.value},
@@ -109,7 +110,7 @@ def creation(fields: Mapping[str, Any], *, by: str) -> list[dict[str, Any]]:
         "to": given["status"],
         "attempt": 0,
         "seq": 0,
-        "set": {**{name: given[name] for name in RECORDED_AT_SUBMIT}, "failures": failures},
+        "set": {**recorded, "failures": failures},
     }
     empty = (
         "claimedBy", "claimedAt", "lease", "settled", "cancelRequested", "logIncomplete", "currentStage",

@@ -29,7 +29,21 @@ from events.catalog import (
 )
 from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
-from events.delivery.pipe import Began, Checkpoint, FactFrame, Go, Kept, Made, Renewed, Shown, Start, Waiting
+from events.delivery.pipe import (
+    Began,
+    Checkpoint,
+    Environment,
+    EnvironmentMade,
+    EnvironmentWanted,
+    FactFrame,
+    Go,
+    Kept,
+    Made,
+    Renewed,
+    Shown,
+    Start,
+    Waiting,
+)
 from events.files.checkpoints import MANIFEST
 from events.files.tree_removal import remove_tree
 from events.kinds import KINDS, stages_before, stages_of
@@ -44,6 +58,7 @@ from events.runtime.measured_clock import MeasuredClock
 from events.text.attempt_id import AttemptId
 from events.text.secret_names import USER_TOKEN
 from pod_worker.attempt.barrier import Barrier
+from pod_worker.attempt.environment_use import EnvironmentUse, PodEnvironments
 from pod_worker.attempt.heartbeat import Heartbeat
 from pod_worker.attempt.inbox import Inbox
 from pod_worker.attempt.lease import judge
@@ -103,7 +118,7 @@ class Process(Protocol):
         """Return how it ended, once all of its output was read; None while it runs."""
         ...
 
-    def answer(self, kept: Kept) -> None: ...
+    def answer(self, answer: Kept | Environment) -> None: ...
 
     def tell(self, note: Note) -> None: ...
 
@@ -184,6 +199,7 @@ class Ports:
     stores: MeasuredClock | None = None
     live: LivePort | None = None
     trees: Trees = field(default_factory=NoTrees)
+    environments: PodEnvironments | None = None
 
 
 @dataclass(slots=True)
@@ -198,6 +214,7 @@ class Attempt:
     inbox: Inbox = field(init=False)
     barrier: Barrier = field(init=False)
     live: LiveStream = field(init=False)
+    environment: EnvironmentUse = field(init=False)
     bounds: Bounds = field(init=False)
     halts: set[Halt] = field(default_factory=set)
     ordered: Order | None = None
@@ -226,6 +243,9 @@ class Attempt:
         stores = self.ports.stores or MeasuredClock(clock)
         self.barrier = Barrier(clock, stores, self.heartbeat, self.child.begin, self.claim.barrier)
         self.live = LiveStream(self.ports.live, self.claim, clock, self.ports.threads)
+        self.environment = EnvironmentUse(
+            self.ports.environments, self.workspace, self.ports.threads, self.child.answer
+        )
         self.bounds = bounds_of(self.claim.spec)
 
     @property
@@ -248,6 +268,7 @@ class Attempt:
         finally:
             self.inbox.close()
             self.live.stop()
+            self.environment.close()
             self.heartbeat.stop()
             if self.renewal is not None:
                 self.renewal.stop()
@@ -499,6 +520,8 @@ class Attempt:
                 message = "the file lies outside the attempt's folder"
                 refused = ArtifactFailed(name=heard.name[:NAME_MAX], code="FOREIGN_FILE", message=message)
                 self.unsaved.append(refused)
+            case EnvironmentWanted() | EnvironmentMade():
+                self.environment.hear(heard)
             case Waiting() | Began():
                 self.unsaved += self.barrier.hear(heard)
             case FactFrame(type=name, data=data) if name in ENDS:

@@ -18,8 +18,11 @@ import msgspec
 
 from events.runtime.errors import PodfleetError
 
-PART_BYTES: Final = 8 << 20
+PART_BYTES: Final = 8 << 20  # the least
+PARTS_MAX: Final = 10_000  # of S3
+PART_BYTES_MAX: Final = 1 << 30  # more than a part of the largest object of S3 has
 AT_ONCE: Final = 4
+MEMORY_BYTES: Final = 256 << 20  # of all parts at once, unless one alone is larger
 FROM_BYTES: Final = 4 * PART_BYTES  # a smaller file goes whole
 
 
@@ -35,7 +38,7 @@ class Parts(msgspec.Struct, frozen=True):
 
     key: str
     upload_id: str
-    part_size: Annotated[int, msgspec.Meta(ge=1, le=PART_BYTES)]  # of all but the last
+    part_size: Annotated[int, msgspec.Meta(ge=1, le=PART_BYTES_MAX)]  # of all but the last
     parts: list[Part]
 
 
@@ -44,6 +47,12 @@ class UploadGone(PodfleetError):
 
     def __init__(self) -> None:
         super().__init__("UPLOAD_GONE", "storage has forgotten the parts that it had")
+
+
+def parts_of(size: int) -> int:
+    """Return into how many parts a file of `size` bytes is cut."""
+    part_bytes = max(PART_BYTES, -(-size // PARTS_MAX))
+    return -(-size // part_bytes)
 
 
 @dataclass(slots=True)
@@ -74,7 +83,8 @@ class Passage:
         Raises `UploadGone`, and the exceptions of the steps.
         """
         self.patiently(self._sign)
-        threads = [threading.Thread(target=self._work, name="part", daemon=True) for _ in range(AT_ONCE - 1)]
+        others = min(AT_ONCE, MEMORY_BYTES // self._part_bytes) - 1
+        threads = [threading.Thread(target=self._work, name="part", daemon=True) for _ in range(others)]
         for thread in threads:
             thread.start()
         self._work()

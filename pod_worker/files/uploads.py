@@ -36,13 +36,14 @@ from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transient
 from events.text.attempt_id import AttemptId
-from pod_worker.files.multipart import FROM_BYTES, PART_BYTES, Parts, Passage, UploadGone, pieces
+from pod_worker.files.multipart import FROM_BYTES, Parts, Passage, UploadGone, parts_of, pieces
 from pod_worker.files.storage import Reply
 
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 256 * 1024
-FILE_BYTES_MAX: Final = 5 << 30  # one PUT of S3 holds no more
+FILE_BYTES_MAX: Final = 5 << 40  # S3 holds no larger object
+PUT_BYTES_MAX: Final = 5 << 30  # of S3
 NAME_MAX: Final = 200
 MESSAGE_MAX: Final = 2_000
 THREADS: Final = 4
@@ -392,6 +393,8 @@ class Uploader:
                 try:
                     return self._in_parts(job, made, file)
                 except Rejected as error:  # as by a control plane that is older than this worker
+                    if os.fstat(file.fileno()).st_size > PUT_BYTES_MAX:
+                        raise
                     log.warning("artifact.whole", extra={"artifact": made.name, "why": error.message})
                     file.seek(0)
             content = measure(file, partial(self._check_wanted, job))
@@ -412,7 +415,7 @@ class Uploader:
             "content_type": made.content_type,
             "upload": self.ids.ulid(),
         }
-        parts = -(-before.st_size // PART_BYTES)
+        parts = parts_of(before.st_size)
 
         def put(url: str, content: memoryview) -> None:
             check = partial(self._check, job)

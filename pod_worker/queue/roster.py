@@ -54,6 +54,7 @@ class PodReport:
     clock_offset_s: float | None = None
     delivery: DeliveryReport | None = None
     resets: tuple[Outcome, ...] = ()
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +262,7 @@ def report_fields(report: PodReport) -> dict[str, Any]:
         "checks": [asdict(each) for each in report.checks],
         "resets": [asdict(each) for each in report.resets],
         "clock_offset_s": report.clock_offset_s,
+        "usd_per_hour": report.usd_per_hour,
         "capabilities": {
             "device": report.device,
             "isolation": report.isolation,

@@ -9,11 +9,12 @@ from typing import Any, Final, Unpack
 
 from events.answers.access.audit_log import AuditEntry
 from events.answers.access.keys import Key, MadeKey
+from events.answers.access.projects import Project
 from events.answers.access.secrets import RotatedSecrets, Secret
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
-from events.answers.fleet import Queue, SignInLink
+from events.answers.fleet import Ledger, Queue, SignInLink
 from events.answers.groups import Group, GroupMember, GroupRow
 from events.answers.kinds.boards import Board, History, SavedBoard
 from events.answers.kinds.estimates import RunEstimate
@@ -46,12 +47,14 @@ def submit(
     kind: str,
     spec: Json | None = None,
     *,
+    after: Sequence[str] | None = None,
     idempotency_key: str | None = None,
     **options: Unpack[StartOptions],
 ) -> Call[Run]:
-    """Queue a run; the same `idempotency_key` again means the same run."""
+    """Queue a run; the same `idempotency_key` again means the same run. It waits for the runs in `after`."""
     headers = _given(**{"Idempotency-Key": idempotency_key})
-    return Call("POST", "/api/runs", Run, body=_run_body(kind, spec, options), headers=headers)
+    body = {**_run_body(kind, spec, options), **_given(after=[*after] if after else None)}
+    return Call("POST", "/api/runs", Run, body=body, headers=headers)
 
 
 def check(
@@ -451,6 +454,34 @@ def queue() -> Call[Queue]:
     return Call("GET", "/api/queue", Queue)
 
 
+def ledger(
+    *,
+    by: str = "day",
+    since: str | datetime | None = None,
+    until: str | datetime | None = None,
+    limit: int = PAGE,
+) -> Call[Ledger]:
+    """Return what pods spent their time on between two moments, by `day`, `pod`, `run` or `project`."""
+    return Call("GET", "/api/ledger", Ledger, query=_ledger_query(by, since, until) | {"limit": limit})
+
+
+def export_ledger(
+    *,
+    by: str = "day",
+    since: str | datetime | None = None,
+    until: str | datetime | None = None,
+    format: str = "csv",
+) -> Call[None]:
+    """Return the same as a file: CSV, or a JSON object a line."""
+    query = _ledger_query(by, since, until) | {"format": format}
+    return Call("GET", "/api/ledger/export", NoneType, query=query)
+
+
+def _ledger_query(by: str, since: str | datetime | None, until: str | datetime | None) -> dict[str, Any]:
+    ends = {"from": since, "to": until}
+    return {"by": by} | {name: str(each) if each is not None else None for name, each in ends.items()}
+
+
 def groups(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[GroupRow]]:
     """Return a page of groups, newest first."""
     return Call("GET", "/api/groups", Listing[GroupRow], query={"limit": limit, "after": after})
@@ -602,9 +633,11 @@ def make_key(
     scopes: Sequence[str] | None = None,
     pod: str | None = None,
     life_s: int | None = None,
+    projects: Sequence[str] | None = None,
 ) -> Call[MadeKey]:
     """Make a key; its text is in the answer, and nowhere else."""
     body = {"kind": kind, "name": name, **_given(scopes=scopes and list(scopes), pod=pod, life_s=life_s)}
+    body |= {"projects": list(projects)} if projects else {}
     return Call("POST", "/api/keys", MadeKey, body=body)
 
 
@@ -787,6 +820,29 @@ def set_secret(
     lists = _given(kinds=None if kinds is None else list(kinds), keys=None if keys is None else list(keys))
     body = {"value": value, **lists}
     return Call("PUT", "/api/secrets/{secret_id}", Secret, {"secret_id": name}, body=body)
+
+
+def projects() -> Call[Listing[Project]]:
+    """Return the projects, with what each has used."""
+    return Call("GET", "/api/projects", Listing[Project])
+
+
+def project(name: str) -> Call[Project]:
+    """Return a project, with what it has used."""
+    return Call("GET", "/api/projects/{project_id}", Project, {"project_id": name})
+
+
+def set_project(
+    name: str,
+    *,
+    weight: float = 1.0,
+    gpus: int | None = None,
+    gpu_hours: float | None = None,
+    usd: float | None = None,
+) -> Call[Project]:
+    """Set a project: its weight, and its quotas of GPUs at once and of GPU hours and dollars a month."""
+    body = {"weight": weight, "quotas": {"gpus": gpus, "gpu_hours": gpu_hours, "usd": usd}}
+    return Call("PUT", "/api/projects/{project_id}", Project, {"project_id": name}, body=body)
 
 
 def remove_secret(name: str) -> Call[None]:

@@ -50,6 +50,10 @@ class BadAddress(ClientError):
     """The address of the control plane is invalid."""
 
 
+class Unsendable(ClientError):
+    """A program, or its folder, cannot be sent."""
+
+
 class Refused(ClientError):
     """The control plane refused: `status` of HTTP, `code` for programs, `detail` and `advice` for people.
 

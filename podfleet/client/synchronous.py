@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, Unpack
 
 from events.answers.access.audit_log import AuditEntry
 from events.answers.answer import Listing
@@ -14,7 +15,12 @@ from events.answers.runs import Run
 from podfleet.client import endpoints
 from podfleet.client.call import Call, Lines, Malformed, decoded, is_paged, named_as, refused
 from podfleet.client.following import LOG, Follower, Happened, is_over
+from podfleet.client.options import StartOptions
+from podfleet.client.problems import Refused
 from podfleet.client.transport import Connected, warn_of_damage
+
+if TYPE_CHECKING:
+    from podfleet.client.programs import Params, Table
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -181,6 +187,68 @@ class Client(Connected):
                     raise self.target.foreign(error) from error
             yield from response.iter_bytes()
 
+    def program(
+        self,
+        program: str | Sequence[str],
+        params: Params | None = None,
+        *,
+        folder: str | Path | None = ".",
+        include: Sequence[str] = (),
+        inputs: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Return the specification of a job that runs a program of this machine; its folder is sent.
+
+        A `program` is a script (`train.py`), a module (`pkg.train`), or the words of a command. It has each
+        of the `params` as `--NAME VALUE`; in words they are where `{NAME}` stands. `folder` is what is sent
+        (None: nothing), `include` adds what git ignores there, `inputs` are data sets, `env` variables.
+        """
+        from podfleet.client import programs
+
+        return programs.specification(
+            self, program, params, folder=folder, include=include, inputs=inputs, env=env
+        )
+
+    def run_program(
+        self,
+        program: str | Sequence[str],
+        params: Params | None = None,
+        *,
+        folder: str | Path | None = ".",
+        include: Sequence[str] = (),
+        inputs: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run:
+        """Queue a job that runs a program of this machine, as `program` and `submit` take it."""
+        spec = self.program(program, params, folder=folder, include=include, inputs=inputs, env=env)
+        return self.submit("job", spec, idempotency_key=idempotency_key, **options)
+
+    def run_table(self, run_id: str, set: str | None = None) -> Table:
+        """Return the rows of a run as dictionaries: those of its first result set, or of `set`."""
+        from podfleet.client.programs import row_of
+
+        return [row_of(each) for each in self.export_results(run_id, set=set)]
+
+    def group_table(self, group_id: str, set: str | None = None) -> Table:
+        """Return the members of a group as dictionaries, with what varies and their headline numbers.
+
+        With a `set`, these are the rows of that result set of every member.
+        """
+        from podfleet.client.programs import NO_SET, member_row, row_of_member
+
+        members, found = [*self.group_members(group_id)], []
+        if set is None:
+            return [member_row(each) for each in members]
+        for member in members:
+            try:
+                found += [row_of_member(member, each) for each in self.export_results(member.run.id, set=set)]
+            except Refused as error:
+                if error.code != NO_SET:  # it has recorded none so far
+                    raise
+        return found
+
     submit = _asks(endpoints.submit)
     check = _asks(endpoints.check)
     estimate = _asks(endpoints.estimate)
@@ -225,6 +293,7 @@ class Client(Connected):
     uncordon = _asks(endpoints.uncordon)
     release = _asks(endpoints.release)
     queue = _asks(endpoints.queue)
+    ledger = _asks(endpoints.ledger)
     kinds = _lists(endpoints.kinds)
     kind = _asks(endpoints.kind)
     groups = _lists(endpoints.groups)
@@ -286,5 +355,8 @@ class Client(Connected):
     set_secret = _asks(endpoints.set_secret)
     remove_secret = _asks(endpoints.remove_secret)
     rotate_secrets = _asks(endpoints.rotate_secrets)
+    projects = _lists(endpoints.projects)
+    project = _asks(endpoints.project)
+    set_project = _asks(endpoints.set_project)
     audit_log = _lists(endpoints.audit_log)
     sign_in_link = _asks(endpoints.sign_in_link)

@@ -26,11 +26,13 @@ from podfleet.output import (
     tell,
 )
 from podfleet.parameters import (
+    After,
     Attempts,
     Labels,
     NotBefore,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -73,7 +75,9 @@ def submit(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
+    after: After = None,
     secret: SecretNames = None,
+    project: Project = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -95,6 +99,7 @@ def submit(
         queue_limit=queue_limit,
         not_before=not_before,
         secret=secret,
+        project=project,
     )
     check(kind, spec)
     control_plane = client()
@@ -104,7 +109,7 @@ def submit(
     if estimate:
         show_estimate(control_plane.estimate(kind, spec, **wanted), as_json=as_json)
         return
-    run = control_plane.submit(kind, spec, **wanted, idempotency_key=key)
+    run = control_plane.submit(kind, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, run, run.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 

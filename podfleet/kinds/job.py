@@ -20,11 +20,13 @@ from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson
 from podfleet.parameters import (
+    After,
     Attempts,
     Labels,
     NotBefore,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -36,40 +38,55 @@ FOLDER_BYTES_MAX: Final = 200 << 20
 app = noun("run", has_verbs=False)
 
 
+Gpu = Annotated[
+    str | None,
+    typer.Option("--gpu", metavar="GIB|NAME", help="GPU that it needs: its memory, or a name such as h100."),
+]
+Gpus = Annotated[
+    int | None, typer.Option("--gpus", min=1, metavar="N", help="How many GPUs of one pod it needs.")
+]
+Folder = Annotated[
+    Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
+]
+NoFolder = Annotated[bool, typer.Option("--no-folder", help="Send no files.")]
+Commit = Annotated[
+    str | None, typer.Option("--git", metavar="URL@COMMIT", help="A commit, which the pod fetches.")
+]
+CommitSecret = Annotated[
+    str | None, typer.Option("--git-secret", metavar="NAME", help="The secret that its repository asks for.")
+]
+Include = Annotated[
+    list[str] | None, typer.Option("--include", metavar="PATTERN", help="Send what git ignores, too.")
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="[NAME=]SOURCE",
+        help="Data set, or `run:ID[/PATTERN]`, that it reads; repeatable.",
+    ),
+]
+Variables = Annotated[
+    list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
+]
+
+
 @app.command()
 def run(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="Program and its arguments, after `--`.")
     ] = None,
-    gpu: Annotated[
-        float | None, typer.Option("--gpu", min=0, metavar="GIB", help="Memory of the GPU that it needs.")
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
-    ] = None,
-    git: Annotated[
-        str | None, typer.Option("--git", metavar="URL@COMMIT", help="A commit, which the pod fetches.")
-    ] = None,
-    git_secret: Annotated[
-        str | None,
-        typer.Option("--git-secret", metavar="NAME", help="The secret that the repository asks for."),
-    ] = None,
-    no_folder: Annotated[bool, typer.Option("--no-folder", help="Send no files.")] = False,
-    include: Annotated[
-        list[str] | None, typer.Option("--include", metavar="PATTERN", help="Send what git ignores, too.")
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            metavar="[NAME=]SOURCE",
-            help="Data set, or `run:ID[/PATTERN]`, that it reads; repeatable.",
-        ),
-    ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
-    ] = None,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
+    folder: Folder = None,
+    no_folder: NoFolder = False,
+    include: Include = None,
+    git: Commit = None,
+    git_secret: CommitSecret = None,
+    data: Inputs = None,
+    env: Variables = None,
     secret: SecretNames = None,
+    project: Project = None,
     file: SpecFile = None,
     parameter: Parameters = None,
     priority: Priority = None,
@@ -78,6 +95,7 @@ def run(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
+    after: After = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -87,29 +105,59 @@ def run(
 ) -> None:
     """Run a command on a pod, and print the id of its run."""
     spec = parameters.spec(file, parameter)
+    control_plane = client()
+    completed(spec, command, env, data)
+    if git:
+        spec["git"] = commit_named(git, git_secret)
+    check(KIND, spec)
+    if not no_folder:
+        send_folder(spec, control_plane, folder, include)
+    wanted = parameters.start_options(
+        priority=priority,
+        label=label,
+        requires=[*(requires or ()), *needed(gpu, gpus)],
+        attempts=attempts,
+        queue_limit=queue_limit,
+        not_before=not_before,
+        secret=[*dict.fromkeys([*(secret or ()), *([git_secret] if git_secret else ())])],
+        project=project,
+    )
+    made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
+    conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+def completed(
+    spec: dict[str, Any],
+    command: Sequence[str] | None,
+    env: Sequence[str] | None,
+    data: Sequence[str] | None,
+) -> None:
+    """Put what options say of a job into its specification. Ends the command at what cannot be."""
     if command:
         spec["command"] = shlex.join(command)
     if env:
         spec["env"] = {**spec.get("env", {}), **variables(env)}
-    control_plane = client()
     if data:
         spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
-    if git:
-        spec["git"] = commit_named(git, git_secret)
-    if not no_folder and not spec.get("git") and "tree" not in spec:
+
+
+def send_folder(
+    spec: dict[str, Any], control_plane: Client, folder: Path | None, include: Sequence[str] | None
+) -> None:
+    """Push the working folder of a job, unless its specification names a tree or a commit."""
+    if "tree" not in spec and not spec.get("git"):
         spec |= sent_folder(control_plane, folder or Path(), include or ())
-    check(KIND, spec)
-    wanted = parameters.start_options(
-        priority=priority,
-        label=label,
-        requires=[*(requires or ()), *([] if gpu is None else [f"gpu_gib={gpu:g}"])],
-        attempts=attempts,
-        queue_limit=queue_limit,
-        not_before=not_before,
-        secret=[*(secret or ()), *([git_secret] if git_secret and git_secret not in (secret or ()) else ())],
-    )
-    made = control_plane.submit(KIND, spec, **wanted, idempotency_key=key)
-    conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+def needed(gpu: str | None, gpus: int | None) -> list[str]:
+    """Return what the options say of GPUs, as `--requires` has it: a number is the memory of one in GiB."""
+    found = [] if gpus is None else [f"gpus={gpus}"]
+    if gpu is not None:
+        try:
+            found.append(f"gpu_gib={float(gpu):g}")
+        except ValueError:
+            found.append(f"gpu={gpu}")
+    return found
 
 
 def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
@@ -146,7 +194,7 @@ def named_input(given: str) -> tuple[str, str]:
     return given.partition("/")[0], given
 
 
-def variables(given: list[str]) -> dict[str, Any]:
+def variables(given: Sequence[str]) -> dict[str, Any]:
     """Return the variables that options name. Raises `typer.BadParameter`."""
     found: dict[str, Any] = {}
     for each in given:

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from events.runtime.clock import SystemClock
+from podfleet import Client
 from tests.integration.command_line import podfleet
 from tests.integration.conftest import Fleet
 
@@ -43,6 +45,20 @@ run.summary({"loss": 0.5})
 pathlib.Path(os.environ["PODFLEET_OUTPUT"], "model.json").write_text(json.dumps({"weights": [1, 2]}))
 """
 
+SWEPT = """
+import os, sys, time
+from podfleet import run
+
+lr, first = float(sys.argv[2]), os.environ["PODFLEET_ATTEMPT"] == "1"
+for step in range(3):
+    run.log({"loss": lr / (step + 1)}, step)
+run.flush()
+print(os.environ["NAME"], flush=True)
+if (lr == 3 and first) or lr == 50:
+    time.sleep(600)
+run.result("epochs", "last", {"loss": lr / 3})
+"""
+
 READ = """
 import os, pathlib
 inputs = pathlib.Path(os.environ["PODFLEET_INPUTS"])
@@ -63,6 +79,63 @@ print("own", "CANARY" in str(dict(os.environ)))
 for pattern in ("../../*", os.path.dirname(os.path.realpath(os.environ["PODFLEET_INPUTS"])) + "/../*"):
     print("others", sorted(glob.glob(pattern)))
 """
+
+
+def wait_for_group(fleet: Fleet, group: str) -> dict[str, Any]:
+    clock, never = SystemClock(), threading.Event()
+    until_s = clock.monotonic_s() + PATIENCE_S
+    while True:
+        found: dict[str, Any] = fleet.client.get(f"/api/groups/{group}").raise_for_status().json()
+        if found["status"] in ("COMPLETED", "FAILED", "PAUSED"):
+            return found
+        assert clock.monotonic_s() < until_s, found
+        clock.wait(never, 0.2)
+
+
+def must_go_on_after_a_pod_was_killed(fleet: Fleet, folder: Path) -> None:
+    train = ("--folder", str(folder), "--env", "NAME=rate {lr}", "--", PYTHON, "train.py", "--lr", "{lr}")
+    unfit = podfleet(fleet.url, "sweep", "--param", "rate=1,2", *train)
+    assert (unfit.returncode, "{lr} is no parameter" in unfit.stderr) == (2, True)
+    made = podfleet(fleet.url, "sweep", "--name", "rates", "--param", "lr=1,2,3", *train)
+    assert (made.returncode, made.stdout) == (0, "rates\n"), made.stderr
+    worker = fleet.start_quick_worker(name="first")
+    with Client(fleet.url) as client:
+        clock, never = SystemClock(), threading.Event()
+        until_s = clock.monotonic_s() + PATIENCE_S
+        while True:
+            begun = [each for each in client.runs(group="rates") if "--lr 3" in str(each.title)]
+            if begun and "rate 3" in lines(fleet, begun[0].id):
+                break
+            assert clock.monotonic_s() < until_s
+            clock.wait(never, 0.2)
+        os.kill(worker.pid, signal.SIGKILL)
+        fleet.start_quick_worker(name="first")
+        assert wait_for_group(fleet, "rates")["counts"]["succeeded"] == 3
+        table = client.group_table("rates")
+        assert [(each["lr"], each["loss"]) for each in table] == [(lr, lr / 3) for lr in (1, 2, 3)]
+        assert [client.run(each["run_id"]).attempt for each in table] == [1, 1, 2]
+        assert [each["key"] for each in client.group_table("rates", "epochs")] == ["last"] * 3
+        best = client.board("job", rows="spec.command", cell="min:loss", show="best", group="rates")
+        assert [cell and cell.number for cell in best.rows[0].cells] == [1 / 3]
+
+
+def must_end_early_what_measures_worse(fleet: Fleet, folder: Path) -> None:
+    with Client(fleet.url) as client:
+        run = client.run_program("train.py", {"lr": 4.0}, folder=folder, env={"NAME": "alone"})
+        spec = client.program([PYTHON, "train.py", "--lr", "{lr}"], {"lr": 1}, folder=folder)
+        plan = {
+            "kind": "study", "sampler": "grid", "goal": "min:loss", "parallel": 1, "max_runs": 3,
+            "space": {"params.lr": {"type": "values", "values": [1, 2, 50]}},
+            "prune": {"by": "min:loss", "min_members": 2, "after_step": 1},
+        }  # fmt: skip
+        client.add_group("search", "job", {**spec, "env": {"NAME": "{lr}"}}, plan=plan)
+        assert wait_for_group(fleet, "search")["pruned"] == 1
+        members = list(client.group_members("search"))
+        assert [each.run.status for each in members] == ["COMPLETED", "COMPLETED", "CANCELED"]
+        assert str(members[-1].pruned).startswith("loss was 16.67 at step 2, and never as good as")
+        assert [each["loss"] for each in client.group_table("search")[:2]] == [1 / 3, 2 / 3]
+        assert client.run(run.id).summary == {"loss": 4 / 3}
+        assert client.run_table(run.id) == [{"key": "last", "status": None, "loss": 4 / 3}]
 
 
 def project(folder: Path) -> Path:
@@ -161,6 +234,14 @@ def test_a_folder_runs_on_a_pod_and_goes_on_from_its_checkpoint_after_the_pod_di
             "/api/runs", json={"kind": "job", "spec": {**spec, "inputs": {"n": source}}}
         )
         assert refused.json()["code"] == code, refused.text
+
+
+def test_a_sweep_outlives_a_pod_and_a_study_ends_what_measures_worse(fleet: Fleet, tmp_path: Path) -> None:
+    folder = tmp_path / "swept"
+    folder.mkdir()
+    (folder / "train.py").write_text(SWEPT)
+    must_go_on_after_a_pod_was_killed(fleet, folder)
+    must_end_early_what_measures_worse(fleet, folder)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a worker that is not root hides by namespaces (test_same_user)")

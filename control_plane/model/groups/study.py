@@ -22,7 +22,7 @@ from control_plane.model.groups.ranking import Front, front, ranked
 from control_plane.model.groups.reruns import Reruns
 from control_plane.model.groups.space import Dimension, examples, others, space_of
 from control_plane.model.groups.trials import Outcome, outcome_of
-from events.kinds.results import Column
+from events.kinds.kind import Kind
 from events.runtime.errors import Rejected
 
 RUNS_MAX: Final = 2_000
@@ -240,9 +240,14 @@ def identity(values: Values) -> bytes:
     return in_json(values)
 
 
-def require_measured(study: Study, headline: Sequence[Column]) -> None:
-    """Refuse a study by a number that the kind of its members does not declare. Raises `Rejected`."""
-    declared = [each.name for each in headline if each.type == "number"]
+def require_measured(study: Study, kind: Kind) -> None:
+    """Refuse a study by a number that the kind of its members does not declare. Raises `Rejected`.
+
+    What programs of an open kind measure is known when they have ended.
+    """
+    if kind.is_open:
+        return
+    declared = [each.name for each in kind.headline if each.type == "number"]
     for name in study.measures:
         if name not in declared:
             known = f"it declares {', '.join(declared)}" if declared else "it declares none"

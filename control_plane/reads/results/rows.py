@@ -44,7 +44,7 @@ from events.kinds.results import (
 )
 from events.runtime.errors import NotFound, Rejected
 
-SAMPLE_MAX: Final = 50  # rows by which the columns of a set are found that no kind declares here
+SAMPLE_MAX: Final = 50  # rows at each end by which the columns of a set are found that nobody declares
 EXPORT_PAGE: Final = 1_000
 PAIR: Final = 2
 NEAREST_PAGES: Final = 6  # that are looked through for a neighbour
@@ -139,17 +139,27 @@ class Results:
             outcome=None if opened.declared.outcome is None else opened.declared.outcome.column,
         )
 
-    async def open(self, run_id: str, query: ResultQuery) -> Opened:
-        """Return a set of a run, ready to be read."""
+    async def open(
+        self, run_id: str, query: ResultQuery, *, is_whole: bool = False, may_lack: bool = False
+    ) -> Opened:
+        """Return a set of a run, ready to be read.
+
+        Columns that no kind declares are looked for in every row where it is read as a `whole`, else in the
+        first and the last ones. One that is open `may_lack` a set: then it has no rows.
+        """
         run = await self.reading.require(run_id)
         attempt = await self.reads.newest_attempt(run_id)
         sets = await self._sets(run, attempt)
         names = ", ".join(each.name for each in sets) or "none"
         if query.set is None and not sets:
-            raise Rejected(UNKNOWN_SET, f"run {run_id} has no results, and its kind declares none")
+            raise Rejected(UNKNOWN_SET, f"run {run_id} has recorded no rows")
         declared = sets[0] if query.set is None else set_named(sets, query.set)
+        if declared is None and may_lack and query.set is not None and _is_open(run):
+            declared = ResultSet(query.set, query.set, (), is_declared=False)
         if declared is None:
             raise Rejected(UNKNOWN_SET, f"run {run_id} has no result set {query.set!r}; it has {names}")
+        if is_whole and attempt is not None and not declared.is_declared:
+            declared = await self._found(run_id, attempt, declared.name, is_whole=True)
         how = chosen(declared, query.sort or None, query.filters, (query.q or "").strip() or None)
         asked = msgspec.json.encode([declared.name, query.sort, sorted(query.filters)]).decode()
         return Opened(run_id, attempt, declared, sets, how, f"results {asked[:400]}")
@@ -176,9 +186,10 @@ class Results:
     ) -> ComparedRows:
         """Return the rows of several runs beside each other, in the order of their keys."""
         distinct = compared_runs(run_ids)
-        first = await self.open(distinct[0], ResultQuery(set=set_name))
-        query = ResultQuery(set=first.declared.name)
-        opened = [first, *[await self.open(each, query) for each in distinct[1:]]]
+        query = ResultQuery(set=set_name or await self._first_set(distinct))
+        opened = [await self.open(each, query, may_lack=True) for each in distinct]
+        first = next((each for each in opened if each.declared.columns), opened[0])
+        columns = {each.name: each for one in (*opened, first) for each in one.declared.columns}
         list_name = f"compared results {first.declared.name}"
         place = None if after is None else Place(str(paging.decode(list_name, after, str)[0]))
         limit = paging.limited(limit)
@@ -193,7 +204,7 @@ class Results:
             runs=distinct,
             attempts=[each.attempt for each in opened],
             set=first.declared.name,
-            columns=answered(first.declared.columns),
+            columns=answered(list(columns.values())),
             items=[_compared(key, [each.get(key) for each in values]) for key in told],
             next=paging.encode(list_name, told[-1]) if has_more and told else None,
         )
@@ -248,7 +259,8 @@ class Results:
         distinct = compared_runs(run_ids)
         if len(distinct) != PAIR:
             raise Rejected("bad_selection", f"{PAIR} runs are compared item by item, not {len(distinct)}")
-        opened = [await self.open(each, ResultQuery(set=set_name)) for each in distinct]
+        query = ResultQuery(set=set_name or await self._first_set(distinct))
+        opened = [await self.open(each, query, may_lack=True) for each in distinct]
         outcome = opened[0].declared.outcome
         if outcome is None or outcome != opened[1].declared.outcome:
             names = " and ".join(dict.fromkeys(each.declared.name for each in opened))
@@ -298,16 +310,48 @@ class Results:
         others = [name for name in stored if set_named(declared, name) is None]
         return [*declared, *[await self._found(run["_id"], attempt, name) for name in others]]
 
-    async def _found(self, run_id: str, attempt: int, name: str) -> ResultSet:
-        """Return a set that no kind declares here, with the columns that its first rows have."""
-        first = await self.reads.page(WantedRows(run_id=run_id, attempt=attempt, set=name, limit=SAMPLE_MAX))
+    async def _first_set(self, run_ids: Sequence[str]) -> str | None:
+        """Return the name of the first set of the first run that has any."""
+        for run_id in run_ids:
+            run = await self.reading.require(run_id)
+            if sets := await self._sets(run, await self.reads.newest_attempt(run_id)):
+                return sets[0].name
+        return None
+
+    async def _found(self, run_id: str, attempt: int, name: str, *, is_whole: bool = False) -> ResultSet:
+        """Return a set that no kind declares here, with the columns that its rows have."""
         columns: dict[str, Column] = {}
-        for row in first.rows:
-            values = row.get("values")
-            for column, value in values.items() if isinstance(values, Mapping) else ():
-                if value is not None and len(columns) < COLUMNS_MAX:
-                    columns.setdefault(column, Column(column, type=_type_of(value)))
+        wanted = WantedRows(run_id=run_id, attempt=attempt, set=name, limit=SAMPLE_MAX)
+        if is_whole:
+            place: Place | None = None
+            wanted = replace(wanted, limit=EXPORT_PAGE)
+            while True:
+                page = await self.reads.page(replace(wanted, after=place))
+                await asyncio.to_thread(_add_columns, columns, page.rows)
+                place = page.stopped_at
+                if place is None or len(columns) >= COLUMNS_MAX:
+                    break
+        else:
+            for is_descending in (False, True):
+                page = await self.reads.page(replace(wanted, is_descending=is_descending))
+                _add_columns(columns, page.rows)
+                if page.stopped_at is None:
+                    break
         return ResultSet(name, name, tuple(columns.values()), is_declared=False)
+
+
+def _is_open(run: Mapping[str, Any]) -> bool:
+    kind = KINDS.get(run["kind"])
+    return kind is not None and kind.is_open
+
+
+def _add_columns(columns: dict[str, Column], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add the columns that stored rows have, each with the type of its first value."""
+    for row in rows:
+        values = row.get("values")
+        for column, value in values.items() if isinstance(values, Mapping) else ():
+            if value is not None and len(columns) < COLUMNS_MAX:
+                columns.setdefault(column, Column(column, type=_type_of(value)))
 
 
 def told(column: Column) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -14,11 +14,12 @@ from control_plane.reads.reading import RunFilters
 from control_plane.store.schema import SUCCEEDED
 from events.kinds import KINDS, RUN_KINDS
 from events.kinds.declaring.spec import default_at
-from events.kinds.results import Column
+from events.kinds.results import Column, Direction
 from events.runtime.errors import Rejected
 
 METHODS: Final = {"newest": "newest run of the cell", "best": "best run of the cell", "mean": METHOD}
 NUMBERS_MAX: Final = 16
+DIRECTIONS: Final[Mapping[str, Direction]] = {"min": "lower", "max": "higher"}
 _KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -82,12 +83,12 @@ def checked(asked: BoardQuery) -> CheckedQuery:
     if proposed is not None and not asked.rows and not asked.cell:
         beside = asked.beside or ",".join(proposed.beside)
         asked = replace(asked, rows=proposed.rows, cell=",".join(proposed.cells), beside=beside)
-    numbers = _numbers(asked.cell) or [read_field("summary.", ("summary",))]
+    numbers = _numbers(asked.cell) or {read_field("summary.", ("summary",)).name: None}
     if len(numbers) > 1 and asked.columns:
         raise Rejected("bad_columns", "several numbers are a column each: leave out `columns`, or name one")
     # runs of a kind that is not installed here have their numbers, too
     known = {each.name: each for each in KINDS[asked.kind].headline} if asked.kind in KINDS else {}
-    declared = [known.get(each.name, Column(each.name)) for each in numbers]
+    declared = [_column(known, name, direction) for name, direction in numbers.items()]
     for column in declared:
         _require_shown(column, asked, known.values())
     return CheckedQuery(
@@ -95,17 +96,31 @@ def checked(asked: BoardQuery) -> CheckedQuery:
         rows=_field(asked.kind, asked.rows),
         columns=_field(asked.kind, asked.columns) if asked.columns else None,
         declared=declared,
-        beside=[known.get(each.name, Column(each.name)) for each in _numbers(asked.beside)],
+        beside=[_column(known, name, direction) for name, direction in _numbers(asked.beside).items()],
         filters=replace(asked.filters, kind=None, status=None),
     )
 
 
-def _numbers(text: str) -> list[RunField]:
-    """Return the numbers that a text names, with commas between them, each once. Raises `Rejected`."""
-    names = dict.fromkeys(each.strip().removeprefix("summary.") for each in text.split(",") if each.strip())
-    if len(names) > NUMBERS_MAX:
-        raise Rejected("bad_cell", f"{len(names)} numbers are too many; {NUMBERS_MAX} are the most")
-    return [read_field(f"summary.{each}", ("summary",)) for each in names]
+def _numbers(text: str) -> dict[str, Direction | None]:
+    """Return the numbers that a text names, with commas between them, each once. Raises `Rejected`.
+
+    `min:NAME` and `max:NAME` say which of its values are better, where the kind does not.
+    """
+    found: dict[str, Direction | None] = {}
+    for each in (part.strip() for part in text.split(",") if part.strip()):
+        word, colon, name = each.partition(":")
+        direction = DIRECTIONS.get(word) if colon else None
+        field = (name if direction else each).removeprefix("summary.")
+        found.setdefault(read_field(f"summary.{field}", ("summary",)).name, direction)
+    if len(found) > NUMBERS_MAX:
+        raise Rejected("bad_cell", f"{len(found)} numbers are too many; {NUMBERS_MAX} are the most")
+    return found
+
+
+def _column(known: Mapping[str, Column], name: str, direction: Direction | None) -> Column:
+    """Return a number as its kind declares it, with the direction that is asked for."""
+    declared = known.get(name, Column(name))
+    return declared if direction is None else replace(declared, direction=direction)
 
 
 def _require_shown(column: Column, asked: BoardQuery, known: Iterable[Column]) -> None:
@@ -117,7 +132,10 @@ def _require_shown(column: Column, asked: BoardQuery, known: Iterable[Column]) -
         message = (
             f"no direction of {column.name} is declared, so that none is the best; of {asked.kind}: {named}"
         )
-        raise Rejected("no_direction", f"{message}; show the newest or the mean")
+        raise Rejected(
+            "no_direction",
+            f"{message}; show the newest or the mean, or name it as min:{column.name} or max:{column.name}",
+        )
 
 
 def _field(kind: str, text: str) -> RunField:

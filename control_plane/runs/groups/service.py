@@ -27,6 +27,7 @@ from control_plane.store.database import Document
 from control_plane.store.pods import Pods
 from control_plane.store.queue.groups import Entry, Groups
 from events.kinds import RUN_KINDS, kind_of
+from events.queue.fair.shares import DEFAULT
 from events.queue.journal import Expression, ServerTime
 from events.runtime.clock import Clock
 from events.runtime.errors import Conflict, NotFound, OutOfDate, Rejected, Transient
@@ -230,7 +231,7 @@ class GroupService:
         made = plan_of(plan)
         if isinstance(made, Study):
             require_sampler(made)
-            require_measured(made, kind_of(run["kind"], among=RUN_KINDS).headline)
+            require_measured(made, kind_of(run["kind"], among=RUN_KINDS))
         if isinstance(made, Race) and (run.get("requires") or {}).get("pod") is not None:
             raise Rejected("bad_plan", "run.requires.pod: the lanes of a race say their pods")
         group = {"_id": group_id, "run": run}
@@ -259,6 +260,7 @@ class GroupService:
                 raise Rejected("unknown_pod", message)
 
     async def _require_secrets(self, run: Mapping[str, Any], named_by: str | None) -> None:
+        await self.submitter.require_project(run.get("project") or DEFAULT)
         names = require_names(run.get("secrets", ()))
         await self.submitter.require_named(names, run["kind"], named_by)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, Field
 
 from control_plane.access.auth import Principal, require
 from control_plane.access.scrapers import Scrapers
+from control_plane.reads.ledger.export import MEDIA_TYPES, WRITERS, LedgerFormat
+from control_plane.reads.ledger.reader import ROWS, ROWS_MAX, By, Ledgers
 from control_plane.runs.pods.looks import PodLooks
 from control_plane.runs.pods.resets import PodResets
 from control_plane.runs.pods.steering import PodSteering
-from control_plane.server.api.contract.bodies import NewCordon, NewReset
+from control_plane.server.api.contract.bodies import Moment, NewCordon, NewReset
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
@@ -23,11 +26,17 @@ from control_plane.server.readiness import OK
 from control_plane.store.pods import HOURS_MAX
 from events.answers.answer import Listing
 from events.answers.attempts import PodAttempt
-from events.answers.fleet import Health, Queue, Readiness
+from events.answers.fleet import Health, Ledger, Queue, Readiness
 from events.answers.pods import Pod, PodStanding, Sample
 from events.runtime.errors import Transient
 
 MaySteer = Annotated[Principal, Depends(require("admin"))]
+FILE: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "content": {each: {"schema": {"type": "string"}} for each in MEDIA_TYPES.values()},
+        "description": "The rows as a file",
+    }
+}
 # Longer takes no scraper; the numbers of this process are told anyhow.
 FLEET_S: Final = 8.0
 # Whether the pod shall report every second for the next half minute.
@@ -39,6 +48,26 @@ class PodFilters(Page):
     """The filters of pods."""
 
     region: str | None = None
+
+
+class LedgerWanted(BaseModel):
+    """The window of a ledger, by default the last seven days, and what each row is of."""
+
+    by: By = "day"
+    since: Annotated[Moment | None, Field(alias="from")] = None
+    until: Annotated[Moment | None, Field(alias="to")] = None
+
+
+class LedgerPage(LedgerWanted):
+    """The rows that took the most GPU time; by day, the newest."""
+
+    limit: Annotated[int, Field(ge=1, le=ROWS_MAX)] = ROWS
+
+
+class LedgerFile(LedgerWanted):
+    """The rows as a file."""
+
+    format: LedgerFormat = "csv"
 
 
 def router(deps: Deps) -> APIRouter:
@@ -64,6 +93,7 @@ def router(deps: Deps) -> APIRouter:
     async def pod(pod_id: str, _: MayRead) -> Pod:
         return await deps.reading.pod(pod_id)
 
+    _add_ledger(routes, deps.ledgers)
     _add_orders(routes, deps.pod_steering, deps.pod_resets, deps.pod_looks)
 
     @routes.get("/api/queue")
@@ -79,6 +109,21 @@ def router(deps: Deps) -> APIRouter:
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     return routes
+
+
+def _add_ledger(routes: APIRouter, ledgers: Ledgers) -> None:
+    @routes.get("/api/ledger")
+    async def ledger(_: MayRead, wanted: Annotated[LedgerPage, Query()]) -> Ledger:
+        """Return what pods spent their time on; `by` says what each row is of."""
+        return await ledgers.read(wanted.by, wanted.since, wanted.until, wanted.limit)
+
+    @routes.get("/api/ledger/export", response_class=Response, responses=FILE)
+    async def export(_: MayRead, wanted: Annotated[LedgerFile, Query()]) -> Response:
+        """Return the rows as a file, its times in seconds."""
+        found = await ledgers.read(wanted.by, wanted.since, wanted.until, ROWS_MAX)
+        content = await asyncio.to_thread(WRITERS[wanted.format], found.items)
+        headers = {"Content-Disposition": f'attachment; filename="ledger-{wanted.by}.{wanted.format}"'}
+        return Response(content, media_type=MEDIA_TYPES[wanted.format], headers=headers)
 
 
 def _add_orders(routes: APIRouter, steering: PodSteering, resets: PodResets, looks: PodLooks) -> None:

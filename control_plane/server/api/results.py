@@ -69,7 +69,7 @@ def router(deps: Deps) -> APIRouter:
         if wanted.format == "zip":
             return await _zipped(deps, run_id, wanted)
         require(wanted.format)
-        opened = await results.open(run_id, wanted.query())
+        opened = await results.open(run_id, wanted.query(), is_whole=True)
         pieces = exported(wanted.format, opened.declared.columns, results.rows(opened))
         name = f"{run_id}-{opened.declared.name}.{wanted.format}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}

@@ -161,6 +161,7 @@ def _record(run_id: str, attempt: int, document: Mapping[str, Any]) -> AttemptRe
         error=document.get("error"),
         end_seq=document.get("endSeq"),
         summary=document.get("summary"),
+        marks=document.get("marks"),
     )
     return AttemptRecord(document.get("lastEventSeq", 0), view)
 
@@ -176,6 +177,7 @@ def view_fields(view: AttemptView) -> dict[str, Any]:
         "error": view.error,
         "endSeq": view.end_seq,
         "summary": view.summary,
+        "marks": None if view.marks is None else dict(view.marks),
     }
 
 

@@ -161,6 +161,8 @@ class Runs:
         """Return delayed runs whose time has come by the store's clock."""
         query = {
             "status": Status.DELAYED.value,
+            "waitsForRuns": {"$ne": True},
+            "notBefore": {"$type": "date"},
             "$expr": {"$lte": ["$notBefore", "$$NOW"]},
         }
         return await self._read(collection, query, "notBefore")
@@ -292,6 +294,8 @@ def decode(document: Mapping[str, Any]) -> Run:
         slot=document.get("slot"),
         summary=_summary(document),
         start_at=document.get("startAt"),
+        after=tuple(document.get("after") or ()),
+        waits_for_runs=bool(document.get("waitsForRuns")),
     )
 
 

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from events.answers.kinds.trees import FileTree, SoughtObject
+from events.answers.kinds.trees import FileTree, MissingObjects, SoughtObject
 from events.files.trees import Piece, id_of, layout, size_of
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock
 from podfleet.client.problems import Refused
-from podfleet.client.synchronous import Client
 from podfleet.client.transport import is_loopback
 from podfleet.client.trees.packing import Packed
 
@@ -40,11 +39,23 @@ class Unpushed(Exception):
     """The storage does not take a tree; the text says why."""
 
 
+class Trees(Protocol):
+    """The calls by which a tree is pushed."""
+
+    def tree(self, tree_id: str) -> FileTree: ...
+
+    def missing_of_trees(
+        self, chunks: Sequence[tuple[str, int]], manifest: tuple[str, int] | None = None
+    ) -> MissingObjects: ...
+
+    def add_tree(self, tree_id: str) -> FileTree: ...
+
+
 @dataclass(slots=True)
 class Push:
     """Pushes trees; `told` hears how many bytes of how many the storage has."""
 
-    client: Client
+    client: Trees
     clock: Clock
     told: Callable[[int, int], None] = lambda done, size: None
     _done: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,20 @@ def fixed_and_varied(spec: dict[str, Any], pairs: Sequence[str]) -> dict[str, li
         else:
             varied[name] = values
     return varied
+
+
+def example_of(spec: Mapping[str, Any], varied: Varied) -> dict[str, Any]:
+    """Return the specification of a first run, by which others are checked before anything is sent.
+
+    Raises `Unreadable`.
+    """
+    found: dict[str, Any] = copy.deepcopy(dict(spec))
+    for name, values in varied.items():
+        first = (
+            values[0] if isinstance(values, list) else int(values.low) if values.form == "int" else values.low
+        )
+        put(found, f"{name}={json.dumps(first)}")
+    return found
 
 
 def values_of(text: str) -> list[Any] | Range:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import stat
 import sys
@@ -17,6 +18,7 @@ from events.files.checkpoints import FILES_MAX as CHECKPOINT_FILES_MAX
 from events.files.paths import BadPath, RunPath
 from events.files.trees import tree_in
 from events.kinds.job import RUN, JobSpec
+from events.kinds.results import COLUMN_NAME, COLUMNS_MAX
 from events.runtime.errors import Canceled, PipelineError
 from events.runtime.hiding import hide
 from stages.context import Context, Stage
@@ -24,6 +26,7 @@ from stages.engines.environment import mask_of
 from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
+from stages.kinds.job.environment import environment_of, python_environment
 from stages.kinds.job.event_files import EventFiles
 from stages.kinds.job.git_source import GitSource
 from stages.kinds.job.inbox import Inbox, inbox
@@ -36,7 +39,7 @@ CHECKPOINT: Final = "job"
 LOG: Final = "log.txt"
 WARNINGS_MAX: Final = 20  # of one attempt
 FILES_MAX: Final = 10_000
-FILE_BYTES_MAX: Final = 5 << 30  # one PUT of S3 holds no more
+FILE_BYTES_MAX: Final = 5 << 40  # S3 holds no larger object
 WARNING_CHARS: Final = 300
 NOT_FOUND: Final = 127  # what a shell says of a program that is not there, and of one that it may not run
 NOT_ALLOWED: Final = 126
@@ -69,20 +72,24 @@ class _Job:
     event_files: EventFiles | None = None
     notes: int = -1
     not_kept: int = 0
+    measured: dict[str, float] = field(default_factory=dict)  # the last value of each metric
 
     def run(self) -> str:
         """Run the program, and return the line that sums it up."""
         work = self._work()
         control, output = self._folder("control"), self._folder("output")
         restored = self._restored(control)
+        hide()  # the pod's keys of models, among others, are in this process's environment
+        if self.spec.git is not None:
+            GitSource(self.context, self.spec.git, work, self._folder("git")).fetch()
+        python = environment_of(self.context, work, self.spec.python)
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
             self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
+            if python is not None:
+                environment |= python_environment(environment, python, work, self._folder("python"))
             self._pass_notes(control)  # those that are there at the start
-            hide()  # the pod's keys of models, among others, are in this process's environment
-            if self.spec.git is not None:
-                GitSource(self.context, self.spec.git, work, self._folder("git")).fetch()
             self.context.wait_for_start()
             self.begun_s = self.context.clock.monotonic_s()
             with self.context.stage(RUN, index=1, total=1) as self.stage:
@@ -116,6 +123,7 @@ class _Job:
         if self.event_files is not None:
             self.event_files.finish()
         self._follow(following, printed, is_last=True)
+        self._summarize()
         return self._ended(program, printed)
 
     def _ended(self, program: Program, printed: Output) -> int:
@@ -173,9 +181,19 @@ class _Job:
         for name, value in message.values.items():
             if isinstance(value, float):
                 stage.metric(name, value, message.step)
+                if name in self.measured or len(self.measured) < COLUMNS_MAX:
+                    self.measured[name] = value
             else:
                 at = "" if message.step is None else f" at step {message.step}"
                 self._warn(f"{name} is {value[:20]}{at}")
+
+    def _summarize(self) -> None:
+        """Let the last value of each metric be a headline number, where the program has said no other."""
+        told = self.context.recorded.headline
+        new = {name: value for name, value in self.measured.items() if name not in told}
+        fit = [name for name in new if re.fullmatch(COLUMN_NAME, name)][: max(0, COLUMNS_MAX - len(told))]
+        if fit:
+            self.context.summarize({name: new[name] for name in fit})
 
     def _save(self, path: Path, name: str) -> None:
         """Keep a file under its name; the worker opens it without following a link."""
@@ -289,7 +307,7 @@ class _Job:
             "PYTHONUNBUFFERED": "1",
             **{name: variables[name] for name in (*PASSED, *secrets) if variables.get(name)},
             "PATH": _path(variables.get("PATH", os.defpath)),
-            **self.spec.env,
+            **self.spec.variables,
             "HOME": str(home),
             "TMPDIR": str(self._folder("tmp")),
             "PODFLEET_INPUTS": str(self._inputs()),

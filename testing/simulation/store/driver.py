@@ -73,6 +73,10 @@ class Found:
         """Return the same query, cut; 0 means no limit."""
         return replace(self, most=count)
 
+    def hint(self, name: str) -> Found:
+        """Return the same query: whichever index is used, it finds the same."""
+        return self
+
     def batch_size(self, count: int) -> Found:
         """Return the same query: it is answered in one piece here anyhow."""
         return self

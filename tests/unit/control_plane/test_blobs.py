@@ -20,12 +20,13 @@ from minio.error import S3Error
 from control_plane.config import read_storage
 from control_plane.files import blobs as module
 from control_plane.files.blobs import DOWNLOAD, PIECE_BYTES, SHOWN_CHARS_MAX, Blobs, open_blobs
-from control_plane.files.multipart import PART_BYTES_MIN, Cutting, Multipart
+from control_plane.files.multipart import PART_BYTES_MIN, PARTS_MAX, Cutting, Multipart
 from control_plane.files.signing import URL_LIFE, Content, with_headers
 from control_plane.server.api.contract.bodies import SoughtArtifact
 from control_plane.server.api.worker.uploads import artifact_key, cut, named
 from events.files.trees import named_trees
 from events.runtime.errors import PodfleetError, Rejected, Transient
+from pod_worker.files.multipart import PART_BYTES, PART_BYTES_MAX, parts_of
 
 NOWHERE = {
     "MINIO_ENDPOINT": "127.0.0.1:1",
@@ -207,6 +208,15 @@ def test_a_file_is_cut_into_parts_that_storage_takes() -> None:
             cut(sought(sha256=SHA256, parts=5, size=size))
 
 
+@pytest.mark.parametrize("size", [4 * PART_BYTES, 80_000 * 2**20 + 1, 5 * 2**40])
+def test_files_of_any_size_are_cut_into_parts_that_storage_takes(size: int) -> None:
+    cutting = cut(sought(sha256=SHA256, size=size, parts=parts_of(size)))
+    assert cutting is not None
+    sizes = cutting.sizes()
+    assert (sum(sizes.values()), len(sizes) <= PARTS_MAX, min(sizes.values()) > 0) == (size, True, True)
+    assert PART_BYTES - 10_000 <= cutting.part_bytes <= PART_BYTES_MAX
+
+
 def test_a_file_has_one_name_for_its_content_and_lies_below_its_attempt() -> None:
     ulid = "01K0000000000000000000000A"
     assert named(sought(sha256=SHA256)) == SHA256[:16]
@@ -368,7 +378,8 @@ class Parts:
         return SimpleNamespace(uploads=[upload])
 
     def _list_parts(self, *_: object, **__: object) -> Any:
-        return SimpleNamespace(parts=[SimpleNamespace(size=4), SimpleNamespace(size=3)])
+        parts = [SimpleNamespace(size=4), SimpleNamespace(size=3)]
+        return SimpleNamespace(parts=parts, is_truncated=False, next_part_number_marker=None)
 
     def stat_object(self, bucket: str, key: str) -> None:
         if not self.is_there:

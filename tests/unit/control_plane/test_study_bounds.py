@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -38,11 +39,12 @@ def make_study(**plan: Any) -> Study:
 def test_a_number_that_the_kind_does_not_declare_is_refused_with_those_that_it_does(
     plan: dict[str, Any],
 ) -> None:
-    require_measured(make_study(constraints=["radius <= 1"]), KINDS["probe"].headline)
+    require_measured(make_study(constraints=["radius <= 1"]), KINDS["probe"])
+    require_measured(make_study(**plan), KINDS["job"])  # what its programs measure is not declared
     with pytest.raises(Rejected, match="it declares value, radius"):
-        require_measured(make_study(**plan), KINDS["probe"].headline)
+        require_measured(make_study(**plan), KINDS["probe"])
     with pytest.raises(Rejected, match="it declares none"):  # a text is no number
-        require_measured(make_study(), [Column("value", type="text")])
+        require_measured(make_study(), replace(KINDS["probe"], headline=(Column("value", type="text"),)))
 
 
 @pytest.mark.parametrize(

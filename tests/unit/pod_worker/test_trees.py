@@ -26,7 +26,8 @@ from events.files.trees import RunFiles, Tree, TreeFile, id_of, in_order, layout
 from events.runtime.clock import SystemClock
 from events.runtime.errors import PodfleetError, Rejected, Transient
 from events.testing import ManualClock
-from pod_worker.files import trees
+from pod_worker.files import folder_cache
+from pod_worker.files.folder_cache import FolderCache
 from pod_worker.files.trees import TreeCache
 
 CHUNK: Final = 16  # bytes, in these tests
@@ -317,7 +318,7 @@ def test_who_waits_for_a_tree_can_leave(tmp_path: Path) -> None:
 
     other = House(check=leave)
     with (
-        cache._locked(house.id, fcntl.LOCK_EX, leave),
+        FolderCache(tmp_path, ManualClock(), 1, "tree").locked(house.id, fcntl.LOCK_EX, leave),
         pytest.raises(Transient, match="nobody waits"),
         cache.used(house.id, other.fetch),
     ):
@@ -376,7 +377,7 @@ def test_a_full_disk_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert refused.value.code == "DISK_FULL"
     usage = shutil.disk_usage(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=trees.ROOM_BYTES))
+        patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=folder_cache.ROOM_BYTES))
         with pytest.raises(Transient, match="no room"), cache.used(house.id, house.fetch):
             pass
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []

@@ -28,6 +28,7 @@ from events.queue.rules import pod_name
 from events.runtime.errors import Rejected
 
 TESTS_MAX: Final = 4096  # objects that tests of uploads leave, all in all
+PUT_BYTES_MAX: Final = 5 << 30  # of S3
 HASH_CHARS: Final = 16  # of a hash, in the key of an object
 
 
@@ -62,6 +63,8 @@ def router(deps: Deps) -> APIRouter:
     async def presign(run_id: str, body: SoughtArtifact, attempt: int = Depends(own)) -> SignedUpload:
         key, cutting = artifact_key(run_id, attempt, body.name, named(body)), cut(body)
         if cutting is None:
+            if body.size > PUT_BYTES_MAX:
+                raise Rejected("too_large", f"one request holds {PUT_BYTES_MAX:,} bytes: ask for parts")
             return (await signed_puts(run_id, attempt, [(key, Content(body.size, body.sha256))]))[0]
         await deps.upload_budget.take(run_id, attempt, [(key, body.size)])
         return await parts_of(key, cutting)

@@ -150,7 +150,7 @@ def test_everything_that_is_wrong_is_told_at_once_each_at_its_field() -> None:
             "not_before": "2500-01-01T00:00Z",
             "labels": "team",
             "requires.region": "!",
-            "requires.gpu_gib": "81",
+            "requires.gpu_gib": "8000",
         }
     )
     assert found == {
@@ -173,7 +173,7 @@ def test_everything_that_is_wrong_is_told_at_once_each_at_its_field() -> None:
         "not_before": "the year has to be from 2000 to 2199",
         "labels": "'team' is not name=value, such as team=vision",
         "requires.region": "Expected `str` matching regex '\\\\A[A-Za-z0-9._-]{1,64}\\\\Z'",
-        "requires.gpu_gib": "Expected `float` <= 80.0",
+        "requires.gpu_gib": "Expected `float` <= 4096.0",
     }
 
 
@@ -346,7 +346,8 @@ def test_the_page_has_a_field_of_each_type_with_its_label_its_default_and_its_pr
     assert len(names) == len({*names})
     assert {each.removeprefix("spec.") for each in names if each.startswith("spec.")} == {*FIELDS}
     assert {each for each in names if not each.startswith("spec.")} == {
-        *("requires.gpu_gib", "requires.region", "requires.labels", "requires.pod"),
+        *("requires.gpu_gib", "requires.gpus", "requires.gpu", "requires.region"),
+        *("requires.labels", "requires.pod"),
         *("priority", "max_attempts", "queue_limit_s", "not_before", "labels", "secrets"),
     }
     ids = re.findall(r' id="([^"]+)"', html)

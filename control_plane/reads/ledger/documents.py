@@ -1,0 +1,99 @@
+"""Reads lives and attempts out of stored documents, pure: what is none is left out.
+
+Law: an attempt's own marks count only within the time for which it was held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from control_plane.reads.ledger.shares import Held, Life
+from events.kinds.results import is_measured
+
+GPUS_MAX: Final = 1_024
+USD_MAX: Final = 1e6
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def milliseconds(at: datetime) -> int:
+    """Return a moment as milliseconds since 1970, exactly."""
+    past = at - _EPOCH
+    return (past.days * 86_400 + past.seconds) * 1_000 + past.microseconds // 1_000
+
+
+def life_of(document: Mapping[str, Any]) -> Life | None:
+    """Return the life of a worker by its line of the roster."""
+    since, until = _ms(document.get("startedAt")), _ms(document.get("reportedAt"))
+    if since is None or until is None or not isinstance(document.get("_id"), str):
+        return None
+    said = document.get("capabilities")
+    gpus = said.get("gpus") if isinstance(said, Mapping) else None
+    usd = document.get("usdPerHour")
+    return Life(
+        id=document["_id"],
+        since=since,
+        until=max(since, until),
+        gpus=min(GPUS_MAX, len(gpus)) if isinstance(gpus, list) else 0,
+        usd_per_hour=float(usd) if is_measured(usd) and 0 <= usd <= USD_MAX else None,
+    )
+
+
+def held_of(document: Mapping[str, Any], saved_by: Mapping[str, Mapping[int, int]]) -> Held | None:
+    """Return an attempt; `saved_by` are the moments up to which attempts of runs were saved."""
+    run_id, attempt, worker = document.get("runId"), document.get("attempt"), document.get("pod")
+    since, until = _ms(document.get("claimedAt")), _ms(document.get("endedAt"))
+    if since is None or not (
+        isinstance(run_id, str) and isinstance(attempt, int) and isinstance(worker, str)
+    ):
+        return None
+    outcome, fault = document.get("outcome"), document.get("fault")
+    return Held(
+        run_id=run_id,
+        attempt=attempt,
+        worker=worker,
+        since=since,
+        until=until,
+        outcome=outcome if isinstance(outcome, str) and until is not None else None,
+        fault=fault if isinstance(fault, str) else None,
+        worked_from=mark(document, "workedFrom"),
+        worked_until=mark(document, "workedUntil"),
+        saved_until=saved_by.get(run_id, {}).get(attempt),
+    )
+
+
+def mark(document: Mapping[str, Any], name: str) -> int | None:
+    """Return a mark of an attempt's log."""
+    marks = document.get("marks")
+    return _ms(marks.get(name)) if isinstance(marks, Mapping) else None
+
+
+def is_saved(document: Mapping[str, Any]) -> bool:
+    """Say whether an attempt did not complete, and left a checkpoint."""
+    return document.get("outcome") not in (None, "completed") and mark(document, "savedUntil") is not None
+
+
+def saved_of(attempts: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, int]]:
+    """Return up to when attempts were saved, by run and attempt: a later one went on from the checkpoint.
+
+    It went on where its own work began, unless an attempt in between set aside what there was.
+    """
+    by_run: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for each in attempts:
+        if isinstance(each.get("runId"), str) and isinstance(each.get("attempt"), int):
+            by_run.setdefault(each["runId"], {})[each["attempt"]] = each
+    found: dict[str, dict[int, int]] = {}
+    for run_id, known in by_run.items():
+        went_on = False
+        for number in sorted(known, reverse=True):
+            saved = mark(known[number], "savedUntil")
+            if went_on and saved is not None:
+                found.setdefault(run_id, {})[number] = saved
+            went_on = went_on or mark(known[number], "workedFrom") is not None
+            went_on = went_on and mark(known[number], "setAsideAt") is None
+    return found
+
+
+def _ms(value: object) -> int | None:
+    return milliseconds(value) if isinstance(value, datetime) else None

@@ -1,0 +1,1 @@
+"""The pages of what the fleet did and what it cost."""

@@ -1,0 +1,180 @@
+"""Runs that wait for others: released once when all have completed, ended with one that has failed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+
+from control_plane.model.cancellation import vain_wait_of
+from control_plane.model.explanation import QueuePosition, explain
+from control_plane.runs.options import OptionChanges
+from control_plane.runs.submission import Submission
+from control_plane.store.changes import Change
+from control_plane.store.queue.successors import Successors
+from control_plane.upkeep.releaser import Releaser, next_step
+from events.kinds.declaring.queues import DEFAULT_MODE
+from events.lifecycle import Cause, Status
+from events.queue.abilities import Abilities
+from events.queue.matching import Seeker
+from events.queue.settlement import End
+from events.runtime.errors import Conflict, Rejected
+from events.testing import EPOCH
+from tests.unit.control_plane.test_change import BY, LATER, Scene, make_run
+
+FAILED: Final = End("failed", "PROBE_FAILED", "no", retryable=False)
+DONE: Final = End("completed", message="done")
+
+
+class Line(Scene):
+    """The same, with two replicas that release."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = 0
+        runs = self.submitter.runs
+        self.releasers = [Releaser(runs, Successors(runs.db)) for _ in range(2)]
+
+    async def add(self, *after: str, **more: Any) -> str:
+        wanted = Submission(kind="probe", spec={}, by="me", after=after, **more)
+        return (await self.submitter.submit(wanted)).run_id
+
+    def take(self) -> str | None:
+        """Let a pod claim a run."""
+        self.tokens += 1
+        abilities = Abilities(kinds=frozenset({"probe"}), gpu_gib=0.0, region=None)
+        found = self.queue.claim(Seeker("pod/1", DEFAULT_MODE, abilities), token=self.token)
+        return None if found is None else found.run_id
+
+    @property
+    def token(self) -> str:
+        return f"{self.tokens:043}"
+
+    def end(self, run_id: str, how: End) -> None:
+        """Let a pod claim a run and settle it."""
+        assert self.take() == run_id
+        self.settle(run_id, how)
+
+    def settle(self, run_id: str, how: End) -> None:
+        found = self.queue.recover(["runs"], self.token)
+        assert found is not None
+        assert found.run_id == run_id
+        self.queue.settle(found, how, 0, jitter=0.0)
+
+    async def look(self) -> int:
+        """Let all replicas look at once; return how many runs they moved."""
+        return sum(await asyncio.gather(*(each.run_once() for each in self.releasers)))
+
+    def status(self, run_id: str) -> str:
+        return str(self.stored(run_id)["status"])
+
+    async def must_agree(self) -> None:
+        assert [each async for each in self.verifier.audit(rebuilds=True) if not each.is_note] == []
+
+
+async def test_a_run_is_claimed_only_when_all_that_it_waits_for_have_completed() -> None:
+    line = Line()
+    first, second = await line.add(), await line.add()
+    last = await line.add(first, second, first)
+    assert line.stored(last)["after"] == [first, second]
+    assert (line.status(last), line.stored(last)["queueDeadline"]) == ("DELAYED", None)
+    line.end(first, DONE)
+    assert await line.look() == 0
+    runs = line.submitter.runs
+    assert [each.id for each in await runs.due("runs")] == []  # no sweep takes it for one whose time has come
+    line.end(second, DONE)
+    assert line.take() is None
+    assert await line.look() == 1  # of two replicas
+    released = line.stored(last)
+    assert (released["status"], released["waitsForRuns"]) == ("QUEUED", False)
+    assert released["queueDeadline"] is not None
+    assert line.take() == last
+    assert await line.look() == 0
+    await line.must_agree()
+
+
+async def test_one_that_fails_ends_what_waits_for_it_and_what_waits_for_that() -> None:
+    line = Line()
+    first = await line.add(max_attempts=1)
+    middle = await line.add(first)
+    last = await line.add(middle)
+    line.end(first, FAILED)
+    assert (await line.look(), await line.look(), await line.look()) == (1, 1, 0)
+    assert (line.status(middle), line.status(last)) == ("CANCELED", "CANCELED")
+    assert vain_wait_of(line.stored(middle)) == f"run {first}, for which it waited, is FAILED"
+    assert vain_wait_of(line.stored(last)) == f"run {middle}, for which it waited, is CANCELED"
+    (why,) = explain(line.stored(middle), QueuePosition(0, 0, 0), [], now=EPOCH)
+    assert first in why.message
+    await line.must_agree()
+    with pytest.raises(Conflict, match="retry it"):
+        await line.add(first)
+    with pytest.raises(Conflict, match=first):
+        await line.submitter.retry(middle, by=BY)
+    again = (await line.submitter.retry(first, by=BY)).run_id
+    waits = (await line.submitter.retry(middle, by=BY)).run_id
+    assert (line.stored(waits)["after"], line.status(waits)) == ([again], "DELAYED")
+    line.end(again, DONE)
+    assert await line.look() == 1
+    assert line.take() == waits
+
+
+async def test_a_run_that_is_tried_again_is_waited_for() -> None:
+    line = Line()
+    first = await line.add()
+    last = await line.add(first)
+    assert line.take() == first
+    line.settle(first, End("failed", "PROBE_FAILED", "no", retryable=True))
+    assert (line.status(first), await line.look()) == ("DELAYED", 0)
+    await line.decider.cancel(first, by=BY)
+    assert (await line.look(), line.status(last)) == (1, "CANCELED")
+
+
+async def test_what_has_completed_is_not_waited_for_and_what_is_not_there_is_refused() -> None:
+    line = Line()
+    first = await line.add()
+    line.end(first, DONE)
+    assert line.status(await line.add(first)) == "QUEUED"
+    with pytest.raises(Rejected, match="no run 'nobody'"):
+        await line.add(first, "nobody")
+
+
+async def test_a_start_and_other_options_wait_with_it() -> None:
+    line = Line()
+    first = await line.add()
+    last = await line.add(first, not_before=LATER)
+    changed = await line.decider.change(last, OptionChanges(not_before=None, priority=3), by=BY)
+    assert (changed.status, changed.not_before, changed.priority) == (Status.DELAYED, None, 3)
+    await line.decider.change(last, OptionChanges(not_before=LATER, queue_limit_s=60), by=BY)
+    line.end(first, DONE)
+    assert await line.look() == 1
+    released = line.stored(last)
+    assert (released["status"], released["notBefore"]) == ("DELAYED", LATER)
+    assert (released["queueDeadline"] - released["queuedAt"]).total_seconds() == 60
+    assert (released["queuedAt"], released["waitsForRuns"]) == (LATER, False)
+    await line.must_agree()
+
+
+async def test_more_than_a_page_is_released_when_the_feed_tells() -> None:
+    line = Line()
+    first, other = await line.add(), await line.add()
+    for _ in range(101):
+        await line.add(other)
+    last = await line.add(first)
+    line.end(first, DONE)
+    releaser = line.releasers[0]
+    releaser.hear(Change("1", "runs", first, has_ended=True))
+    assert (await releaser.run_once(), line.status(last)) == (1, "QUEUED")
+
+
+def test_files_that_are_on_their_way_are_waited_for() -> None:
+    run = make_run(Status.DELAYED, after=("a",), waits_for_runs=True)
+    assert next_step(run, {"a": {"status": "COMPLETED", "logOpen": True}}) is None
+    assert next_step(run, {"a": {"status": "AWAITING_HUMAN", "logOpen": False}}) is None
+    decision = next_step(run, {"a": {"status": "HUMAN_VALIDATED", "logOpen": False}})
+    assert decision is not None
+    assert decision.cause is Cause.RELEASE
+    for lost in ({}, {"a": {"status": "HUMAN_REJECTED", "logOpen": False}}):
+        decision = next_step(run, lost)
+        assert decision is not None
+        assert decision.to is Status.CANCELED
