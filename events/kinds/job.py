@@ -30,8 +30,6 @@ RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
 RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
 
-COMMIT: Final = r"\A[0-9a-f]{40}([0-9a-f]{24})?\Z"
-
 VariableName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")]
 VariableValue = Annotated[str, msgspec.Meta(max_length=VARIABLE_CHARS_MAX, pattern=r"\A[^\x00]*\Z")]
 TreeId = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
@@ -50,7 +48,12 @@ ParamValue = (
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where the files of a working folder come from."""
 
-    commit: Annotated[str, msgspec.Meta(pattern=COMMIT, description="The commit that was checked out.")]
+    commit: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A[0-9a-f]{40}([0-9a-f]{24})?\Z", description="The commit that was checked out."
+        ),
+    ]
     branch: Annotated[str, msgspec.Meta(max_length=250, description="Its branch.")] = ""
     remote: Annotated[
         str, msgspec.Meta(max_length=500, description="The address of its repository, without credentials.")
