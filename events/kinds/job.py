@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -25,6 +26,7 @@ VARIABLE_CHARS_MAX: Final = 4_096
 PATTERNS_MAX: Final = 32
 INPUTS_MAX: Final = 32
 PARAMS_MAX: Final = 64
+SPLITS_MAX: Final = 32  # commands whose words are kept: the slots of a sweep have one, and are thousands
 DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
@@ -85,6 +87,11 @@ class Git(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     def is_https(self) -> bool:
         """Say whether it is asked for by https, else by ssh."""
         return self.url.startswith("https://")
+
+
+@lru_cache(maxsize=SPLITS_MAX)
+def _split(command: str) -> tuple[str, ...]:
+    return tuple(shlex.split(command))
 
 
 # No user of https, which may be a token, and no word that a command reads as an option.
@@ -153,7 +160,7 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def words(self) -> list[str]:
         """The words of the command, filled in. Raises `ValueError` for quotes that do not end, or a place."""
-        return [self._filled(word) for word in shlex.split(self.command)]
+        return [self._filled(word) for word in _split(self.command)]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -166,7 +173,7 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def _problems(spec: JobSpec) -> Iterator[str]:
     try:
-        shlex.split(spec.command)
+        _split(spec.command)
     except ValueError as error:
         yield f"command: {str(error).lower()}: write it as for a shell"
         return

@@ -48,13 +48,14 @@ Gpus = Annotated[
 Folder = Annotated[
     Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
 ]
-NoFolder = Annotated[bool, typer.Option("--no-folder", help="Send no files.")]
-Commit = Annotated[
+GitAddress = Annotated[
     str | None, typer.Option("--git", metavar="URL@COMMIT", help="A commit, which the pod fetches.")
 ]
-CommitSecret = Annotated[
-    str | None, typer.Option("--git-secret", metavar="NAME", help="The secret that its repository asks for.")
+GitSecret = Annotated[
+    str | None,
+    typer.Option("--git-secret", metavar="NAME", help="The secret that the repository asks for."),
 ]
+NoFolder = Annotated[bool, typer.Option("--no-folder", help="Send no files.")]
 Include = Annotated[
     list[str] | None, typer.Option("--include", metavar="PATTERN", help="Send what git ignores, too.")
 ]
@@ -79,10 +80,10 @@ def run(
     gpu: Gpu = None,
     gpus: Gpus = None,
     folder: Folder = None,
+    git: GitAddress = None,
+    git_secret: GitSecret = None,
     no_folder: NoFolder = False,
     include: Include = None,
-    git: Commit = None,
-    git_secret: CommitSecret = None,
     data: Inputs = None,
     env: Variables = None,
     secret: SecretNames = None,
@@ -110,7 +111,7 @@ def run(
     if git:
         spec["git"] = commit_named(git, git_secret)
     check(KIND, spec)
-    if not no_folder:
+    if not no_folder and not spec.get("git"):
         send_folder(spec, control_plane, folder, include)
     wanted = parameters.start_options(
         priority=priority,
@@ -119,7 +120,7 @@ def run(
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
-        secret=[*dict.fromkeys([*(secret or ()), *([git_secret] if git_secret else ())])],
+        secret=[*(secret or ()), *([git_secret] if git_secret and git_secret not in (secret or ()) else ())],
         project=project,
     )
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
@@ -144,8 +145,8 @@ def completed(
 def send_folder(
     spec: dict[str, Any], control_plane: Client, folder: Path | None, include: Sequence[str] | None
 ) -> None:
-    """Push the working folder of a job, unless its specification names a tree or a commit."""
-    if "tree" not in spec and not spec.get("git"):
+    """Push the working folder of a job, unless its specification names a tree."""
+    if "tree" not in spec:
         spec |= sent_folder(control_plane, folder or Path(), include or ())
 
 

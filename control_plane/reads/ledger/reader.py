@@ -9,10 +9,19 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol
 
 from control_plane.model.presentation import plain
-from control_plane.reads.ledger.documents import held_of, is_saved, life_of, milliseconds, saved_of
+from control_plane.model.run import Entry
+from control_plane.reads.ledger.documents import (
+    cost_before,
+    held_of,
+    is_saved,
+    life_of,
+    milliseconds,
+    saved_of,
+)
 from control_plane.reads.ledger.shares import Held, Life, Share, lived, shares, within
 from control_plane.reads.ledger.sums import Sums, summed, summed_by_day
 from control_plane.store.held_times import HELD_MAX, WORKERS_MAX
+from control_plane.store.log.documents import attempt_fields
 from events.answers.fleet import Ledger
 from events.queue.rules import pod_name
 from events.runtime.clock import Clock
@@ -35,6 +44,10 @@ class Times(Protocol):
     async def held(self, since: datetime, until: datetime) -> Documents: ...
 
     async def later(self, runs: Collection[str]) -> Documents: ...
+
+    async def attempts_of(self, run_id: str) -> tuple[dict[int, dict[str, Any]], Sequence[Entry]]: ...
+
+    async def prices(self, workers: Collection[str]) -> Mapping[str, object]: ...
 
     async def fields(self, runs: Collection[str], *names: str) -> Mapping[str, Mapping[str, Any]]: ...
 
@@ -75,6 +88,16 @@ class Ledgers:
             is_partial=len(held) >= HELD_MAX or len(workers) >= WORKERS_MAX,
             next=None,
         )
+
+    async def spent(self, run_id: str, before: int) -> float | None:
+        """Return what the attempts of a run before this one have cost, None where an end is not known."""
+        attempts, waiting = await self.times.attempts_of(run_id)
+        for entry in waiting:
+            number, told = attempt_fields(run_id, entry)
+            attempts.setdefault(number, {}).update(told)
+        workers = {each["pod"] for each in attempts.values() if isinstance(each.get("pod"), str)}
+        prices = await self.times.prices(workers)
+        return cost_before(before, attempts, prices)
 
     def _window(self, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
         now = self.clock.now()

@@ -86,9 +86,9 @@ class _Job:
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
-            self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
             if python is not None:
                 environment |= python_environment(environment, python, work, self._folder("python"))
+            self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
             self._pass_notes(control)  # those that are there at the start
             self.context.wait_for_start()
             self.begun_s = self.context.clock.monotonic_s()
