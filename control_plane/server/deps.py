@@ -20,6 +20,7 @@ from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit
 from control_plane.config import Settings
 from control_plane.files.blobs import Blobs, open_blobs
+from control_plane.files.inputs import KnownInputs
 from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
 from control_plane.files.trees import TreeShelf
@@ -62,7 +63,6 @@ from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.races.reads import RaceReads
 from control_plane.runs.groups.races.service import RaceService
 from control_plane.runs.groups.service import GroupService
-from control_plane.runs.inputs import KnownInputs
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
@@ -285,8 +285,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading = _reading(db, url, pod_rules, clock)
-    inputs = KnownInputs(TreeShelf(blobs, inspector, Trees(db)), runs, RunReads(db))
-    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), inputs)
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), _inputs(db, blobs, inspector))
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
@@ -366,6 +365,10 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
         open_blobs(settings.storage, blobs.clock, is_quick=True),
         clock,
     )
+
+
+def _inputs(db: Database, blobs: Blobs, inspector: Inspector) -> KnownInputs:
+    return KnownInputs(TreeShelf(blobs, inspector, Trees(db)), Runs(db), RunReads(db))
 
 
 def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:
