@@ -156,7 +156,6 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             return world.child(fork_server.spawn())
 
         worker = Worker(pod, queue, ports, intent, roster, spawn, pauses, health)
-
         try:
             has_left = _work(worker, sender, health, inventory, quiet, world)
         finally:
