@@ -100,7 +100,8 @@ def test_the_last_values_of_metrics_are_summed_up_within_bounds_also_where_a_pro
 
 def test_a_program_has_the_values_of_its_parameters_each_in_one_word(tmp_path: Path) -> None:
     job = Job(tmp_path, 'import os, sys; print(sys.argv[1:], os.environ["A"])')
-    spec = {"command": job.context.spec.command + " --lr {lr} '{name} {{}}'", "env": {"A": "<{name}>"}}
+    command = f"{sys.executable} {tmp_path / 'program.py'} --lr {{lr}} '{{name}} {{{{}}}}'"
+    spec = {"command": command, "env": {"A": "<{name}>"}}
     context = replace(job.context, spec=read_spec("job", {**spec, "params": {"lr": 0.1, "name": "a b;'"}}))
     run(context)
     assert job.files["log.txt"].decode() == """['--lr', '0.1', "a b;' {}"] <a b;'>\n"""
