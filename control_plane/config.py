@@ -158,6 +158,15 @@ def _models_url(values: Mapping[str, str], problems: list[str]) -> str:
     return found
 
 
+def _half_life_s(values: Mapping[str, str], problems: list[str]) -> float:
+    """Return after how many seconds what a project used counts half; add what is wrong with that."""
+    found = values.get(SHARE_HALF_LIFE) or f"{HALF_LIFE_S:.0f}"
+    if re.fullmatch("[1-9][0-9]{1,7}", found):
+        return float(found)
+    problems.append(f"{SHARE_HALF_LIFE} is {found!r}; it is a number of seconds, 10 at least")
+    return HALF_LIFE_S
+
+
 def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: bool = False) -> Settings:
     """Return the settings. Raises `ConfigError` that lists every problem.
 
@@ -189,9 +198,6 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         for name, value in budgets.items()
         if not re.fullmatch("[1-9][0-9]{5,14}", value)
     ]
-    half_life = values.get(SHARE_HALF_LIFE) or f"{HALF_LIFE_S:.0f}"
-    if not re.fullmatch("[1-9][0-9]{1,7}", half_life):
-        problems.append(f"{SHARE_HALF_LIFE} is {half_life!r}; it is a number of seconds, 10 at least")
     secrets_keys = _secrets_keys(values, problems)
     oidc = _oidc(values, problems)
     if oidc is not None and not (values.get(SECRETS_KEY) or values.get(SECRETS_KEY_FILE)):
@@ -201,7 +207,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         egress = read_egress_policy(values.get(PRIVATE_HOSTS, ""))
     except ValueError as error:
         problems.append(str(error))
-    models_url = _models_url(values, problems)
+    models_url, half_life_s = _models_url(values, problems), _half_life_s(values, problems)
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if keyless and host not in LOOPBACK:
@@ -229,7 +235,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         models_url=models_url,
         oidc=oidc,
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
-        share_half_life_s=float(half_life),
+        share_half_life_s=half_life_s,
     )
 
 

@@ -226,7 +226,7 @@ def confine(settings: Settings) -> tuple[Confinement | None, str]:
 def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
     """Return the methods of confinement to try, best first."""
     pod = settings.pod_data
-    for each in (pod / TREES, settings.data / ENVIRONMENTS):  # the names of the folders below are secrets
+    for each in (pod / TREES, pod / ENVIRONMENTS):  # the names of the folders below are secrets
         each.mkdir(mode=0o711, parents=True, exist_ok=True)
     if settings.data != pod:
         (pod / SLOTS).mkdir(mode=0o711, exist_ok=True)

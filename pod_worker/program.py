@@ -111,8 +111,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return None
     queue = world.queue(store)
     inventory = inventory_look(fork_server.options)
-    driver = open_driver(named=settings.environ.get(VARIABLE))
-    gauges = Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
+    gauges = _gauges(settings, inventory)
     capabilities = gauges.capabilities()
     clock, ids = world.clock, world.ids
     pod = _pod(settings, world, capabilities)
@@ -174,9 +173,15 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return outbox.pending() if has_left else None
 
 
+def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:
+    """Return what measures the machine, and the worker's own devices of it."""
+    driver = open_driver(named=settings.environ.get(VARIABLE))
+    return Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
+
+
 def _environments(settings: Settings, clock: Clock) -> PodEnvironments:
     """Return the environments of this pod, and where their packages come from."""
-    cache = EnvironmentCache(settings.data / ENVIRONMENTS, clock, settings.environment_cache_bytes)
+    cache = EnvironmentCache(settings.pod_data / ENVIRONMENTS, clock, settings.environment_cache_bytes)
     return PodEnvironments(cache, index_settings(settings.environ))
 
 

@@ -72,11 +72,14 @@ class Claimer:
             for wanted in candidates(waiting, seeker, shares):
                 if await is_gone():
                     return None
+                if not is_open(wanted.class_key, shares):
+                    continue  # another request has what was free
+                of = read_class(wanted.class_key)
+                noted = shares.note(of.project, of.gpus, self.clock.monotonic_s())
                 claim = await self.claims.take(wanted, token=token, pod=seeker.pod, key_id=key_id)
                 if claim is not None:
-                    of = read_class(wanted.class_key)
-                    shares.note(of.project, of.gpus, self.clock.monotonic_s())
                     return claim
+                shares.forget(noted)
             return None
 
         until_s = self.clock.monotonic_s() + wait_s

@@ -14,7 +14,7 @@ from control_plane.model.views.pods import abilities_of, is_leaving, require_for
 from control_plane.model.views.readable import those_readable
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.runs.placement import Placement, placed
-from control_plane.store.queue.projects import Projects
+from control_plane.store.access.projects import Projects
 from control_plane.store.queue.queues import ahead_of
 from control_plane.store.queue.successors import Successors
 from events.answers.runs import Explanation, Reason

@@ -20,6 +20,7 @@ from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit
 from control_plane.config import Settings
 from control_plane.files.blobs import Blobs, open_blobs
+from control_plane.files.inputs import KnownInputs
 from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
 from control_plane.files.trees import TreeShelf
@@ -62,7 +63,6 @@ from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.races.reads import RaceReads
 from control_plane.runs.groups.races.service import RaceService
 from control_plane.runs.groups.service import GroupService
-from control_plane.runs.inputs import KnownInputs
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
@@ -77,6 +77,7 @@ from control_plane.server.dependencies import Dependencies
 from control_plane.store import database
 from control_plane.store.access.audit_log import AuditLog
 from control_plane.store.access.keys import Keys
+from control_plane.store.access.projects import Projects
 from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
@@ -98,7 +99,6 @@ from control_plane.store.queue.group_numbers import GroupNumbers
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.queue.pod_rules import RuleStore
-from control_plane.store.queue.projects import Projects
 from control_plane.store.queue.pruning import PruneReads
 from control_plane.store.queue.run_counts import Tallies
 from control_plane.store.queue.run_fields import RunFieldReads
@@ -188,7 +188,6 @@ class Deps:
     groups: GroupParts
     spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
-    fair_sharer: FairSharer
     upload_sweeper: UploadSweeper
     feed: ChangeFeed
     log_feed: ChangeFeed
@@ -231,6 +230,11 @@ class Deps:
     def tree_shelf(self) -> TreeShelf:
         """Trees of files, and data sets."""
         return TreeShelf(self.blobs, self.inspector, Trees(self.db))
+
+    @property
+    def fair_sharer(self) -> FairSharer:
+        """What tells pods whose turn it is."""
+        return FairSharer(Projects(self.db), self.settings.share_half_life_s)
 
     @property
     def races(self) -> RaceReads:
@@ -281,8 +285,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading = _reading(db, url, pod_rules, clock)
-    inputs = KnownInputs(TreeShelf(blobs, inspector, Trees(db)), runs, RunReads(db))
-    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), inputs)
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), _inputs(db, blobs, inspector))
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
@@ -321,7 +324,6 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         scheduler=Scheduler(schedules, submitter, grouped.service),
         groups=grouped,
         spec_sweeper=SpecSweeper(submissions),
-        fair_sharer=FairSharer(Projects(db), settings.share_half_life_s),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),
         feed=feed,
@@ -363,6 +365,10 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
         open_blobs(settings.storage, blobs.clock, is_quick=True),
         clock,
     )
+
+
+def _inputs(db: Database, blobs: Blobs, inspector: Inspector) -> KnownInputs:
+    return KnownInputs(TreeShelf(blobs, inspector, Trees(db)), Runs(db), RunReads(db))
 
 
 def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from control_plane.store.queue.projects import BATCH_MAX, Projects
+from control_plane.store.access.projects import BATCH_MAX, Projects
 from events.queue.fair.usage import (
     HALF_LIFE_S,
     Held,

@@ -158,14 +158,6 @@ def in_region(region: str) -> str:
     return rf"^({PIN}[^/]*/)?[^{PIN}/]*/[^/]*/{re.escape(region)}(/|$)"
 
 
-def of_project(project: str) -> str:
-    """Return the pattern of all classes of a project."""
-    base = rf"^({PIN}[^/]*/)?[^{PIN}/]*/[^/]*/[^/]*"
-    if project == shares.DEFAULT:
-        return rf"{base}($|/[^{shares.MARK}])"
-    return rf"{base}/{shares.MARK}{re.escape(project)}(/|$)"
-
-
 def gpu_tier(gpu_gib: float) -> str:
     """Return the smallest tier that holds `gpu_gib` GiB, the largest for more, which a label says."""
     if gpu_gib <= 0:

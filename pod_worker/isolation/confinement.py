@@ -103,7 +103,7 @@ class Confinement:
         `pod` is the folder of the pod, where the worker is one of its slots.
         """
         work, temporary = data / "work", Path(tempfile.gettempdir())
-        kept = (str((pod or data) / TREES), str(data / ENVIRONMENTS))
+        kept = (str((pod or data) / each) for each in (TREES, ENVIRONMENTS))
         places = (str(work), *kept, str(temporary), *_places(environ))
         return cls(method="user", work=work, temporary=temporary, places=places)
 
@@ -132,7 +132,7 @@ class Confinement:
             work=data / "work",
             temporary=temporary,
             places=(
-                *(str(pod / TREES), str(data / ENVIRONMENTS)),
+                *(str(pod / each) for each in (TREES, ENVIRONMENTS)),
                 *(each for each in _places(environ) if each not in unasked),
             ),
             hidden=tuple(sorted(real)),

@@ -13,7 +13,7 @@ from control_plane.access.key_ring import WantedKey
 from control_plane.runs.explainer import class_reasons, explanation
 from control_plane.runs.submission import Submission
 from control_plane.server.deps import Deps
-from control_plane.store.queue.projects import Projects
+from control_plane.store.access.projects import Projects
 from control_plane.upkeep.fair_sharer import FairSharer
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
@@ -105,8 +105,7 @@ async def test_a_sweep_lets_others_go_first_and_a_closed_project_waits(database_
         await put(deps, "vision", gpus=2)
         run_id = await submit(deps, "vision")
         assert (await tell(deps))["vision"]["free"] == 1
-        second = await claim(deps)
-        assert second is not None
+        (second,) = filter(None, await asyncio.gather(*(claim(deps) for _ in range(4))))
         assert second[0] == "vision"
         assert await claim(deps) is None, "its own claims count before they are told"
         assert (await tell(deps))["vision"]["closed"] == "its quota of 2 GPUs: 2 run now"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ CLAIM_S: Final = 60.0
 NOTED_S: Final = 6.0
 BELIEVED_S: Final = 1.0
 NOTED_MAX: Final = 10_000
+
+Noted = tuple[float, str, int]  # when, of which project, and with how many GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Shares:
 
     _of: Mapping[str, Share] = field(default_factory=dict)
     _read_s: float = -math.inf
-    _claims: deque[tuple[float, str, int]] = field(default_factory=deque)
+    _claims: deque[Noted] = field(default_factory=deque)
 
     def is_fresh(self, now_s: float) -> bool:
         """Return whether they were read a moment ago."""
@@ -62,10 +65,17 @@ class Shares:
         while self._claims and now_s - self._claims[0][0] > NOTED_S:
             self._claims.popleft()
 
-    def note(self, project: str, gpus: int, now_s: float) -> None:
-        """Count a claim that was just made."""
+    def note(self, project: str, gpus: int, now_s: float) -> Noted:
+        """Count a claim that is about to be made."""
+        noted = (now_s, project, gpus)
         if len(self._claims) < NOTED_MAX:
-            self._claims.append((now_s, project, gpus))
+            self._claims.append(noted)
+        return noted
+
+    def forget(self, noted: Noted) -> None:
+        """Count a claim no more, which found no run."""
+        with suppress(ValueError):
+            self._claims.remove(noted)
 
     def used(self, project: str) -> float:
         """Return what a project has used for its weight: who has used less is asked first."""

@@ -16,7 +16,7 @@ from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import THE_SAME, MayRead
 from control_plane.server.deps import Deps
-from control_plane.store.queue.projects import Projects
+from control_plane.store.access.projects import Projects
 from events.answers.access.projects import Project, ProjectQuotas
 from events.answers.answer import Listing
 from events.answers.fleet import QueuedClass
