@@ -148,9 +148,8 @@ def test_a_program_says_measures_and_leaves_what_its_run_keeps(tmp_path: Path) -
     assert [(each.progress, each.activity) for each in job.reporter.of(StageProgress)] == [(0.5, "epoch 1")]
     said, measured = job.reporter.of(RunSummarized)
     assert said.values == {"accuracy": 0.9, "name": "small"}
-    assert measured.values == {"loss": pytest.approx(1 / 3)}, (
-        "the last value of what it has summed up in no way"
-    )
+    last = {"loss": pytest.approx(1 / 3), "speed": 3.0}
+    assert measured.values == last, "of what it has summed up in no way"
     row = job.reporter.of(ResultRecorded)[0]
     assert (row.set, row.key, row.values, row.status) == ("epochs", "1", {"loss": 0.5, "best": True}, "done")
     assert job.files == {
