@@ -27,6 +27,7 @@ from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
 from events.kinds.declaring.queues import Mode
 from events.models.endpoints import endpoints
+from events.models.visible_devices import VARIABLE
 from events.queue.labels import own_labels
 from events.queue.lease_times import LEASE_TTL_S, RENEW_EVERY_S
 from events.queue.roster import REPORT_EVERY_S
@@ -110,7 +111,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return None
     queue = world.queue(store)
     inventory = inventory_look(fork_server.options)
-    gauges = Gauges(open_driver(), settings.data, inventory.current, services=(*sorted(settings.services),))
+    gauges = _gauges(settings, inventory)
     capabilities = gauges.capabilities()
     clock, ids = world.clock, world.ids
     pod = _pod(settings, world, capabilities)
@@ -135,7 +136,16 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             rate=Rate(len(capabilities.gpus), settings.gpu_usd_per_hour),
             stores=stores,
             live=HttpLive(control_plane),
+<<<<<<< HEAD
             trees=_trees(settings, control_plane, storage, clock),
+=======
+            trees=PodTrees(
+                TreeCache(settings.pod_data / TREES, clock, settings.tree_cache_bytes),
+                control_plane,
+                storage,
+                clock,
+            ),
+>>>>>>> origin/fixtures
             environments=_environments(settings, clock),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
@@ -166,22 +176,30 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return outbox.pending() if has_left else None
 
 
+<<<<<<< HEAD
 def _trees(settings: Settings, control_plane: ControlPlane, storage: httpx.Client, clock: Clock) -> PodTrees:
     """Return the file trees of this pod."""
     cache = TreeCache(settings.data / TREES, clock, settings.tree_cache_bytes)
     return PodTrees(cache, control_plane, storage, clock)
+=======
+def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:
+    """Return what measures the machine, and the worker's own devices of it."""
+    driver = open_driver(named=settings.environ.get(VARIABLE))
+    return Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
+>>>>>>> origin/fixtures
 
 
 def _environments(settings: Settings, clock: Clock) -> PodEnvironments:
     """Return the environments of this pod, and where their packages come from."""
-    cache = EnvironmentCache(settings.data / ENVIRONMENTS, clock, settings.environment_cache_bytes)
+    cache = EnvironmentCache(settings.pod_data / ENVIRONMENTS, clock, settings.environment_cache_bytes)
     return PodEnvironments(cache, index_settings(settings.environ))
 
 
 def _pod(settings: Settings, world: World, capabilities: Capabilities) -> Pod:
     """Return what the worker says of itself when it claims."""
+    slot = settings.slot
     return Pod(
-        id=f"{settings.pod}/{world.ids.token()[:6]}",
+        id=f"{settings.pod}/{world.ids.token()[:6] if slot is None else f'{slot.boot}/{slot.number}'}",
         mode=settings.mode,
         region=settings.region,
         gpu_gib=max((gpu.memory_mib for gpu in capabilities.gpus), default=0.0) / 1024,

@@ -142,6 +142,9 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("author", "kinds", "keys", "setBy", "setAt", "createdAt"),
         **_by("author, rotation", "sealed", "keyId"),
     },
+    "projects": _by("author", "weight", "quotas", "setBy", "setAt", "createdAt"),
+    "project_usage": _by("fair sharer", "at", "since", "costsSince", "used", "revision"),
+    "shares": _by("fair sharer", "at", "projects"),
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
     ),

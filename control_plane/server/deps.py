@@ -20,6 +20,7 @@ from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit
 from control_plane.config import Settings
 from control_plane.files.blobs import Blobs, open_blobs
+from control_plane.files.inputs import KnownInputs
 from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
 from control_plane.files.trees import TreeShelf
@@ -62,7 +63,6 @@ from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.races.reads import RaceReads
 from control_plane.runs.groups.races.service import RaceService
 from control_plane.runs.groups.service import GroupService
-from control_plane.runs.inputs import KnownInputs
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
@@ -77,6 +77,7 @@ from control_plane.server.dependencies import Dependencies
 from control_plane.store import database
 from control_plane.store.access.audit_log import AuditLog
 from control_plane.store.access.keys import Keys
+from control_plane.store.access.projects import Projects
 from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
@@ -108,6 +109,7 @@ from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.trees import Trees
+from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.releaser import Releaser
 from control_plane.upkeep.rescuer import Rescuer
@@ -230,6 +232,11 @@ class Deps:
         return TreeShelf(self.blobs, self.inspector, Trees(self.db))
 
     @property
+    def fair_sharer(self) -> FairSharer:
+        """What tells pods whose turn it is."""
+        return FairSharer(Projects(self.db), self.settings.share_half_life_s)
+
+    @property
     def races(self) -> RaceReads:
         """Races."""
         return RaceReads(self.reading, Groups(self.db), ResultReads(self.db))
@@ -278,8 +285,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading = _reading(db, url, pod_rules, clock)
-    inputs = KnownInputs(TreeShelf(blobs, inspector, Trees(db)), runs, RunReads(db))
-    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), inputs)
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), _inputs(db, blobs, inspector))
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
@@ -359,6 +365,10 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
         open_blobs(settings.storage, blobs.clock, is_quick=True),
         clock,
     )
+
+
+def _inputs(db: Database, blobs: Blobs, inspector: Inspector) -> KnownInputs:
+    return KnownInputs(TreeShelf(blobs, inspector, Trees(db)), Runs(db), RunReads(db))
 
 
 def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:

@@ -58,6 +58,7 @@ from events.runtime.measured_clock import MeasuredClock
 from events.text.attempt_id import AttemptId
 from events.text.secret_names import USER_TOKEN
 from pod_worker.attempt.barrier import Barrier
+from pod_worker.attempt.budget import UNBOUNDED, Allowance, allowance, overspent
 from pod_worker.attempt.environment_use import EnvironmentUse, PodEnvironments
 from pod_worker.attempt.heartbeat import Heartbeat
 from pod_worker.attempt.inbox import Inbox
@@ -233,6 +234,9 @@ class Attempt:
     unsaved: list[FactFrame | Fact] = field(default_factory=list)
     went_on: bool = False  # whether it kept a checkpoint of its own
     fetched: Fetched = field(default_factory=Fetched)
+    begun_s: float = 0.0
+    allowed: Allowance = UNBOUNDED  # by the budget of the run
+    is_overspent: bool = False  # it was told to end for that
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     trees: Paths = field(default_factory=dict)
     renewal: TokenRenewal | None = None  # of the token of the run's user, if it names that
@@ -256,7 +260,7 @@ class Attempt:
     def run(self) -> None:
         """Run the child to its end and settle. After a lost lease nothing is written."""
         workspace = self.workspace
-        self.metered_s = self.ports.clock.monotonic_s()
+        self.begun_s = self.metered_s = self.ports.clock.monotonic_s()
         self.heartbeat.start(self.ports.threads)
         try:
             self._run(workspace)
@@ -284,7 +288,10 @@ class Attempt:
         except OSError as error:
             why = f"the folder of the attempt cannot be made: {error.strerror}"
             self._give_up(RunFailed(code="DISK_FULL", message=why, retryable=True))
+        self._judge_budget(0.0)  # at most; what was spent is told with the checkpoints
         self._restore(workspace / RESTORED)
+        if self.claim.attempt > 1:
+            self._judge_budget(self.fetched.spent_usd)
         self._fetch_secrets()
         with ExitStack() as stack:
             self._fetch_trees(stack)
@@ -314,6 +321,7 @@ class Attempt:
         is_told = kind is not None and kind.tells
         while (has_past or is_told) and self._wanted() is None and self.obstacle is None:
             self._stand()
+            self._hold_to_budget()
             try:
                 fetched = self.ports.checkpoints.fetch(self.claim, folder)
             except Transient as error:
@@ -350,6 +358,7 @@ class Attempt:
         begun_s = self.ports.clock.monotonic_s()
         while self.claim.secrets and self._wanted() is None and self.obstacle is None:
             self._stand()
+            self._hold_to_budget()
             try:
                 found = self.ports.secrets.fetch(self.claim)
             except Transient as error:
@@ -376,6 +385,7 @@ class Attempt:
         begun_s = self.ports.clock.monotonic_s()
         while self._wanted() is None and self.obstacle is None:
             self._stand()
+            self._hold_to_budget()
             try:
                 self.trees = stack.enter_context(self.ports.trees.used(self.claim, self._check_wanted))
             except Transient as error:
@@ -394,7 +404,8 @@ class Attempt:
     def _check_wanted(self) -> None:
         """Raise where the attempt is to end, or its lease was lost: nobody waits for files any more."""
         self._stand()
-        if self._wanted() is not None:
+        self._hold_to_budget()
+        if self._wanted() is not None or self.obstacle is not None:
             raise _NotWantedError
 
     def _expect_renewal(self, found: Values) -> None:
@@ -415,6 +426,22 @@ class Attempt:
             self.renewal = None
             message = "the user whose access the run names is signed out: it has their last token"
             self.unsaved.append(RunLog(message=message, level="warning"))
+
+    def _judge_budget(self, spent_usd: float | None) -> None:
+        """Bound the attempt by what is left of the run's budget, or end it before it begins."""
+        judged = allowance(self.claim.spec, self.ports.rate, spent_usd)
+        if isinstance(judged, Allowance):
+            self.allowed = judged
+        elif self.obstacle is None:
+            self._give_up(judged)
+
+    def _hold_to_budget(self) -> None:
+        """Give up an attempt that spent its budget before its process began."""
+        if self._spent_s() > self.allowed.warned_s and self.obstacle is None:
+            self._give_up(overspent(self.allowed))
+
+    def _spent_s(self) -> float:
+        return self.ports.clock.monotonic_s() - self.begun_s
 
     def _give_up(self, obstacle: RunFailed) -> None:
         """End the child for a reason outside the pipeline."""
@@ -619,6 +646,13 @@ class Attempt:
         if not self.halts and not self.barrier.is_waiting():
             self.lived = replace(self.lived, total_s=self.lived.total_s + now_s - self.turned_s)
         self.turned_s = now_s
+        spent_s = now_s - self.begun_s  # whatever stands still, the pod costs
+        if spent_s > self.allowed.warned_s and not self.is_overspent:
+            self.is_overspent = True
+            self._go_on("pause")
+            self.child.terminate()
+        if spent_s > self.allowed.total_s:
+            self.child.kill()
         if self.timed_out is None and (over := exceeded(self.bounds, self.lived)) is not None:
             self.timed_out = over
             self.child.kill()
@@ -636,12 +670,16 @@ class Attempt:
                 last_words=ended.last_words,
             )
         )
-        if isinstance(fact, RunFailed) and may_be_of_checkpoints(fact, self.reported, went_on=self.went_on):
+        if self.is_overspent and self.ordered is None and not isinstance(fact, RunCompleted):
+            fact = overspent(self.allowed, self.stage)
+        elif isinstance(fact, RunFailed) and may_be_of_checkpoints(fact, self.reported, went_on=self.went_on):
             fact = self._begin_anew(fact)
         missing = self._drain_uploads(fact)
         self.ports.uploads.forget(self.claim)
         if missing is not None and isinstance(fact, RunCompleted):
             fact = without_files(missing.message, self._wanted(), self.stage, is_own=missing.is_own)
+            if self._spent_s() > self.allowed.files_s and isinstance(fact, RunFailed):
+                fact = overspent(self.allowed, self.stage)
         self.gave_back = fact is self.reported and isinstance(fact, RunPreempted)
         self.how = how = end_of(fact)
         self._charge_the_rest()
@@ -693,6 +731,7 @@ class Attempt:
             now_s = self.ports.clock.monotonic_s()
             if self._wanted() is not None:
                 patience_s = min(patience_s, now_s - begun_s + UPLOADS_AFTER_ORDER_S)
+            patience_s = min(patience_s, max(0.0, self.allowed.files_s - (begun_s - self.begun_s)))
             problem = self.ports.uploads.drain(self.claim, deadline_s=now_s + TICK_S)
             if not self.ports.uploads.has_waiting(self.claim) or now_s - begun_s > patience_s:
                 return problem

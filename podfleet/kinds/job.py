@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from podfleet.parameters import (
     NotBefore,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -37,10 +39,21 @@ app = noun("run", has_verbs=False)
 
 
 Gpu = Annotated[
-    float | None, typer.Option("--gpu", min=0, metavar="GIB", help="Memory of the GPU that it needs.")
+    str | None,
+    typer.Option("--gpu", metavar="GIB|NAME", help="GPU that it needs: its memory, or a name such as h100."),
+]
+Gpus = Annotated[
+    int | None, typer.Option("--gpus", min=1, metavar="N", help="How many GPUs of one pod it needs.")
 ]
 Folder = Annotated[
     Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
+]
+GitAddress = Annotated[
+    str | None, typer.Option("--git", metavar="URL@COMMIT", help="A commit, which the pod fetches.")
+]
+GitSecret = Annotated[
+    str | None,
+    typer.Option("--git-secret", metavar="NAME", help="The secret that the repository asks for."),
 ]
 NoFolder = Annotated[bool, typer.Option("--no-folder", help="Send no files.")]
 Include = Annotated[
@@ -65,12 +78,16 @@ def run(
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="Program and its arguments, after `--`.")
     ] = None,
     gpu: Gpu = None,
+    gpus: Gpus = None,
     folder: Folder = None,
+    git: GitAddress = None,
+    git_secret: GitSecret = None,
     no_folder: NoFolder = False,
     include: Include = None,
     data: Inputs = None,
     env: Variables = None,
     secret: SecretNames = None,
+    project: Project = None,
     file: SpecFile = None,
     parameter: Parameters = None,
     priority: Priority = None,
@@ -91,17 +108,20 @@ def run(
     spec = parameters.spec(file, parameter)
     control_plane = client()
     completed(spec, command, env, data)
+    if git:
+        spec["git"] = commit_named(git, git_secret)
     check(KIND, spec)
-    if not no_folder:
+    if not no_folder and not spec.get("git"):
         send_folder(spec, control_plane, folder, include)
     wanted = parameters.start_options(
         priority=priority,
         label=label,
-        requires=with_gpu(requires, gpu),
+        requires=[*(requires or ()), *needed(gpu, gpus)],
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
-        secret=secret,
+        secret=[*(secret or ()), *([git_secret] if git_secret and git_secret not in (secret or ()) else ())],
+        project=project,
     )
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
@@ -130,9 +150,15 @@ def send_folder(
         spec |= sent_folder(control_plane, folder or Path(), include or ())
 
 
-def with_gpu(requires: Sequence[str] | None, gpu: float | None) -> list[str]:
-    """Return what is asked of the pod, with the memory of its GPU."""
-    return [*(requires or ()), *([] if gpu is None else [f"gpu_gib={gpu:g}"])]
+def needed(gpu: str | None, gpus: int | None) -> list[str]:
+    """Return what the options say of GPUs, as `--requires` has it: a number is the memory of one in GiB."""
+    found = [] if gpus is None else [f"gpus={gpus}"]
+    if gpu is not None:
+        try:
+            found.append(f"gpu_gib={float(gpu):g}")
+        except ValueError:
+            found.append(f"gpu={gpu}")
+    return found
 
 
 def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
@@ -149,6 +175,14 @@ def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> 
             Path(beside, DIFF).write_bytes(commit.diff)
             source["diff"] = push_folder(control_plane, Path(beside), (), ()).id
     return {"tree": pushed.id, "source": source}
+
+
+def commit_named(given: str, secret: str | None) -> dict[str, str]:
+    """Return the commit that an option names. Raises `typer.BadParameter`."""
+    url, _, commit = given.rpartition("@")
+    if not re.fullmatch("[0-9a-f]{40}", commit):
+        raise typer.BadParameter(f"--git {given}: write URL@COMMIT, with the commit's 40 digits")
+    return {"url": url, "commit": commit, **({"secret": secret} if secret else {})}
 
 
 def named_input(given: str) -> tuple[str, str]:

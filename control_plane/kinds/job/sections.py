@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from control_plane.files.trees import TreeShelf
 from control_plane.server.web.sections import RunPage, Section
+from events.files.inputs import OF_RUN
 from events.files.trees import is_tree_id, tree_in
-from events.kinds.job import OF_RUN
 from events.runtime.errors import PodfleetError
 
 UNTOLD: Final = {"commit": "", "branch": "", "remote": "", "is_dirty": False, "diff": ""}
@@ -46,6 +46,7 @@ async def _job(page: RunPage) -> Mapping[str, Any] | None:
         "command": str(spec.get("command", "")),
         "tree": await _tree(shelf, tree) if isinstance(tree, str) and is_tree_id(tree) else None,
         "source": source,
+        "git": {"secret": "", **git} if isinstance(git := spec.get("git"), Mapping) else None,
         "diff": await _diff(shelf, source.get("diff")),
         "inputs": list(shown_inputs(spec.get("inputs"))),
         "env": spec.get("env") if isinstance(spec.get("env"), Mapping) else {},

@@ -27,6 +27,7 @@ from control_plane.store.database import Document
 from control_plane.store.pods import Pods
 from control_plane.store.queue.groups import Entry, Groups
 from events.kinds import RUN_KINDS, kind_of
+from events.queue.fair.shares import DEFAULT
 from events.queue.journal import Expression, ServerTime
 from events.runtime.clock import Clock
 from events.runtime.errors import Conflict, NotFound, OutOfDate, Rejected, Transient
@@ -259,6 +260,7 @@ class GroupService:
                 raise Rejected("unknown_pod", message)
 
     async def _require_secrets(self, run: Mapping[str, Any], named_by: str | None) -> None:
+        await self.submitter.require_project(run.get("project") or DEFAULT)
         names = require_names(run.get("secrets", ()))
         await self.submitter.require_named(names, run["kind"], named_by)
 

@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -55,7 +56,8 @@ METRICS: Final = (
     Metric("p99", "ms", more_is_better=False, goals=(Goal(50),)),
     Metric("submission", "ms", more_is_better=False),
 )
-PROBE: Final = "empty probe"
+PROBE: Final = "empty probe, to its end"
+FIRST_WORD: Final = "empty probe, to its first word"
 FIRST_LINE: Final = (Metric("median", "ms", more_is_better=False, goals=(Goal(1.3, beside=PROBE),)),)
 PRINTS: Final = "python -c 'import time; print(time.time())'"
 
@@ -111,15 +113,18 @@ def run(setting: Setting) -> Iterator[Row]:
         yield from contest("pick-up", METRICS, ways, setting)
         tree = _tree_of_a_job(stack.url, setting.scratch / "job")
 
-        def probe() -> float:
+        def probe(*, is_whole: bool) -> float:
             begun_s, run_id = CLOCK.now().timestamp(), _submit(client)
-            _finished(client, run_id)
+            ended = datetime.fromisoformat(_finished(client, run_id)["finishedAt"])
+            if is_whole:
+                return ended.timestamp() - begun_s
             return float(dict(line.split() for line in heard.read_text().splitlines())[run_id]) - begun_s
 
         first = {
             OURS: partial(_first_lines, partial(_job, client, tree, "uv"), count, draw),
             "the pod's own Python": partial(_first_lines, partial(_job, client, tree, "pod"), count, draw),
-            PROBE: partial(_first_lines, probe, count, draw),
+            PROBE: partial(_first_lines, partial(probe, is_whole=True), count, draw),
+            FIRST_WORD: partial(_first_lines, partial(probe, is_whole=False), count, draw),
         }
         _job(client, tree, "uv")  # makes the environment
         yield from contest("empty job", FIRST_LINE, first, setting)
