@@ -136,16 +136,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             rate=Rate(len(capabilities.gpus), settings.gpu_usd_per_hour),
             stores=stores,
             live=HttpLive(control_plane),
-<<<<<<< HEAD
             trees=_trees(settings, control_plane, storage, clock),
-=======
-            trees=PodTrees(
-                TreeCache(settings.pod_data / TREES, clock, settings.tree_cache_bytes),
-                control_plane,
-                storage,
-                clock,
-            ),
->>>>>>> origin/fixtures
             environments=_environments(settings, clock),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
@@ -176,17 +167,16 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return outbox.pending() if has_left else None
 
 
-<<<<<<< HEAD
 def _trees(settings: Settings, control_plane: ControlPlane, storage: httpx.Client, clock: Clock) -> PodTrees:
     """Return the file trees of this pod."""
-    cache = TreeCache(settings.data / TREES, clock, settings.tree_cache_bytes)
+    cache = TreeCache(settings.pod_data / TREES, clock, settings.tree_cache_bytes)
     return PodTrees(cache, control_plane, storage, clock)
-=======
+
+
 def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:
     """Return what measures the machine, and the worker's own devices of it."""
     driver = open_driver(named=settings.environ.get(VARIABLE))
     return Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
->>>>>>> origin/fixtures
 
 
 def _environments(settings: Settings, clock: Clock) -> PodEnvironments:
