@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from events.runtime.clock import SystemIds
 from podfleet import parameters
 from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import check
@@ -16,7 +17,7 @@ from podfleet.commands.data import push_folder, version_of
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
 from podfleet.nouns import noun
-from podfleet.output import AsJson
+from podfleet.output import AsJson, print_json, say
 from podfleet.parameters import (
     After,
     Attempts,
@@ -75,6 +76,12 @@ def run(
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
     after: After = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes", min=2, max=64, help="Pods that run it together, as a group; prints its name."
+        ),
+    ] = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -98,6 +105,20 @@ def run(
         not_before=not_before,
         secret=secret,
     )
+    if nodes is not None:
+        if after or not_before is not None or watch:
+            raise typer.BadParameter(
+                "--nodes makes a group: --after, --not-before and --watch are of one run"
+            )
+        del wanted["not_before"]
+        plan: Any = {"kind": "matrix", "nodes": nodes}
+        name = f"{KIND}-{SystemIds().ulid()[-8:].lower()}"
+        group = control_plane.add_group(name, KIND, spec, plan=plan, idempotency_key=key, **wanted)
+        if as_json:
+            print_json(group)
+        else:
+            say(group.id)
+        return
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
 

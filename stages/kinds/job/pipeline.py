@@ -78,7 +78,7 @@ class _Job:
             environment = self._environment(control, output, restored)
             self._pass_notes(control)  # those that are there at the start
             hide()  # the pod's keys of models, among others, are in this process's environment
-            self.context.wait_for_start()
+            environment |= self.context.wait_for_start()
             self.begun_s = self.context.clock.monotonic_s()
             with self.context.stage(RUN, index=1, total=1) as self.stage:
                 variables, secrets = self.context.tools.variables, self.context.tools.secrets
