@@ -11,6 +11,7 @@ import typer
 
 from events.runtime.clock import SystemIds
 from podfleet import parameters
+from podfleet.client.options import StartOptions
 from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import check
 from podfleet.commands.data import push_folder, version_of
@@ -78,9 +79,7 @@ def run(
     after: After = None,
     nodes: Annotated[
         int | None,
-        typer.Option(
-            "--nodes", min=2, max=64, help="Pods that run it together, as a group; prints its name."
-        ),
+        typer.Option("--nodes", min=2, max=64, help="Pods that run it together, as a group."),
     ] = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
@@ -107,20 +106,25 @@ def run(
     )
     if nodes is not None:
         if after or not_before is not None or watch:
-            raise typer.BadParameter(
-                "--nodes makes a group: --after, --not-before and --watch are of one run"
-            )
-        del wanted["not_before"]
-        plan: Any = {"kind": "matrix", "nodes": nodes}
-        name = f"{KIND}-{SystemIds().ulid()[-8:].lower()}"
-        group = control_plane.add_group(name, KIND, spec, plan=plan, idempotency_key=key, **wanted)
-        if as_json:
-            print_json(group)
-        else:
-            say(group.id)
+            raise typer.BadParameter("--nodes makes a group: --after, --not-before, --watch are of one run")
+        start_nodes(control_plane, spec, nodes, wanted, key, as_json=as_json)
         return
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+def start_nodes(
+    control_plane: Client, spec: Any, nodes: int, wanted: StartOptions, key: str | None, *, as_json: bool
+) -> None:
+    """Run a job on several pods together, and print the name of its group."""
+    options: Any = {name: value for name, value in wanted.items() if name != "not_before"}
+    plan: Any = {"kind": "matrix", "nodes": nodes}
+    name = f"{KIND}-{SystemIds().ulid()[-8:].lower()}"
+    group = control_plane.add_group(name, KIND, spec, plan=plan, idempotency_key=key, **options)
+    if as_json:
+        print_json(group)
+    else:
+        say(group.id)
 
 
 def completed(
