@@ -19,6 +19,7 @@ from control_plane.model.byte_limits import (
     EVENT_BYTES_DEFAULT,
     KEY_EVENT_BYTES_DEFAULT,
 )
+from events.queue.fair.usage import HALF_LIFE_S
 from events.runtime.egress_policy import SETTING as PRIVATE_HOSTS
 from events.runtime.egress_policy import EgressPolicy, read_egress_policy
 from events.runtime.errors import ConfigError
@@ -46,6 +47,7 @@ OIDC_ROLES: Final = "PODFLEET_OIDC_ROLES"
 OIDC_CLIENT_SECRET: Final = "PODFLEET_OIDC_CLIENT_SECRET"  # noqa: S105 - a name
 PUBLIC_URL: Final = "PODFLEET_PUBLIC_URL"
 OIDC_SCOPES_DEFAULT: Final = "openid email offline_access"
+SHARE_HALF_LIFE: Final = "PODFLEET_SHARE_HALF_LIFE_S"
 ROLES: Final = ("viewer", "operator", "admin")
 # Each by its setting.
 BUDGETS: Final = {
@@ -110,6 +112,7 @@ class Settings:
     egress: EgressPolicy = field(default_factory=EgressPolicy)  # where listings of models may be
     models_url: str = ""  # of an API like OpenAI's, whose listing of models is read at the start
     oidc: Oidc | None = None  # None: nobody signs in by an issuer
+    share_half_life_s: float = HALF_LIFE_S  # after which what a project used counts half
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
@@ -155,6 +158,15 @@ def _models_url(values: Mapping[str, str], problems: list[str]) -> str:
     return found
 
 
+def _half_life_s(values: Mapping[str, str], problems: list[str]) -> float:
+    """Return after how many seconds what a project used counts half; add what is wrong with that."""
+    found = values.get(SHARE_HALF_LIFE) or f"{HALF_LIFE_S:.0f}"
+    if re.fullmatch("[1-9][0-9]{1,7}", found):
+        return float(found)
+    problems.append(f"{SHARE_HALF_LIFE} is {found!r}; it is a number of seconds, 10 at least")
+    return HALF_LIFE_S
+
+
 def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: bool = False) -> Settings:
     """Return the settings. Raises `ConfigError` that lists every problem.
 
@@ -195,7 +207,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         egress = read_egress_policy(values.get(PRIVATE_HOSTS, ""))
     except ValueError as error:
         problems.append(str(error))
-    models_url = _models_url(values, problems)
+    models_url, half_life_s = _models_url(values, problems), _half_life_s(values, problems)
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if keyless and host not in LOOPBACK:
@@ -223,6 +235,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         models_url=models_url,
         oidc=oidc,
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
+        share_half_life_s=half_life_s,
     )
 
 

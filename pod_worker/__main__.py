@@ -9,15 +9,16 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from events.kinds.declaring.queues import DEFAULT_MODE, MODES
 from events.models.engines import brought
+from events.models.visible_devices import VARIABLE
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
-from events.runtime.clock import SystemClock
+from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import ConfigError
 from events.runtime.exits import EXIT_LEFT
 from events.runtime.hiding import hide
@@ -26,8 +27,29 @@ from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, TREES, WORDS, Confinement, Method
+from pod_worker.files.index_settings import index_settings
+from pod_worker.isolation.confinement import (
+    ENVIRONMENTS,
+    PACKAGES,
+    SOURCE,
+    THE_WORKERS,
+    TREES,
+    WORDS,
+    Confinement,
+    Method,
+)
 from pod_worker.isolation.containers import remove_containers
+from pod_worker.slots.division import FOLDER as SLOTS
+from pod_worker.slots.division import SHARE, Slot, devices_of, problem_with, share_of, slots_of
+from pod_worker.slots.parent import die_with
+from pod_worker.slots.supervisor import (
+    EXIT_LEFT_UNDELIVERED,
+    Outcome,
+    Supervisor,
+    held,
+    slots_to_run,
+    starter,
+)
 
 log = logging.getLogger(__name__)
 
@@ -46,23 +68,26 @@ def main() -> int:
     try:
         wishes, stop = _wishes(), stop_on_signals()
         settings = read_settings(os.environ, wishes, dotenv=Path(".env"))
-        configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
-        if is_alone(settings):
-            log.info("start.waits", extra={"for": settings.control_plane_url, "why": "nobody answers there"})
-        while is_alone(settings) and not stop.wait(LOOK_S):
-            settings = read_settings(os.environ, wishes, dotenv=Path(".env"))
-        configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
+        configure_logs(_log_options(settings), sys.stderr)
+        if settings.slot is not None:
+            return _run_slot(settings, settings.slot, wishes, stop)
         if warning := objection(sys.version_info[:3]):
             log.warning("start.old_python", extra={"why": warning})
-        confinement, user = confine(settings)
         if "image" in brought(settings.environ):
             remove_containers(settings.pod, settings.environ)
-        options = ChildOptions(environ=settings.environ, confinement=confinement)
-        with ForkServer(options, SystemClock()) as fork_server:
-            fork_server.prestart()
-            from pod_worker.program import World, serve  # takes a while, in which the child loads, too
-
-            undelivered = serve(settings, World(stop=stop, pipeline_user=user), fork_server)
+        devices = _devices(settings)
+        if share := settings.environ.get(SHARE):
+            devices = _take_share(share, devices)
+            settings = read_settings(os.environ, wishes, dotenv=Path(".env"))
+        count = slots_of(settings.slots, len(devices))
+        if count > 1:
+            ended = supervise(settings, count, devices, own_command(), stop)
+            if ended.status == EXIT_LEFT:
+                leave(settings, not ended.is_delivered, stop)
+            if stop.is_set():
+                os._exit(ended.status)  # on a busy machine the usual end takes a second
+            return ended.status
+        undelivered = _work(settings, wishes, stop)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG
@@ -73,7 +98,84 @@ def main() -> int:
     return EXIT_LEFT
 
 
-def leave(settings: Settings, undelivered: int, stop: threading.Event) -> None:
+def _work(settings: Settings, wishes: Wishes, stop: threading.Event) -> int | None:
+    """Run one worker, and return what `serve` returns. Raises `ConfigError`."""
+    if is_alone(settings):
+        log.info("start.waits", extra={"for": settings.control_plane_url, "why": "nobody answers there"})
+    while is_alone(settings) and not stop.wait(LOOK_S):
+        settings = read_settings(os.environ, wishes, dotenv=Path(".env"))
+    configure_logs(_log_options(settings), sys.stderr)
+    confinement, user = confine(settings)
+    options = ChildOptions(environ=settings.environ, confinement=confinement)
+    with ForkServer(options, SystemClock()) as fork_server:
+        fork_server.prestart()
+        from pod_worker.program import World, serve  # takes a while, in which the child loads, too
+
+        return serve(settings, World(stop=stop, pipeline_user=user), fork_server)
+
+
+def _run_slot(settings: Settings, slot: Slot, wishes: Wishes, stop: threading.Event) -> int:
+    """Run the worker of one slot; what is done where the pod has left is its supervisor's."""
+    die_with(slot, stop)
+    undelivered = _work(settings, wishes, stop)
+    if undelivered is None:
+        return 0
+    return EXIT_LEFT_UNDELIVERED if undelivered else EXIT_LEFT
+
+
+def supervise(
+    settings: Settings, count: int, devices: Sequence[str], command: Sequence[str], stop: threading.Event
+) -> Outcome:
+    """Run the slots of this pod, each with its devices, until they have left. Raises `ConfigError`.
+
+    `command` starts a worker; it is told its slot.
+    """
+    if problem := problem_with(count, len(devices)):
+        raise ConfigError([problem])
+
+    def environ(slot: Slot) -> dict[str, str]:
+        owned = devices_of(slot, devices)
+        return {**os.environ, **({} if owned is None else {VARIABLE: ",".join(owned)})}
+
+    clock, boot = SystemClock(), SystemIds().token()[:6]
+    with held(settings.pod_data, clock, stop) as lock:
+        slots = slots_to_run(count, boot, settings.pod_data)
+        log.info("pod.slots", extra={"slots": count, "gpus": len(devices), "boot": boot})
+        return Supervisor(slots, starter(command, environ, lock), clock, stop).run()
+
+
+def own_command() -> list[str]:
+    """Return the command that starts this program again."""
+    return [sys.executable, "-m", "pod_worker", *sys.argv[1:]]
+
+
+def _take_share(share: str, devices: list[str]) -> list[str]:
+    """Own one part of the machine's devices, as one of several workers; they share what cannot be divided."""
+    owned = share_of(share, devices)
+    if owned is None:
+        if devices:
+            why = f"{SHARE} is {share[:100]}, by which {len(devices)} GPUs cannot be divided"
+            log.warning("start.gpus_shared", extra={"why": why})
+        return []
+    os.environ[VARIABLE] = ",".join(owned)
+    return owned
+
+
+def _devices(settings: Settings) -> list[str]:
+    """Return the UUIDs of the pod's devices; none are looked up where one slot has all of them."""
+    if settings.slots == 1 and SHARE not in settings.environ:
+        return []
+    from pod_worker.machine.gpu import device_names, open_driver
+
+    return device_names(open_driver(named=settings.environ.get(VARIABLE)))
+
+
+def _log_options(settings: Settings) -> LogOptions:
+    slot = None if settings.slot is None else settings.slot.number
+    return LogOptions(secrets=settings.secrets, slot=slot)
+
+
+def leave(settings: Settings, undelivered: int | bool, stop: threading.Event) -> None:
     """Do what was asked for where a worker has left for good.
 
     A pod that still has `undelivered` events is not ended: its worker, started again, delivers them first.
@@ -81,7 +183,7 @@ def leave(settings: Settings, undelivered: int, stop: threading.Event) -> None:
     if settings.on_leave == "exit" or (settings.rental is not None and undelivered):
         return
     if settings.rental is not None:
-        from pod_worker.rental_end import end
+        from pod_worker.rental.end import end
 
         end(settings.rental, stop, SystemClock())
     stop.wait()
@@ -123,28 +225,48 @@ def confine(settings: Settings) -> tuple[Confinement | None, str]:
 
 def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
     """Return the methods of confinement to try, best first."""
-    (settings.data / TREES).mkdir(mode=0o711, parents=True, exist_ok=True)  # the folders' names are secrets
+    pod = settings.pod_data
+    for each in (pod / TREES, pod / ENVIRONMENTS):  # the names of the folders below are secrets
+        each.mkdir(mode=0o711, parents=True, exist_ok=True)
+    if settings.data != pod:
+        (pod / SLOTS).mkdir(mode=0o711, exist_ok=True)
+    folders_of_packages = index_settings(settings.environ).folders
+    environ = {**environ, PACKAGES: os.pathsep.join(folders_of_packages)}
     if os.getuid() == 0:
-        return [Confinement.by_user(settings.data, environ)]
+        return [Confinement.by_user(settings.data, environ, pod)]
     folders = (Path(), Path(SOURCE))
     fleet = Path(settings.environ.get("PODFLEET_DATA") or FLEET_DATA)
     keys = [fleet, *(each for folder in folders for each in (folder / ".env", *folder.glob(".env?*")))]
     methods: tuple[Method, ...] = ("namespace", "landlock")
-    return [Confinement.of_same_user(method, settings.data, environ, keys) for method in methods]
+    return [Confinement.of_same_user(method, settings.data, environ, keys, pod) for method in methods]
 
 
 def _wishes() -> Wishes:
     parser = argparse.ArgumentParser(prog="pod_worker", description=__doc__)
     parser.add_argument("--mode", help=f"{', '.join(MODES)} (default: WORKER_MODE, else {DEFAULT_MODE})")
     parser.add_argument("--data", type=Path, help="folder for the outbox and the work in progress")
-    parser.add_argument("--max-runs", type=int, metavar="N", help="leave after N runs")
-    parser.add_argument("--idle-exit", type=float, metavar="S", help="leave after S seconds without a run")
+    parser.add_argument("--max-runs", type=int, metavar="N", help="leave after N runs (each slot)")
+    parser.add_argument(
+        "--idle-exit", type=float, metavar="S", help="leave after S seconds without a run (each slot)"
+    )
     parser.add_argument(
         "--label", action="append", default=[], metavar="NAME=VALUE", help="label that runs may ask for"
     )
+    parser.add_argument(
+        "--slots",
+        metavar="N",
+        help="runs at a time, with a share of the GPUs each (default: PODFLEET_SLOTS, else one a GPU)",
+    )
+    parser.add_argument("--slot", help=argparse.SUPPRESS)  # which one this is: only we ourselves say that
     arguments = parser.parse_args()
     return Wishes(
-        arguments.mode, arguments.data, arguments.max_runs, arguments.idle_exit, tuple(arguments.label)
+        arguments.mode,
+        arguments.data,
+        arguments.max_runs,
+        arguments.idle_exit,
+        tuple(arguments.label),
+        arguments.slots,
+        arguments.slot,
     )
 
 

@@ -24,12 +24,17 @@ from events.runtime.access import URL_DEFAULT, Access, access, running
 from events.runtime.errors import ConfigError
 from pod_worker.child.live_view import flush_rule
 from pod_worker.child.process import secrets_of
-from pod_worker.rental import NEEDED, Rental, rental_of
+from pod_worker.files.environments import ENVIRONMENT_CACHE_BYTES
+from pod_worker.files.trees import TREE_CACHE_BYTES
+from pod_worker.rental.provider import NEEDED, Rental, rental_of
 from pod_worker.services.allowed import SETTING as SERVICES_SETTING
 from pod_worker.services.allowed import services_of
+from pod_worker.slots.division import SLOTS_MAX, Slot
 
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
+PRICE_SETTING: Final = "PODFLEET_GPU_USD_PER_HOUR"  # of the whole pod
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
+CACHES: Final = ("PODFLEET_TREE_CACHE_GIB", "PODFLEET_ENVIRONMENT_CACHE_GIB")
 SERVICES_CHARS_MAX: Final = 20_000
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
 DATA_OF_ROOT: Final = Path("/var/lib/podfleet/worker")  # users of pipelines cannot enter /root
@@ -50,11 +55,17 @@ class Wishes:
     runs_max: int | None = None
     idle_exit_s: float | None = None
     labels: tuple[str, ...] = ()
+    slots: str | None = None
+    slot: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A worker's settings. `environ` is the whole environment, of which the child sees a part."""
+    """A worker's settings. `environ` is the whole environment, of which the child sees a part.
+
+    `slots` are those that the pod shall have, None for one on each device. The worker of a `slot` has its own
+    `data` below `pod_data`, and its share of the pod's price.
+    """
 
     mode: Mode
     mongodb_url: str | None = field(repr=False)  # None: the control plane claims for this pod
@@ -64,11 +75,16 @@ class Settings:
     region: str | None
     labels: Mapping[str, str] = field(default_factory=dict)
     data: Path
+    pod_data: Path
+    slots: int | None = None
+    slot: Slot | None = None
     runs_max: int | None = None
     idle_exit_s: float | None = None
     gpu_usd_per_hour: float | None = None
     isolation: str
     on_leave: OnLeave = "exit"
+    tree_cache_bytes: int = TREE_CACHE_BYTES
+    environment_cache_bytes: int = ENVIRONMENT_CACHE_BYTES
     services: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # commands that reset each
     rental: Rental | None = None  # which its provider ends when the worker leaves for good
     environ: Mapping[str, str] = field(repr=False)
@@ -106,11 +122,17 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         problems.append(f"--max-runs is {wishes.runs_max}; it has to be 1 or more")
     if wishes.idle_exit_s is not None and not 0 <= wishes.idle_exit_s < float("inf"):
         problems.append(f"--idle-exit is {wishes.idle_exit_s}; it has to be a number of seconds, 0 or more")
+    slots, slot = _slots(values, wishes, problems)
     labels, unfit = operators_labels(values.get("PODFLEET_LABELS"), wishes.labels)
     services, odd = _services(values.get(SERVICES_SETTING))
     problems += [*unfit, *odd, *_problems_of_tools(values)]
     if problems:
         raise ConfigError(problems)
+    price = _number(values.get(PRICE_SETTING))
+    if slot is not None and price is not None:
+        price /= slot.count
+        values[PRICE_SETTING] = repr(price)
+    pod_data = (wishes.data or _data_default()).expanduser().absolute()
     on_leave: OnLeave = next((each for each in ON_LEAVE if each == values.get("PODFLEET_ON_LEAVE")), "exit")
     return Settings(
         mode=next(each for each in modes if each == chosen),
@@ -120,16 +142,36 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         pod=_first(values, POD_ID_NAMES) or socket.gethostname(),
         region=_first(values, REGION_NAMES),
         labels=labels,
-        data=(wishes.data or _data_default()).expanduser().absolute(),
-        runs_max=wishes.runs_max,
+        data=pod_data if slot is None else slot.data(pod_data),
+        pod_data=pod_data,
+        slots=slots,
+        slot=slot,
+        runs_max=0 if slot is not None and slot.is_spare else wishes.runs_max,
         idle_exit_s=wishes.idle_exit_s,
-        gpu_usd_per_hour=_number(values.get("PODFLEET_GPU_USD_PER_HOUR")),
+        gpu_usd_per_hour=price,
         isolation=values.get("PODFLEET_ISOLATION") or ISOLATIONS[0],
         on_leave=on_leave,
+        tree_cache_bytes=_gib(values, "PODFLEET_TREE_CACHE_GIB", TREE_CACHE_BYTES),
+        environment_cache_bytes=_gib(values, "PODFLEET_ENVIRONMENT_CACHE_GIB", ENVIRONMENT_CACHE_BYTES),
         services=services,
         rental=rental_of(values) if on_leave == "end" else None,
         environ=values,
     )
+
+
+def _slots(values: Mapping[str, str], wishes: Wishes, problems: list[str]) -> tuple[int | None, Slot | None]:
+    """Return how many slots the pod shall have, and which one this worker is; add what is wrong."""
+    wanted, slot = wishes.slots or values.get("PODFLEET_SLOTS") or None, None
+    if wishes.slot is not None and (slot := Slot.read(wishes.slot)) is None:
+        problems.append(f"--slot is {wishes.slot[:100]!r}; only a worker with several slots sets it")
+    if wanted is None:
+        return None, slot
+    number = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 4 else 0
+    if not 1 <= number <= SLOTS_MAX:
+        problems.append(
+            f"--slots (PODFLEET_SLOTS) is {wanted[:100]!r}; it has to be a number from 1 to {SLOTS_MAX}"
+        )
+    return number, slot
 
 
 def _services(setting: str | None) -> tuple[dict[str, tuple[str, ...]], list[str]]:
@@ -152,6 +194,9 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
         problems.append(
             f"PODFLEET_GPU_USD_PER_HOUR is {price!r}; it has to be a number of US dollars, 0 or more"
         )
+    for name in CACHES:
+        if values.get(name) and not _number(values.get(name)):
+            problems.append(f"{name} is {values[name]!r}; it has to be a number of GiB above 0")
     prices = values.get("PODFLEET_PRICES")
     if prices and not Path(prices).is_file():
         problems.append(f"PODFLEET_PRICES is {prices!r}; there is no such file")
@@ -203,6 +248,10 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number < float("inf") else None
+
+
+def _gib(values: Mapping[str, str], name: str, default: int) -> int:
+    return int((_number(values.get(name)) or 0) * (1 << 30)) or default
 
 
 def _first(values: Mapping[str, str], names: tuple[str, ...]) -> str | None:

@@ -27,6 +27,7 @@ from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
 from events.kinds.declaring.queues import Mode
 from events.models.endpoints import endpoints
+from events.models.visible_devices import VARIABLE
 from events.queue.labels import own_labels
 from events.queue.lease_times import LEASE_TTL_S, RENEW_EVERY_S
 from events.queue.roster import REPORT_EVERY_S
@@ -36,6 +37,7 @@ from events.runtime.loops import Threads, run_every, start_thread
 from events.runtime.measured_clock import MeasuredClock
 from events.text.mask import Mask
 from pod_worker.attempt.attempt import Ports
+from pod_worker.attempt.environment_use import PodEnvironments
 from pod_worker.attempt.live_stream import HttpLive
 from pod_worker.attempt.secret_values import HttpSecrets
 from pod_worker.attempt.tree_use import PodTrees
@@ -45,6 +47,8 @@ from pod_worker.child.process import allowed
 from pod_worker.config import Settings
 from pod_worker.delivery import delivery_report
 from pod_worker.files.checkpoint_restore import HttpCheckpoints
+from pod_worker.files.environments import EnvironmentCache
+from pod_worker.files.index_settings import index_settings
 from pod_worker.files.storage import HttpStorage
 from pod_worker.files.trees import TreeCache
 from pod_worker.files.upload_registration import OutboxRegistry
@@ -52,7 +56,7 @@ from pod_worker.files.uploads import Uploader
 from pod_worker.health.checks import Subjects, checks_of, cuda_of
 from pod_worker.health.health import Health
 from pod_worker.health.storage_look import StorageLook
-from pod_worker.isolation.confinement import THE_WORKERS, TREES
+from pod_worker.isolation.confinement import ENVIRONMENTS, THE_WORKERS, TREES
 from pod_worker.machine.engines import engines_here
 from pod_worker.machine.gauges import Capabilities, Gauges
 from pod_worker.machine.gpu import open_driver
@@ -107,7 +111,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return None
     queue = world.queue(store)
     inventory = inventory_look(fork_server.options)
-    gauges = Gauges(open_driver(), settings.data, inventory.current, services=(*sorted(settings.services),))
+    gauges = _gauges(settings, inventory)
     capabilities = gauges.capabilities()
     clock, ids = world.clock, world.ids
     pod = _pod(settings, world, capabilities)
@@ -132,7 +136,13 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             rate=Rate(len(capabilities.gpus), settings.gpu_usd_per_hour),
             stores=stores,
             live=HttpLive(control_plane),
-            trees=PodTrees(TreeCache(settings.data / TREES, clock), control_plane, storage, clock),
+            trees=PodTrees(
+                TreeCache(settings.pod_data / TREES, clock, settings.tree_cache_bytes),
+                control_plane,
+                storage,
+                clock,
+            ),
+            environments=_environments(settings, clock),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(capabilities.gpus), fork_server, world, stores)
@@ -163,10 +173,23 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return outbox.pending() if has_left else None
 
 
+def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:
+    """Return what measures the machine, and the worker's own devices of it."""
+    driver = open_driver(named=settings.environ.get(VARIABLE))
+    return Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
+
+
+def _environments(settings: Settings, clock: Clock) -> PodEnvironments:
+    """Return the environments of this pod, and where their packages come from."""
+    cache = EnvironmentCache(settings.pod_data / ENVIRONMENTS, clock, settings.environment_cache_bytes)
+    return PodEnvironments(cache, index_settings(settings.environ))
+
+
 def _pod(settings: Settings, world: World, capabilities: Capabilities) -> Pod:
     """Return what the worker says of itself when it claims."""
+    slot = settings.slot
     return Pod(
-        id=f"{settings.pod}/{world.ids.token()[:6]}",
+        id=f"{settings.pod}/{world.ids.token()[:6] if slot is None else f'{slot.boot}/{slot.number}'}",
         mode=settings.mode,
         region=settings.region,
         gpu_gib=max((gpu.memory_mib for gpu in capabilities.gpus), default=0.0) / 1024,

@@ -36,6 +36,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "ledger": ("podfleet.commands.maintenance.ledger", "Show what pods spent their time on, and its cost."),
     "keys": ("podfleet.commands.access.keys", "Create, list, rotate and revoke API keys."),
     "models": ("podfleet.commands.catalogue.models", "List, set and sync the models that runs may name."),
+    "projects": ("podfleet.commands.access.projects", "Set, list and show projects, and their quotas."),
     "secrets": ("podfleet.commands.access.secrets", "Set, list and remove secrets, by name."),
     "audit": ("podfleet.commands.access.audit", "List and export the audit log."),
     "config": ("podfleet.commands.maintenance.config", "Show the settings and the source of each."),

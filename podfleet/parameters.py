@@ -46,7 +46,7 @@ Requires = Annotated[
     typer.Option(
         "--requires",
         metavar="KEY=VALUE",
-        help="Asked of the pod: gpu_gib, region, pod, labels.NAME; repeatable.",
+        help="Asked of the pod: gpu_gib, gpu, gpus, region, pod, labels.NAME; repeatable.",
     ),
 ]
 Attempts = Annotated[
@@ -65,6 +65,12 @@ SecretNames = Annotated[
 After = Annotated[
     list[str] | None,
     typer.Option("--after", metavar="RUN", help="A run that has to complete first; repeatable."),
+]
+Project = Annotated[
+    str | None,
+    typer.Option(
+        "--project", envvar="PODFLEET_PROJECT", metavar="NAME", help="Project of the run, which is charged."
+    ),
 ]
 NotBefore = Annotated[
     str | None,
@@ -95,6 +101,7 @@ def options(
     attempts: int | None,
     queue_limit: int | None,
     secret: Sequence[str] | None,
+    project: str | None = None,
 ) -> Options:
     """Return the options of the runs of a schedule or a group. Ends the command at what cannot be read."""
     return {
@@ -104,6 +111,7 @@ def options(
         "max_attempts": attempts,
         "queue_limit_s": queue_limit,
         "secrets": secret or None,
+        "project": project or None,
     }
 
 
@@ -168,7 +176,7 @@ def requirements(pairs: Sequence[str] | None) -> dict[str, Any]:
         if name.startswith(LABEL):
             found.setdefault("labels", {})[name.removeprefix(LABEL)] = value
         else:
-            found[name] = value if name == "pod" else value_of(value)
+            found[name] = value if name in ("pod", "gpu") else value_of(value)
     return found
 
 

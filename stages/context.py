@@ -29,6 +29,7 @@ from events.kinds.results import Value
 from events.runtime.clock import Clock
 from stages.ports import Barrier, NoBarrier, Notes, Reporter, Tools
 from stages.ports.checkpoints import Checkpoints, Restored
+from stages.ports.environments import Environments, NoEnvironments
 from stages.ports.live_view import LiveView, NoLiveView
 from stages.ports.results import (
     NO_ROWS_LEFT,
@@ -77,6 +78,7 @@ class Context:
     recorded: Recorded = field(default_factory=Recorded)
     barrier: Barrier = field(default_factory=NoBarrier)
     live: LiveView = field(default_factory=NoLiveView)
+    environments: Environments = field(default_factory=NoEnvironments)
 
     def emit(self, fact: Fact) -> None:
         """Report a fact."""

@@ -97,6 +97,7 @@ class Principal:
     is_shared: bool = False
     attempt: AttemptId | None = None
     pod: str | None = None
+    projects: tuple[str, ...] = ()  # whose runs alone it may submit; empty: any
     form_token: str | None = field(default=None, repr=False)
 
 
@@ -244,7 +245,7 @@ class Keyed:
             if wait_s := self.failures.wait_s(address):
                 raise RateLimited("too many wrong keys from this address", wait_s) from None
             raise
-        return Principal(key.name, key.scopes, key.id, pod=key.pod)
+        return Principal(key.name, key.scopes, key.id, pod=key.pod, projects=key.projects)
 
     async def _signed_in(self, session: Session) -> Principal:
         if session.user is not None:
@@ -254,7 +255,7 @@ class Keyed:
                 raise Unauthorized("session_over", "you were signed out; sign in again")
             return Principal("root", ALL, form_token=session.form_token)
         key = await self.ring.same(session.key_id, session.key_hash)
-        return Principal(key.name, key.scopes, key.id, form_token=session.form_token)
+        return Principal(key.name, key.scopes, key.id, projects=key.projects, form_token=session.form_token)
 
     def _user(self, session: Session, stored: Mapping[str, Any]) -> Principal:
         """Return the user of a session, with the role that today's settings give. Raises `Unauthorized`."""

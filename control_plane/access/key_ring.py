@@ -7,6 +7,7 @@ at any replica.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -35,7 +36,7 @@ class Unauthorized(Rejected):
 class WantedKey:
     """A key to make; without `scopes` it may do all that its kind may, without `life` it never ends.
 
-    With `pod` it serves the pod of this name alone.
+    With `pod` it serves the pod of this name alone, with `projects` it submits runs of these alone.
     """
 
     kind: Kind
@@ -43,6 +44,7 @@ class WantedKey:
     scopes: frozenset[Scope] | None = None
     life: timedelta | None = None
     pod: str | None = None
+    projects: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class KeyRing:
             "kind": wanted.kind,
             "name": wanted.name,
             "pod": bound(wanted.kind, wanted.pod),
+            **({"projects": list(wanted.projects)} if wanted.projects else {}),
             "hash": digest(text),
             "scopes": sorted(scopes),
             "createdBy": by,
@@ -108,7 +111,12 @@ class KeyRing:
         ends, begun = old["endsAt"], old["createdAt"]
         life = None if ends is None else ends - begun
         wanted = WantedKey(
-            kind=old["kind"], name=old["name"], scopes=frozenset(old["scopes"]), life=life, pod=old.get("pod")
+            kind=old["kind"],
+            name=old["name"],
+            scopes=frozenset(old["scopes"]),
+            life=life,
+            pod=old.get("pod"),
+            projects=old.get("projects") or (),
         )
         self._require_living(old)
         new = await self.make(wanted, by=by)
@@ -204,6 +212,7 @@ def _key(document: Json) -> Key:
         ends_at=document["endsAt"],
         revoked_at=document["revokedAt"],
         pod=document.get("pod"),
+        projects=tuple(document.get("projects") or ()),
     )
 
 

@@ -45,6 +45,7 @@ class Key:
     ends_at: datetime | None
     revoked_at: datetime | None
     pod: str | None = None
+    projects: tuple[str, ...] = ()  # whose runs alone it submits; empty: any
 
     def is_open(self, now: datetime) -> bool:
         """Say whether the key is valid at `now`."""

@@ -124,6 +124,13 @@ class Blobs:
 
         await storage_call(put, self.threads)
 
+    async def put(self, key: str, content: bytes) -> None:
+        """Put an object of our own."""
+        _require_key(key)
+        await storage_call(
+            lambda: self.client.put_object(self.bucket, key, io.BytesIO(content), len(content))
+        )
+
     async def get_url(self, key: str, *, name: str, content_type: str = DOWNLOAD) -> str:
         """Return a URL from which the object can be read, as a download unless browsers show it in place.
 

@@ -2,12 +2,14 @@
 
 Law: a tree is added when the storage holds its manifest and each chunk. Where the storage holds each PUT to
 its SHA-256, the size of a chunk is looked at; else its bytes are read once, and compared: one that has others
-is removed, so that the next push sends it.
+is removed, so that the next push sends it. The tree of a run's files names those files themselves: nothing is
+copied, and who fetches it compares them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -28,7 +30,7 @@ from events.answers.kinds.trees import (
     SoughtObject,
     TreeChunks,
 )
-from events.files.trees import MANIFEST_BYTES_MAX, Tree, sizes_of
+from events.files.trees import MANIFEST_BYTES_MAX, RunFiles, Tree, id_of, read_any, sizes_of
 from events.runtime.errors import Conflict, NotFound, Rejected
 
 T = TypeVar("T")
@@ -74,9 +76,7 @@ class TreeShelf:
 
     async def add(self, tree_id: str, *, by: str) -> FileTree:
         """Add the tree whose manifest and chunks are in the storage, which is looked at anew each time."""
-        is_known = await self.store.find(tree_id) is not None
-        if not is_known and await self.store.count(TREES_MAX) >= TREES_MAX:
-            raise Rejected("too_many_trees", f"there are {TREES_MAX:,} trees, which is the most")
+        await self._require_room(tree_id)
         async with self._turns:
             manifest = await self.blobs.beginning(_manifest_key(tree_id), MANIFEST_BYTES_MAX + 1)
             if manifest is None:
@@ -86,14 +86,37 @@ class TreeShelf:
         if missing := sum(lacks):
             of = f"{missing:,} of its {len(sizes):,} chunks"
             raise Conflict("tree_incomplete", f"the storage lacks {of}: push it again")
+        return await self._shown(await self._add(tree_id, tree, len(manifest[1]), by))
+
+    async def add_run_files(self, tree: RunFiles, keys: Sequence[str], *, by: str) -> str:
+        """Add the tree of a run's files, return its id; `keys` are of the objects of those not empty."""
+        manifest = await asyncio.to_thread(tree.manifest)
+        tree_id = id_of(manifest)
+        if await self.store.find(tree_id) is None:
+            await self._require_room(tree_id)
+            await self.blobs.put(_manifest_key(tree_id), manifest)
+            await self._add(tree_id, tree, len(manifest), by, {"run": tree.run, "keys": list(keys)})
+        return tree_id
+
+    async def _add(
+        self, tree_id: str, tree: Tree, size: int, by: str, more: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
         fields = {
             "size": tree.size,
             "files": len(tree.files),
             "chunks": len(tree.chunks),
-            "manifestSize": len(manifest[1]),
+            "manifestSize": size,
+            **(more or {}),
         }
-        digests = b"".join(map(bytes.fromhex, tree.chunks))
-        return await self._shown(await self.store.add(tree_id, fields, digests, by))
+        return await self.store.add(tree_id, fields, b"".join(map(bytes.fromhex, tree.chunks)), by)
+
+    async def _require_room(self, tree_id: str) -> None:
+        if await self.store.find(tree_id) is None and await self.store.count(TREES_MAX) >= TREES_MAX:
+            raise Rejected("too_many_trees", f"there are {TREES_MAX:,} trees, which is the most")
+
+    async def require(self, tree_id: str) -> None:
+        """Check that there is a tree of this id. Raises `NotFound`."""
+        await self._stored(tree_id)
 
     async def find(self, tree_id: str) -> FileTree:
         """Return a tree."""
@@ -101,12 +124,35 @@ class TreeShelf:
 
     async def chunks(self, tree_id: str, first: int, limit: int) -> TreeChunks:
         """Return where to read the chunks of a tree from the number `first` on."""
-        digests = bytes((await self._stored(tree_id, is_whole=True)).get("digests", b""))
+        stored = await self._stored(tree_id, is_whole=True)
+        digests = bytes(stored.get("digests", b""))
         names = [digests[at : at + DIGEST_BYTES].hex() for at in range(0, len(digests), DIGEST_BYTES)]
         wanted = names[first : first + limit]
-        urls = await _each(lambda name: self.blobs.get_url(_chunk_key(name), name=name), wanted)
+        keys = stored.get("keys", [])[first : first + limit] or list(map(_chunk_key, wanted))
+        places = list(zip(wanted, keys, strict=True))
+        urls = await _each(lambda place: self.blobs.get_url(place[1], name=place[0]), places)
         signed = [SignedChunk(sha256=name, url=url) for name, url in zip(wanted, urls, strict=True)]
         return TreeChunks(first=first, count=len(names), chunks=signed)
+
+    async def manifest(self, tree_id: str) -> Tree:
+        """Return the files of a tree."""
+        async with self._turns:
+            found = await self.blobs.beginning(_manifest_key(tree_id), MANIFEST_BYTES_MAX + 1)
+            if found is None:
+                raise NotFound("unknown_tree", f"the storage lacks the manifest of the tree {tree_id[:64]!r}")
+            return await asyncio.to_thread(read_any, found[1], tree_id)
+
+    async def only_file(self, tree_id: str, most: int) -> bytes:
+        """Return the content of a tree of one file, of at most so many bytes, which are looked at."""
+        tree = await self.manifest(tree_id)
+        if len(tree.chunks) != 1 or not 0 < tree.size <= most:
+            raise Rejected(
+                "bad_tree", f"the tree {tree_id} has other than one file of {most:,} bytes at most"
+            )
+        found = await self.blobs.beginning(_chunk_key(tree.chunks[0]), tree.size)
+        if found is None or hashlib.sha256(found[1]).hexdigest() != tree.chunks[0]:
+            raise NotFound("unknown_tree", f"the storage lacks a chunk of the tree {tree_id}")
+        return found[1]
 
     async def add_version(self, name: str, tree_id: str, *, by: str) -> tuple[DataSet, bool]:
         """Return the version of a data set that is this tree, and whether it is new."""

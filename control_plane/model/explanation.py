@@ -19,7 +19,7 @@ from events.lifecycle import FINAL, HELD, SUCCEEDED, Fault, Status
 from events.queue.abilities import lacks
 from events.queue.claims import past_faults
 from events.queue.faults import blame_of, boot_of
-from events.queue.labels import has, words_of
+from events.queue.labels import meets, words_of
 from events.queue.pod_checks import Broken, obstacle
 from events.queue.requirements import read_class
 from events.queue.rules import pod_name
@@ -70,11 +70,12 @@ def explain(
     now: datetime,
     last_report: datetime | None = None,
     predecessors: Mapping[str, str] = MappingProxyType({}),
+    closed: str | None = None,
 ) -> list[Reason]:
     """Return why the stored run has its status at `now`, the weightiest first.
 
     `last_report` is the last one of the pod to which it is pinned, `predecessors` are the statuses of the
-    runs for which it waits.
+    runs for which it waits, `closed` is what its project is over.
     """
     status, pods = Status(run["status"]), _that_may(run["classKey"], pods)
     if status in FINAL:
@@ -98,11 +99,21 @@ def explain(
     others = [pod for pod in pods if boot_of(pod.id) not in left]
     serving = [] if pods and not others else _serving(run, position, others, last_report)
     waiting = [*serving, *_left_to_others(left, others), *_given_back(run), *_in_queue(run, position)]
-    return [*_paused(run), *waiting, *_deadline(run)]
+    return [*_closed(run["classKey"], closed), *_paused(run), *waiting, *_deadline(run)]
 
 
-def why_class_waits(class_key: str, pods: Sequence[LivePod]) -> str:
-    """Return in one sentence why the first run of a class does not start."""
+def _closed(class_key: str, closed: str | None) -> list[Reason]:
+    if closed is None:
+        return []
+    project = read_class(class_key).project
+    message = f"project {project} is over {closed}"
+    return [Reason("project_closed", message, {"project": project, "classKey": class_key})]
+
+
+def why_class_waits(class_key: str, pods: Sequence[LivePod], closed: str | None = None) -> str:
+    """Return in one sentence why the first run of a class does not start; `closed` is as in `explain`."""
+    if reasons := _closed(class_key, closed):
+        return reasons[0].message
     return _pods_reason(class_key, pods).message
 
 
@@ -261,7 +272,7 @@ def _labels_that_lack(class_key: str, pods: Sequence[LivePod]) -> list[dict[str,
     found = []
     for name, asked in read_class(class_key).labels:
         said = Counter(pod.abilities.labels.get(name) for pod in pods)
-        if not any(has(asked, value) for value in said):
+        if not any(meets(name, asked, value) for value in said):
             without = said.pop(None, 0)
             told = [{"value": value, "pods": count} for value, count in said.most_common(VALUES_SHOWN)]
             found.append({"name": name, "needs": asked, "says": told, "without": without})

@@ -133,7 +133,8 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("sync", "syncedFrom", "syncedAt"),
     },
     "trees": _by(
-        "author", "size", "files", "chunks", "manifestSize", "digests", "createdBy", "createdAt",
+        "author", "size", "files", "chunks", "manifestSize", "digests", "run", "keys", "createdBy",
+        "createdAt",
     ),
     "data_sets": _by(
         "author", "name", "version", "tree", "size", "files", "createdBy", "createdAt",
@@ -142,6 +143,9 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("author", "kinds", "keys", "setBy", "setAt", "createdAt"),
         **_by("author, rotation", "sealed", "keyId"),
     },
+    "projects": _by("author", "weight", "quotas", "setBy", "setAt", "createdAt"),
+    "project_usage": _by("fair sharer", "at", "since", "costsSince", "used", "revision"),
+    "shares": _by("fair sharer", "at", "projects"),
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
     ),

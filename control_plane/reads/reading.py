@@ -583,7 +583,7 @@ def _samples(found: Sequence[Json]) -> list[Sample]:
 
 
 def _is_of_sample(name: str, value: Any) -> bool:
-    if name == "gpuFaults":
+    if name in ("gpuFaults", "gpuForeign"):
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
     return name == "at" or is_measured(value)
 

@@ -17,7 +17,7 @@ from control_plane.runs.submission import label_list
 from events.kinds import KINDS
 from events.lifecycle import INITIAL, Cause, Illegal, Status
 from events.queue.journal import Decision, Expression
-from events.queue.requirements import class_key, read_requirements
+from events.queue.requirements import class_key, read_class, read_requirements
 from events.runtime.errors import OutOfDate, Rejected
 
 RESERVED: Final = (LABEL, SLOT_LABEL)
@@ -65,7 +65,8 @@ def _plain(run: Run, changes: OptionChanges) -> dict[str, Any]:
 def _required(run: Run, changes: OptionChanges) -> dict[str, Any]:
     if not isinstance(changes.requires, Mapping):
         return {}
-    key = class_key(run.kind, read_requirements(changes.requires))
+    project = read_class(run.class_key).project
+    key = class_key(run.kind, read_requirements(changes.requires), project)
     if run.requires == changes.requires and run.class_key == key:
         return {}
     return {"requires": Expression({"$literal": dict(changes.requires)}), "classKey": key}

@@ -17,8 +17,9 @@ from control_plane.store.changes import Change
 from control_plane.store.queue.claims import Claims
 from events.kinds.declaring.queues import QUEUES
 from events.queue.claims import Claim
-from events.queue.matching import Named, Seeker, WaitingClass, candidates
+from events.queue.matching import Named, Seeker, WaitingClass, candidates, is_open
 from events.queue.pod_checks import suspects
+from events.queue.requirements import read_class
 from events.queue.roster import report_every_s, resets_due
 from events.runtime.clock import Clock, Ids
 
@@ -65,12 +66,20 @@ class Claimer:
         await self._require_own(seeker.pod, key_id)
 
         async def take(waiting: Sequence[WaitingClass]) -> Claim | None:
-            for wanted in candidates(waiting, seeker):
+            if not waiting:
+                return None
+            shares = await self.claims.shares(self.clock.monotonic_s())
+            for wanted in candidates(waiting, seeker, shares):
                 if await is_gone():
                     return None
+                if not is_open(wanted.class_key, shares):
+                    continue  # another request has what was free
+                of = read_class(wanted.class_key)
+                noted = shares.note(of.project, of.gpus, self.clock.monotonic_s())
                 claim = await self.claims.take(wanted, token=token, pod=seeker.pod, key_id=key_id)
                 if claim is not None:
                     return claim
+                shares.forget(noted)
             return None
 
         until_s = self.clock.monotonic_s() + wait_s
@@ -115,12 +124,18 @@ class Claimer:
         The list is empty where a run may wait and its class is not known. A notification that reaches a pod
         that `is_gone` is passed on to the next one.
         """
+        shares = await self.claims.shares(self.clock.monotonic_s())
         with self.notifier.waiting(sought, key_id) as waiter:
             if waiter is None:
                 waiting = await self.claims.waiting(QUEUES, sought.pod)
             else:
                 waiting = [*await self._shared(), *await self.claims.pinned(QUEUES, sought.pod)]
-            if found := [each for each in waiting if sought.serves(each.collection, each.class_key)]:
+            # what is closed would wake a pod again and again, in vain
+            if found := [
+                each
+                for each in waiting
+                if sought.serves(each.collection, each.class_key) and is_open(each.class_key, shares)
+            ]:
                 return found
             change = None if waiter is None else await waiter.wait(wait_s)
         if change is None:

@@ -14,10 +14,12 @@ from control_plane.model.views.pods import abilities_of, is_leaving, require_for
 from control_plane.model.views.readable import those_readable
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.runs.placement import Placement, placed
+from control_plane.store.access.projects import Projects
 from control_plane.store.queue.queues import ahead_of
 from control_plane.store.queue.successors import Successors
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
+from events.queue.fair.shares import shares_in
 from events.queue.pod_checks import Broken
 from events.queue.requirements import read_class
 from events.queue.rules import Rules
@@ -29,8 +31,9 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
     run = await reading.run_reads.find(run_id)
     if run is None:
         raise NotFound("unknown_run", f"there is no run {run_id!r}")
-    position, pods = QueuePosition(0, 0, 0), list[LivePod]()
+    position, pods, closed = QueuePosition(0, 0, 0), list[LivePod](), None
     if run["status"] == Status.QUEUED:
+        closed = (await _closed(reading)).get(read_class(run["classKey"]).project)
         position, pods = await asyncio.gather(ahead_of(reading.run_reads.db, run), live_pods(reading))
     elif run["status"] == Status.DELAYED:
         pods = await live_pods(reading)
@@ -47,6 +50,7 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
             now=reading.clock.now(),
             last_report=last_report,
             predecessors=await _predecessors(reading, run),
+            closed=closed,
         )
     ]
     return Explanation(status=run["status"], reasons=reasons)
@@ -63,7 +67,17 @@ async def _predecessors(reading: Reading, run: Mapping[str, Any]) -> dict[str, s
 async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[str, str]:
     """Return, by class, the reasons why its first run does not start."""
     pods = await live_pods(reading) if class_keys else []
-    return {class_key: why_class_waits(class_key, pods) for class_key in class_keys}
+    closed = await _closed(reading) if class_keys else {}
+    return {
+        class_key: why_class_waits(class_key, pods, closed.get(read_class(class_key).project))
+        for class_key in class_keys
+    }
+
+
+async def _closed(reading: Reading) -> Mapping[str, str]:
+    """Return what each closed project is over."""
+    shares = shares_in(await Projects(reading.run_reads.db).shares())
+    return {name: each.closed for name, each in shares.items() if each.closed is not None}
 
 
 async def placement(reading: Reading, class_key: str) -> Placement:

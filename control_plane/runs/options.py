@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 
+from events.queue.fair.shares import DEFAULT
+
 QUEUE_LIMIT_S: Final = 7 * 24 * 3600
 LABELS_MAX: Final = 32
 LABEL_CHARS_MAX: Final = 200
@@ -19,7 +21,7 @@ LABEL_CHARS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a run waits, which pods may take it, and its secrets; `queue_limit_s` bounds each wait."""
+    """How a run waits, which pods may take it, its secrets and project; `queue_limit_s` bounds each wait."""
 
     priority: int = 0
     requires: Mapping[str, Any] = field(default_factory=dict)
@@ -27,6 +29,7 @@ class Options:
     queue_limit_s: int = QUEUE_LIMIT_S
     labels: Mapping[str, str] = field(default_factory=dict)
     secrets: Sequence[str] = ()
+    project: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from control_plane.access.auth import ASKER, Forbidden
 from control_plane.access.keys import person_id_in
 from control_plane.access.secrets.naming import require_named, require_names
+from control_plane.files.inputs import Inputs, InputsAsGiven
 from control_plane.model.run import Run
 from control_plane.reads.kinds.loops import beside_loop
 from control_plane.reads.lineage import Lineage
@@ -29,8 +31,9 @@ from events.kinds import KINDS, RUN_KINDS, kind_of, measures, normal_of, read_sp
 from events.kinds.declaring.queues import RUNS
 from events.kinds.declaring.spec import Spec
 from events.lifecycle import FINAL, SUCCEEDED, Status
+from events.queue.fair.shares import DEFAULT
 from events.queue.journal import Expression, creation
-from events.queue.requirements import Requirements, class_key, read_requirements
+from events.queue.requirements import Requirements, class_key, read_class, read_requirements
 from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
 from events.text.secret_names import USER_TOKEN
@@ -89,6 +92,11 @@ class Submitter:
     ids: Ids
     reads: RunReads
     groups: Groups
+    inputs: Inputs = field(default_factory=InputsAsGiven)
+
+    async def exact(self, wanted: Submission) -> Submission:
+        """Return a submission whose specification says what its inputs are. Raises `Rejected`."""
+        return replace(wanted, spec=await self.inputs.exact(wanted.kind, wanted.spec, by=wanted.by))
 
     @property
     def successors(self) -> Successors:
@@ -157,6 +165,7 @@ class Submitter:
             "labels": run.labels,
             "max_attempts": run.max_attempts,
             "secrets": run.secrets,
+            "project": read_class(run.class_key).project,
         }
         again = Submission(
             kind=run.kind,
@@ -233,8 +242,22 @@ class Submitter:
             raise Conflict("idempotency_conflict", message)
         return Submitted(run["_id"])
 
+    async def require_project(self, project: str) -> None:
+        """Check that a project is there, and is one of whoever asks. Raises `Rejected`, `Forbidden`."""
+        asker = ASKER.get()
+        if asker is not None and asker.projects and project not in asker.projects:
+            message = f"this key submits runs of {', '.join(asker.projects)} alone, not of {project}"
+            raise Forbidden("foreign_project", message)
+        if project != DEFAULT and not await self.queue.has_project(project):
+            message = f"there is no project {project}; an admin makes it by `podfleet projects set {project}`"
+            raise Rejected("unknown_project", message)
+
     async def require_secrets(self, order: Order) -> None:
-        """Check that the secrets of an order are there, and may be named. Raises `Rejected`, `Forbidden`."""
+        """Check that the secrets and the project of an order are there, and may be named.
+
+        Raises `Rejected`, `Forbidden`.
+        """
+        await self.require_project(order.wanted.project)
         await self.require_named(order.secrets, order.wanted.kind, order.wanted.named_by)
 
     async def require_named(self, secrets: Sequence[str], kind: str, named_by: str | None) -> None:
@@ -248,9 +271,9 @@ class Submitter:
         await self.require_secrets(order)
         collection = KINDS[order.wanted.kind].queue.collection
         kind = order.wanted.kind
-        waits = await self.has_to_wait(order.wanted.after)
+        exact, waits = await self.exact(order.wanted), await self.has_to_wait(order.wanted.after)
         fields = await beside_loop(kind, partial(run_fields, order, waits=waits))
-        spec = await beside_loop(kind, partial(snapshot, run_id, order.wanted))
+        spec = await beside_loop(kind, partial(snapshot, run_id, exact))
         put_at = await self.queue.put_spec(run_id, spec)
         run = await self.queue.enqueue(collection, run_id, creation(fields, by=order.wanted.by))
         if run is not None and run["createdAt"] - put_at > SPEC_FRESH:
@@ -271,11 +294,13 @@ class Submitter:
 
     async def enqueue_all(self, orders: Mapping[str, Order]) -> int:
         """Queue runs of one kind under derived ids, each once however often it is called; return the new."""
-        for order in {(each.secrets, each.wanted.named_by): each for each in orders.values()}.values():
+        alike = {(each.secrets, each.wanted.named_by, each.wanted.project): each for each in orders.values()}
+        for order in alike.values():
             await self.require_secrets(order)
         kind = next(iter(orders.values())).wanted.kind
         collection = KINDS[kind].queue.collection
-        specs, creations = await beside_loop(kind, partial(_documents, orders))
+        wanted = {run_id: await self.exact(order.wanted) for run_id, order in orders.items()}
+        specs, creations = await beside_loop(kind, partial(_documents, orders, wanted))
         put_at = await self.queue.put_specs(specs)
         fresh = await self.queue.enqueue_all(collection, creations)
         made_at = await self.queue.created_at(collection, list(orders)[-1])
@@ -284,9 +309,11 @@ class Submitter:
         return fresh
 
 
-def _documents(orders: Mapping[str, Order]) -> tuple[dict[str, Document], dict[str, list[Document]]]:
+def _documents(
+    orders: Mapping[str, Order], wanted: Mapping[str, Submission]
+) -> tuple[dict[str, Document], dict[str, list[Document]]]:
     """Return the specification, and the pipeline that makes the run, of each order by its run's id."""
-    specs = {run_id: snapshot(run_id, order.wanted) for run_id, order in orders.items()}
+    specs = {run_id: snapshot(run_id, each) for run_id, each in wanted.items()}
     made = {run_id: creation(run_fields(order), by=order.wanted.by) for run_id, order in orders.items()}
     return specs, made
 
@@ -336,7 +363,7 @@ def _checked(order: Order) -> CheckedRun:
         kind=wanted.kind,
         title=title_of(wanted.kind, order.spec),
         measures=order.measures or None,
-        class_key=class_key(wanted.kind, order.requires),
+        class_key=class_key(wanted.kind, order.requires, wanted.project),
         priority=wanted.priority,
         labels=labels_of(order),
         spec={name: value for name, value in spec.items() if name not in drawn},
@@ -377,7 +404,7 @@ def run_fields(order: Order, *, waits: bool = False) -> dict[str, Any]:
     fields = {
         "kind": wanted.kind,
         "status": (Status.DELAYED if waits or wanted.not_before is not None else Status.QUEUED).value,
-        "classKey": class_key(wanted.kind, order.requires),
+        "classKey": class_key(wanted.kind, order.requires, wanted.project),
         "priority": wanted.priority,
         # a start in the past is no way to the head of the queue
         "queuedAt": Expression(since),
@@ -436,5 +463,6 @@ def _digest(wanted: Submission) -> str:
         wanted.hypothesis_id,
         *([sorted(set(wanted.secrets))] if wanted.secrets else []),
         *([{"after": sorted(set(wanted.after))}] if wanted.after else []),
+        *([{"project": wanted.project}] if wanted.project != DEFAULT else []),
     ]
     return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()

@@ -34,7 +34,7 @@ from control_plane.server.api import (
     runs,
     schedules,
 )
-from control_plane.server.api.access import audit_log, keys, secrets
+from control_plane.server.api.access import audit_log, keys, projects, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import add_routes, answers_of
 from control_plane.server.api.files import artifacts, trees
@@ -73,8 +73,10 @@ from control_plane.server.web.pages.boards import history
 from control_plane.server.web.pages.groups import routes as group_pages
 from control_plane.server.web.pages.groups.races import routes as race_pages
 from control_plane.server.web.pages.steering import change, orders, retry
+from control_plane.server.web.pages.steering import projects as project_pages
 from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import (
+    fair_sharer,
     memory_return,
     quarantiner,
     releaser,
@@ -89,7 +91,7 @@ Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads, trees),
-    *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log),
+    *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log, projects),
     *(changes, live_text, pods_live_text, pods_trees),
 )
 
@@ -139,7 +141,9 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [page.router(site) for page in (orders, retry, live)]
     routers.append(run_pages.router(site))
     routers += [page.router(site) for page in (change, group_pages, race_pages, schedule_pages)]
-    routers += [page.router(site) for page in (model_pages, secret_pages, numbers, ledger, pods)]
+    routers += [
+        page.router(site) for page in (model_pages, secret_pages, project_pages, numbers, ledger, pods)
+    ]
     add_routes(app.router, *routers)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
 
@@ -162,6 +166,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (releaser.TICK_S, "releaser", deps.releaser.run_once),
         (rescuer.TICK_S, "rescuer", deps.rescuer.run_once),
         (quarantiner.TICK_S, "quarantiner", deps.quarantiner.run_once),
+        (fair_sharer.TICK_S, "fair_sharer", deps.fair_sharer.run_once),
         (resets.TICK_S, "pod_resets", deps.pod_resets.run_once),
         (scheduler.TICK_S, "scheduler", deps.scheduler.run_once),
         (start_sync.TICK_S, "models", deps.start_sync.run_once),

@@ -20,6 +20,7 @@ from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit
 from control_plane.config import Settings
 from control_plane.files.blobs import Blobs, open_blobs
+from control_plane.files.inputs import KnownInputs
 from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
 from control_plane.files.trees import TreeShelf
@@ -76,6 +77,7 @@ from control_plane.server.dependencies import Dependencies
 from control_plane.store import database
 from control_plane.store.access.audit_log import AuditLog
 from control_plane.store.access.keys import Keys
+from control_plane.store.access.projects import Projects
 from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
@@ -107,6 +109,7 @@ from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.trees import Trees
+from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.releaser import Releaser
 from control_plane.upkeep.rescuer import Rescuer
@@ -229,6 +232,11 @@ class Deps:
         return TreeShelf(self.blobs, self.inspector, Trees(self.db))
 
     @property
+    def fair_sharer(self) -> FairSharer:
+        """What tells pods whose turn it is."""
+        return FairSharer(Projects(self.db), self.settings.share_half_life_s)
+
+    @property
     def races(self) -> RaceReads:
         """Races."""
         return RaceReads(self.reading, Groups(self.db), ResultReads(self.db))
@@ -264,7 +272,6 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     clock = MeasuredClock(machine)
     runs, events, documents, counts = Runs(db), Events(db), Documents(db), ByteCounts(db)
     submissions, schedules = Submissions(db), Schedules(db)
-    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered, unclaimed = UnnumberedEvents(runs, events, clock, ids), UnclaimedStore(db)
@@ -278,6 +285,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading = _reading(db, url, pod_rules, clock)
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), _inputs(db, blobs, inspector))
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
@@ -357,6 +365,10 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
         open_blobs(settings.storage, blobs.clock, is_quick=True),
         clock,
     )
+
+
+def _inputs(db: Database, blobs: Blobs, inspector: Inspector) -> KnownInputs:
+    return KnownInputs(TreeShelf(blobs, inspector, Trees(db)), Runs(db), RunReads(db))
 
 
 def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:

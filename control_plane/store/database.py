@@ -25,9 +25,9 @@ from pymongo.errors import (
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
-from events.queue.guarantees import DATABASE_DEFAULT, KILLED, deployment_of, weak_options, weaknesses
 from events.runtime.clock import Clock
 from events.runtime.errors import ConfigError, Transient
+from events.runtime.guarantees import DATABASE_DEFAULT, KILLED, deployment_of, weak_options, weaknesses
 from events.runtime.measured_clock import MeasuredClock
 
 log = logging.getLogger(__name__)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from control_plane.model.run import Entry
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.queue.runs import Runs
 from events.kinds.declaring.queues import QUEUES
 
-HELD_MAX: Final = 200_000
+HELD_MAX: Final = 120_000  # of one reading: some 150 MB
 WORKERS_MAX: Final = 20_000
 LATER_MAX: Final = 50_000
+ATTEMPTS_MAX: Final = 10_000  # of a run
 # An attempt that ended so long after the window is not looked for: none takes longer.
 AFTER: Final = timedelta(days=30)
 _HELD: Final = dict.fromkeys(
@@ -50,6 +53,20 @@ class HeldTimes:
         fields = {"runId": 1, "attempt": 1, "marks": 1}
         cursor = self.db.attempts.find({"runId": {"$in": list(runs)}}, fields).limit(LATER_MAX)
         return await cursor.to_list()
+
+    @answers()
+    async def attempts_of(self, run_id: str) -> tuple[dict[int, Document], Sequence[Entry]]:
+        """Return the attempts of a run by number, and the decisions that they do not have yet."""
+        found = await self.db.attempts.find({"runId": run_id}, _HELD).limit(ATTEMPTS_MAX).to_list()
+        run = await Runs(self.db).find(run_id)
+        waiting = () if run is None else run.run.journal
+        return {each["attempt"]: each for each in found if isinstance(each.get("attempt"), int)}, waiting
+
+    @answers()
+    async def prices(self, workers: Collection[str]) -> dict[str, object]:
+        """Return the price of each of these workers, by its id."""
+        found = await self.db.pods.find({"_id": {"$in": list(workers)}}, {"usdPerHour": 1}).to_list()
+        return {each["_id"]: each.get("usdPerHour") for each in found}
 
     @answers()
     async def fields(self, runs: Collection[str], *names: str) -> dict[str, dict[str, Any]]:

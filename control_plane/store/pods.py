@@ -176,10 +176,11 @@ class Pods:
         async with answers():
             return await self.db.pods.count_documents(query, limit=COUNT_MAX)
 
-    async def order_drain(self, pod_id: str, *, drain: bool) -> None:
-        """Ask a worker to leave, or to stay; it hears that at its next report."""
+    async def order_drain(self, boot: str, *, drain: bool) -> None:
+        """Ask a worker to leave, or to stay, with all slots of its start; they hear it when they report."""
         async with answers():
-            await self.db.pods.update_one({"_id": pod_id}, {"$set": {"orders.drain": drain}})
+            wanted = {"$or": _workers(boot)} if "/" in boot else {"_id": boot}
+            await self.db.pods.update_many(wanted, {"$set": {"orders.drain": drain}})
 
     async def order_resets(self, pod_id: str, before: Any, orders: Sequence[Document]) -> bool:
         """Keep the orders to reset services; False if they are others than `before`."""

@@ -15,8 +15,8 @@ from events.kinds.declaring.queues import REQUESTS, RUNS
 from events.kinds.kind import Index
 from events.kinds.results import SORT_NAMES
 from events.lifecycle import Status
-from events.queue.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 from events.runtime.errors import ConfigError
+from events.runtime.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 
 CLAIM_INDEX: Final = "claim"
 SUCCEEDED_INDEX: Final = "succeeded_of_kind"
@@ -155,6 +155,9 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "secrets": (),
     "cordons": (_index("expiry", ("until", _UP), expireAfterSeconds=0),),
     "quarantines": (),
+    "projects": (),
+    "project_usage": (),
+    "shares": (),
     "byte_counts": (),
     "lease_watches": (),
     "signed_puts": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),

@@ -13,6 +13,7 @@ from pymongo.errors import DuplicateKeyError
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 
+_BRIEF: Final = {"digests": 0, "keys": 0}
 _NEWEST_OF_EACH: Final[Order] = (("name", 1), ("version", -1))
 
 
@@ -31,7 +32,7 @@ class Trees:
             [{"$replaceWith": {"$mergeObjects": [{"$literal": stored}, {"createdAt": "$$NOW"}, "$$ROOT"]}}],
             upsert=True,
             return_document=ReturnDocument.AFTER,
-            projection={"digests": 0},
+            projection=_BRIEF,
         )
         assert found is not None, "it was stored by this"
         return found
@@ -39,7 +40,7 @@ class Trees:
     @answers()
     async def find(self, tree_id: str, *, is_whole: bool = False) -> Document | None:
         """Return a tree; the digests of its chunks where it shall be whole."""
-        return await self.db.trees.find_one({"_id": tree_id}, None if is_whole else {"digests": 0})
+        return await self.db.trees.find_one({"_id": tree_id}, None if is_whole else _BRIEF)
 
     @answers()
     async def count(self, most: int) -> int:

@@ -74,10 +74,12 @@ def _kept(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _members(live: Iterable[Mapping[str, Any]], rules: Rules) -> list[Member]:
-    """Return the live pods; of several workers of one the last that reported."""
+    """Return the live pods; of several workers of one the last that reported, with the GPU faults of all."""
     found: dict[Identity, Member] = {}
     for member in those_readable("pod", live, lambda each: _member(each, rules)):
-        found.setdefault(member.pod, member)
+        known = found.setdefault(member.pod, member)
+        if known is not member and (more := [*{*member.gpu_faults} - {*known.gpu_faults}]):
+            found[member.pod] = replace(known, gpu_faults=(*known.gpu_faults, *sorted(more)))
     return list(found.values())
 
 

@@ -14,6 +14,7 @@ class Gpu(Answer, frozen=True, kw_only=True):
     name: str
     memory_mib: Amount
     compute_capability: str | UnsetType | None = UNSET
+    uuid: str | UnsetType | None = UNSET
 
 
 class Disk(Answer, frozen=True, kw_only=True):
@@ -71,7 +72,8 @@ class Capabilities(Answer, frozen=True, kw_only=True):
 class Telemetry(Answer, frozen=True, kw_only=True):
     """The usage of a pod's resources: utilisation as fractions of one, memory in MiB, temperature in °C.
 
-    `gpu_faults` are the faults of its GPUs' hardware since the worker's start.
+    `gpu_faults` are the faults of its GPUs' hardware since the worker's start, `gpu_foreign` the processes on
+    its GPUs that are not its own.
     """
 
     cpu_util: Amount | UnsetType | None = UNSET
@@ -80,6 +82,7 @@ class Telemetry(Answer, frozen=True, kw_only=True):
     gpu_memory_mib: Amount | UnsetType | None = UNSET
     gpu_temperature_c: Amount | UnsetType | None = UNSET
     gpu_faults: list[str] | UnsetType = UNSET
+    gpu_foreign: list[str] | UnsetType = UNSET
 
 
 class Sample(Telemetry, frozen=True, kw_only=True):
@@ -200,6 +203,8 @@ class Reset(Answer, frozen=True, kw_only=True):
 
 class Pod(Answer, frozen=True, kw_only=True):
     """A worker; `id` is the pod's name with the mark of its start, such as `pod-7/3f2a`.
+
+    That of a pod with several slots has the number of its slot behind it, such as `pod-7/3f2a/3`.
 
     `state` is starting, idle, busy, suspended, draining or stopped as it reported, or gone where it has not
     reported for a minute. `labels` are what runs may ask for.

@@ -20,6 +20,7 @@ class ScheduledRun(Answer, frozen=True, kw_only=True):
     queue_limit_s: int
     labels: dict[str, str]
     secrets: list[str] | UnsetType = UNSET
+    project: str | UnsetType = UNSET
 
 
 class Firing(Answer, frozen=True, kw_only=True):

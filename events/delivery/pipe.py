@@ -83,6 +83,31 @@ class Began(msgspec.Struct, frozen=True, tag_field="frame", tag="began"):
     at_s: float
 
 
+class EnvironmentWanted(msgspec.Struct, frozen=True, tag_field="frame", tag="environment_wanted"):
+    """Child: the run needs a Python environment that is made of what has this checksum."""
+
+    digest: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+
+
+class EnvironmentMade(msgspec.Struct, frozen=True, tag_field="frame", tag="environment_made"):
+    """Child: the environment that it wanted lies in this folder, and may be copied for others."""
+
+    path: FilePath
+
+
+class Environment(msgspec.Struct, frozen=True, tag_field="frame", tag="environment"):
+    """Parent: where the environment lies; without a path the child makes it, with these settings.
+
+    `options` and `variables` tell uv where packages are, and `bytes_max` is the most that it may have.
+    """
+
+    path: str | None = None
+    variables: dict[str, str] = {}
+    options: list[str] = []
+    bytes_max: int = 0
+    problem: str | None = None
+
+
 class Go(msgspec.Struct, frozen=True, tag_field="frame", tag="go"):
     """Parent: begin at this second of the monotonic clock; at once, where it is over.
 
@@ -155,8 +180,10 @@ class FoundModel(msgspec.Struct, frozen=True):
     engine: str | None = None
 
 
-FromChild = Ready | FactFrame | Made | Checkpoint | Shown | Waiting | Began
-FromParent = Start | Kept | Note | Go | Renewed
+FromChild = (
+    Ready | FactFrame | Made | Checkpoint | Shown | Waiting | Began | EnvironmentWanted | EnvironmentMade
+)
+FromParent = Start | Kept | Note | Go | Renewed | Environment
 _child_decoder: Final = msgspec.json.Decoder(FromChild)
 _parent_decoder: Final = msgspec.json.Decoder(FromParent)
 

@@ -1,7 +1,8 @@
 """Fetches the files of a tree from object storage into a folder, by signed URLs.
 
 Law: nothing is taken at its word: the manifest is that of the tree's id, and a file gets bytes of a chunk
-only after their SHA-256 was compared. No byte beyond a size is read, and no chunk takes longer than its size
+only after their SHA-256 was compared. One that no memory holds is compared when it lies in the folder, which
+nobody uses before the end. No byte beyond a size is read, and no chunk takes longer than its size
 allows. A fetch that broke off is continued: what lies in the folder and is right is not fetched again.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ import httpx
 
 from events.answers.kinds.trees import FileTree, TreeChunks
 from events.files.open_beneath import read_beneath, update_beneath
-from events.files.trees import MANIFEST_BYTES_MAX, Piece, Tree, layout, size_of
+from events.files.trees import CHUNK_BYTES, MANIFEST_BYTES_MAX, Piece, Tree, TreeFile, read_any, size_of
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock
 from events.runtime.errors import Rejected, Transient
@@ -67,16 +68,15 @@ class TreeFetch:
 
     def manifest(self, tree_id: str) -> Tree:
         """Return the tree of an id. Raises `Rejected` for a manifest that lies, `Transient`."""
-        return Tree.read(
-            self._patiently(lambda: self._get(self.source.tree(tree_id).url, None, tree_id)), tree_id
-        )
+        get = lambda: self._get(self.source.tree(tree_id).url, None, tree_id)  # noqa: E731
+        return read_any(self._patiently(get), tree_id)
 
     def fill(self, tree: Tree, tree_id: str, folder: Path) -> None:
         """Put the files of a tree into a folder, where nothing else may lie.
 
         Raises `Rejected` where the storage holds other bytes, `Transient`, `OSError`.
         """
-        chunks = layout(tree.files)
+        chunks = tree.pieces
         wanted = [number for number in range(len(chunks)) if not self._is_there(tree, chunks, number, folder)]
         for file in tree.files:
             if not file.size:
@@ -123,18 +123,42 @@ class TreeFetch:
         """Fetch a chunk, and write it to its files."""
         urls = [url]  # of the first try; later ones ask anew
 
-        def get() -> bytes:
+        def where() -> str:
             url = urls.pop() if urls else self._urls(tree, tree_id, number).get(number)
             if url is None:
                 raise Transient("tree_odd", "the control plane named other chunks than were asked for")
-            return self._get(url, size_of(pieces), tree.chunks[number])
+            return url
 
-        content = memoryview(self._patiently(get))
+        size, sha256 = size_of(pieces), tree.chunks[number]
+        if size > CHUNK_BYTES:
+            self._fetch_large(where, pieces[0].file, sha256, folder)
+            return
+        content = memoryview(self._patiently(lambda: self._get(where(), size, sha256)))
         for piece in pieces:
             with update_beneath(folder, piece.file.path) as file:
                 file.seek(piece.offset)
                 file.write(content[: piece.size])
             content = content[piece.size :]
+
+    def _fetch_large(self, where: Callable[[], str], wanted: TreeFile, sha256: str, folder: Path) -> None:
+        """Fetch a file that no memory holds; a further try goes on where the last one broke off."""
+        done, digest = 0, hashlib.sha256()
+        with update_beneath(folder, wanted.path) as file:
+
+            def get() -> None:
+                nonlocal done, digest
+                for block in self._blocks(where(), done, wanted.size):
+                    file.write(block)
+                    digest.update(block)
+                    done += len(block)
+                if done < wanted.size:
+                    raise Transient("storage_unreachable", "object storage ended an object before its end")
+                if done > wanted.size or digest.hexdigest() != sha256:
+                    done, digest = 0, hashlib.sha256()
+                    file.seek(0)
+                    raise _OtherBytesError(f"the storage holds other bytes than those of SHA-256 {sha256}")
+
+            self._patiently(get)
 
     def _patiently(self, step: Callable[[], T]) -> T:
         tries = 0
@@ -155,35 +179,42 @@ class TreeFetch:
 
     def _get(self, url: str, size: int | None, sha256: str) -> bytes:
         """Return an object of this size, of any where it is None."""
-        most = MANIFEST_BYTES_MAX if size is None else size
+        content = b"".join(self._blocks(url, 0, MANIFEST_BYTES_MAX if size is None else size))
+        if size not in (None, len(content)) or hashlib.sha256(content).hexdigest() != sha256:
+            raise _OtherBytesError(f"the storage holds other bytes than those of SHA-256 {sha256}")
+        return content
+
+    def _blocks(self, url: str, first: int, most: int) -> Iterator[bytes]:
+        """Yield an object from a byte on, until there is more of it than `most` bytes. Raises `Transient`."""
         until_s = self.clock.monotonic_s() + CHUNK_S + most / BYTES_A_SECOND_MIN
-        content = bytearray()
-        headers = {"Accept-Encoding": "identity"}
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={first}-"} if first else {})
+        wanted = httpx.codes.PARTIAL_CONTENT if first else httpx.codes.OK
         try:
             with self.storage.stream("GET", url, headers=headers, timeout=SILENCE_S) as response:
-                if response.status_code != httpx.codes.OK:
+                if response.status_code != wanted:
                     raise Transient("storage_unavailable", f"object storage answers {response.status_code}")
                 for block in response.iter_raw(READ_BYTES):
                     self.check()
-                    content += block
-                    if len(content) > most:
-                        break
+                    yield block
+                    first += len(block)
+                    if first > most:
+                        return
                     if self.clock.monotonic_s() > until_s:
                         raise Transient("storage_slow", "object storage takes too long to send an object")
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise Transient("storage_unreachable", f"{type(error).__name__}: {error}") from error
-        if size not in (None, len(content)) or hashlib.sha256(content).hexdigest() != sha256:
-            raise _OtherBytesError(f"the storage holds other bytes than those of SHA-256 {sha256}")
-        return bytes(content)
 
     def _is_there(self, tree: Tree, chunks: Sequence[Sequence[Piece]], number: int, folder: Path) -> bool:
         """Say whether a fetch that broke off has written a chunk, whole and right."""
-        content = bytearray()
+        digest = hashlib.sha256()
         for piece in chunks[number]:
+            left = piece.size
             try:
                 with read_beneath(folder, piece.file.path) as file:
                     file.seek(piece.offset)
-                    content += file.read(piece.size)
+                    while left and (block := file.read(min(left, READ_BYTES))):
+                        digest.update(block)
+                        left -= len(block)
             except OSError:
                 return False
-        return hashlib.sha256(content).hexdigest() == tree.chunks[number]
+        return digest.hexdigest() == tree.chunks[number]

@@ -4,15 +4,17 @@ Law: a tree's id is the SHA-256 of its manifest, of which each tree has one form
 divided into chunks follows from the paths and sizes alone, so that no manifest can say anything else. A file
 of `CHUNK_BYTES` or more has chunks of its own; smaller ones stand whole in a chunk. A chunk also ends before
 certain paths, chosen by their checksum: a change of one file leaves the chunks of most others as they are.
+The files that a run has kept are a tree, too, of which each file is one chunk.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -28,6 +30,7 @@ BORDER: Final = 32  # before about each so manieth small file a chunk ends
 BAD_TREE: Final = "bad_tree"
 
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+RunId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
 
 
 class BadTree(Rejected):
@@ -59,6 +62,11 @@ class Tree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The bytes of all files."""
         return sum(file.size for file in self.files)
 
+    @property
+    def pieces(self) -> list[list[Piece]]:
+        """The pieces of files that each chunk holds."""
+        return layout(self.files)
+
     def manifest(self) -> bytes:
         """Return its manifest, by whose SHA-256 it is known."""
         return _ENCODER.encode(self)
@@ -73,17 +81,29 @@ class Tree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def read(cls, manifest: bytes, tree_id: str) -> Tree:
         """Return the tree of a manifest. Raises `BadTree`, also where it is not that of `tree_id`."""
-        if len(manifest) > MANIFEST_BYTES_MAX:
-            raise BadTree(f"it has more than {MANIFEST_BYTES_MAX:,} bytes")
-        if id_of(manifest) != tree_id:
-            raise BadTree(f"its SHA-256 is not {tree_id[:64]}")
-        try:
-            tree = _DECODER.decode(manifest)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise BadTree(str(error)) from error
+        tree: Tree = _read(_DECODER, manifest, tree_id)
+        return tree
+
+
+class RunFiles(Tree, frozen=True, forbid_unknown_fields=True):
+    """The files that a run has kept, each a chunk of its own, however large it is; an empty one is in none.
+
+    The control plane alone makes such a tree. `made_of` and `read_any` return checked ones.
+    """
+
+    run: RunId
+
+    @property
+    def pieces(self) -> list[list[Piece]]:
+        """The files that have something in them."""
+        return [[Piece(file, 0, file.size)] for file in self.files if file.size]
+
+    @classmethod
+    def made_of(cls, run: str, files: Mapping[TreeFile, str]) -> RunFiles:
+        """Return the tree of the files of a run, each with its SHA-256. Raises `BadTree`."""
+        ordered = in_order(files)
+        tree = cls(ordered, tuple(files[each] for each in ordered if each.size), run)
         _check(tree)
-        if tree.manifest() != manifest:
-            raise BadTree("it is written in another form than podfleet writes it")
         return tree
 
 
@@ -94,6 +114,13 @@ class Piece:
     file: TreeFile
     offset: int
     size: int
+
+
+def read_any(manifest: bytes, tree_id: str) -> Tree:
+    """Return the tree of a manifest, also of the files of a run. Raises `BadTree` as `Tree.read` does."""
+    is_of_run = manifest.endswith(b'"}')  # else a list is the last field
+    tree: Tree = _read(_OF_RUN_DECODER if is_of_run else _DECODER, manifest, tree_id)
+    return tree
 
 
 def id_of(manifest: bytes) -> str:
@@ -132,7 +159,7 @@ def size_of(chunk: Iterable[Piece]) -> int:
 def sizes_of(tree: Tree) -> Mapping[str, int]:
     """Return the size of each chunk by its SHA-256. Raises `BadTree` where one is said to have two."""
     sizes: dict[str, int] = {}
-    for sha256, pieces in zip(tree.chunks, layout(tree.files), strict=True):
+    for sha256, pieces in zip(tree.chunks, tree.pieces, strict=True):
         size = size_of(pieces)
         if sizes.setdefault(sha256, size) != size:
             raise BadTree(f"its chunk {sha256} has two sizes")
@@ -156,7 +183,7 @@ def _check(tree: Tree) -> None:
             above = above[:cut]
             if above in paths:
                 raise BadTree(f"{above!r} is a file in it, and the folder of {path!r}")
-    count = len(layout(tree.files))
+    count = len(tree.pieces)
     if count > CHUNKS_MAX:
         raise BadTree(f"its files take {count:,} chunks, and {CHUNKS_MAX:,} are the most: join some of them")
     if count != len(tree.chunks):
@@ -166,8 +193,35 @@ def _check(tree: Tree) -> None:
         raise BadTree(f"it has more than {MANIFEST_BYTES_MAX:,} bytes: shorten the paths")
 
 
+def _read(decoder: msgspec.json.Decoder[Any], manifest: bytes, tree_id: str) -> Any:
+    if len(manifest) > MANIFEST_BYTES_MAX:
+        raise BadTree(f"it has more than {MANIFEST_BYTES_MAX:,} bytes")
+    if id_of(manifest) != tree_id:
+        raise BadTree(f"its SHA-256 is not {tree_id[:64]}")
+    try:
+        tree = decoder.decode(manifest)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise BadTree(str(error)) from error
+    _check(tree)
+    if tree.manifest() != manifest:
+        raise BadTree("it is written in another form than podfleet writes it")
+    return tree
+
+
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 _DECODER: Final = msgspec.json.Decoder(Tree, dec_hook=from_text)
+_OF_RUN_DECODER: Final = msgspec.json.Decoder(RunFiles, dec_hook=from_text)
+_ID: Final = re.compile("[0-9a-f]{64}")
+
+
+def tree_in(named: str) -> str:
+    """Return the id of the tree that an input is: all of its text, or what stands behind its last `@`."""
+    return named.rpartition("@")[2]
+
+
+def is_tree_id(text: str) -> bool:
+    """Say whether a text has the form of a tree's id."""
+    return _ID.fullmatch(text) is not None
 
 
 def named_trees(spec: object) -> set[str]:
@@ -177,4 +231,4 @@ def named_trees(spec: object) -> set[str]:
     inputs = spec.get("inputs")
     below = [*inputs.values()] if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list) else []
     named = [spec.get("tree"), *(each.get("tree") if isinstance(each, Mapping) else each for each in below)]
-    return {each for each in named if isinstance(each, str)}
+    return {tree_in(each) for each in named if isinstance(each, str)}

@@ -5,12 +5,15 @@ What a program says by `podfleet.run` is its own: metrics, rows and headline num
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from functools import lru_cache
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from events.files.inputs import is_source
 from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Kind
 from events.kinds.results import FLOAT_MAX, WHOLE_MAX
@@ -23,6 +26,7 @@ VARIABLE_CHARS_MAX: Final = 4_096
 PATTERNS_MAX: Final = 32
 INPUTS_MAX: Final = 32
 PARAMS_MAX: Final = 64
+SPLITS_MAX: Final = 32  # commands whose words are kept: the slots of a sweep have one, and are thousands
 DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
@@ -31,6 +35,7 @@ RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
 VariableName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")]
 VariableValue = Annotated[str, msgspec.Meta(max_length=VARIABLE_CHARS_MAX, pattern=r"\A[^\x00]*\Z")]
 TreeId = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
+InputSource = Annotated[str, msgspec.Meta(max_length=700)]
 InputName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 ParamName = Annotated[str, msgspec.Meta(pattern=rf"\A{filling.NAME}\Z")]
@@ -39,6 +44,61 @@ ParamValue = (
     | Annotated[int, msgspec.Meta(ge=-WHOLE_MAX, le=WHOLE_MAX)]
     | Annotated[float, msgspec.Meta(ge=-FLOAT_MAX, le=FLOAT_MAX)]
     | Annotated[str, msgspec.Meta(max_length=1_024, pattern=r"\A[^\x00]*\Z")]
+)
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the files of a working folder come from."""
+
+    commit: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A[0-9a-f]{40}([0-9a-f]{24})?\Z", description="The commit that was checked out."
+        ),
+    ]
+    branch: Annotated[str, msgspec.Meta(max_length=250, description="Its branch.")] = ""
+    remote: Annotated[
+        str, msgspec.Meta(max_length=500, description="The address of its repository, without credentials.")
+    ] = ""
+    is_dirty: Annotated[bool, msgspec.Meta(description="Whether files differ from the commit.")] = False
+    diff: Annotated[
+        TreeId, msgspec.Meta(description="The file tree with `diff.patch`: in what they differ.")
+    ] = ""
+
+
+class Git(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A commit of a repository, which a pod fetches."""
+
+    url: Annotated[
+        str,
+        msgspec.Meta(max_length=500, description="Its address: https://HOST/PATH or ssh://git@HOST/PATH."),
+    ]
+    commit: Annotated[
+        str, msgspec.Meta(pattern=r"\A[0-9a-f]{40}\Z", description="The commit, by its 40 digits.")
+    ]
+    secret: Annotated[
+        str,
+        msgspec.Meta(
+            max_length=200, description="The secret with a token (https) or a key (ssh), by its name."
+        ),
+    ] = ""
+
+    @property
+    def is_https(self) -> bool:
+        """Say whether it is asked for by https, else by ssh."""
+        return self.url.startswith("https://")
+
+
+@lru_cache(maxsize=SPLITS_MAX)
+def _split(command: str) -> tuple[str, ...]:
+    return tuple(shlex.split(command))
+
+
+# No user of https, which may be a token, and no word that a command reads as an option.
+_GIT: Final = re.compile(
+    r"(https://|ssh://([A-Za-z0-9_][\w.-]*@)?)([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?"
+    r"/[\w.~+/%@-]+",
+    re.ASCII,
 )
 
 
@@ -56,9 +116,18 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tree: Annotated[
         TreeId, msgspec.Meta(description="The file tree of its working folder; empty for none.")
     ] = ""
+    git: Annotated[
+        Git | None, msgspec.Meta(description="The commit that its working folder is, instead of a file tree.")
+    ] = None
+    source: Annotated[
+        Source | None, msgspec.Meta(description="Where its working folder comes from; only told.")
+    ] = None
     inputs: Annotated[
-        Annotated[dict[InputName, TreeId], msgspec.Meta(max_length=INPUTS_MAX)],
-        msgspec.Meta(description="File trees that it reads, by names of folders in $PODFLEET_INPUTS."),
+        Annotated[dict[InputName, InputSource], msgspec.Meta(max_length=INPUTS_MAX)],
+        msgspec.Meta(
+            description="What it reads, by names of folders in $PODFLEET_INPUTS: a data set (`images`, "
+            "`images/3`), or the files of a run (`run:ID`, `run:ID/*.pt`)."
+        ),
     ] = {}
     env: Annotated[
         Annotated[dict[VariableName, VariableValue], msgspec.Meta(max_length=VARIABLES_MAX)],
@@ -70,6 +139,13 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="Values for the places {NAME} in command and env; {{ is a brace. None: no places."
         ),
     ] = {}
+    python: Annotated[
+        Literal["auto", "pod", "uv"],
+        msgspec.Meta(
+            description="`uv`: an environment made by uv of the working folder's uv.lock, pyproject.toml or "
+            "requirements.txt; `pod`: the pod's own Python; `auto`: uv where one of these files is there."
+        ),
+    ] = "auto"
     outputs: Annotated[
         Annotated[list[Pattern], msgspec.Meta(max_length=PATTERNS_MAX)],
         msgspec.Meta(description="Which files in its output folder are kept: patterns, `**/*` is every one."),
@@ -84,7 +160,7 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def words(self) -> list[str]:
         """The words of the command, filled in. Raises `ValueError` for quotes that do not end, or a place."""
-        return [self._filled(word) for word in shlex.split(self.command)]
+        return [self._filled(word) for word in _split(self.command)]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -97,7 +173,7 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def _problems(spec: JobSpec) -> Iterator[str]:
     try:
-        shlex.split(spec.command)
+        _split(spec.command)
     except ValueError as error:
         yield f"command: {str(error).lower()}: write it as for a shell"
         return
@@ -111,6 +187,20 @@ def _problems(spec: JobSpec) -> Iterator[str]:
         yield "command: name a program"
     if len(words) > WORDS_MAX or any(len(each) > WORD_CHARS_MAX for each in words):
         yield f"command: {WORDS_MAX} words of {WORD_CHARS_MAX:,} characters at most; put more into a file"
+    if spec.git is not None:
+        if spec.tree:
+            yield "git: the working folder is a commit or a file tree: leave one of them out"
+        if not _GIT.fullmatch(spec.git.url):
+            yield (
+                "git.url: write https://HOST/PATH or ssh://git@HOST/PATH, and a token or a key as a secret, "
+                "whose name is git.secret"
+            )
+    for name, source in spec.inputs.items():
+        if not is_source(source):
+            yield (
+                f"inputs: {name} is {source[:100]!r}, which is none: name a data set (images, images/3), or "
+                "files of a run (run:ID, run:ID/*.pt)"
+            )
     for name in spec.env:
         if name.upper().startswith(RESERVED):
             yield f"env: {name} is set by the run itself; take another name"
@@ -143,14 +233,19 @@ KIND: Final = Kind(
     spec=JobSpec,
     example={"command": "python3 -c 'print(1 + 1)'"},
     pipeline="stages.kinds.job.pipeline",
+    package="control_plane.kinds.job",
     title=_title,
     check=_problem,
     stages=(RUN,),
     commands={"run": ("podfleet.kinds.job", "Run a command of your own on a pod: `run -- COMMAND`.")},
     is_open=True,
+    has_inputs=True,
     prepares=True,
     codes={
+        "ENVIRONMENT_FAILED": "uv could not make the environment: what it says is in environment.txt.",
+        "INDEX_UNREACHABLE": "An index of packages cannot be reached: see the pod's settings.",
         "JOB_FAILED": "The program ended with a status other than 0: all that it printed is in log.txt.",
+        "NO_SOURCE": "The commit could not be fetched: source.log says why.",
         "NO_PROGRAM": "The pod has no program of this name: check the spelling, or say which pods have it.",
     },
 )

@@ -31,6 +31,7 @@ class Container:
     read_only: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     has_gpus: bool = False
+    devices: tuple[str, ...] = ()  # names of the GPUs, where it shall not have all
     memory_bytes: int | None = None
     cores: int | None = None
 
@@ -43,13 +44,19 @@ class Container:
         return [
             *(PROGRAM, "run", "--name", self.name, "--label", label_of(self.pod)),
             *("--network", "host", "--ipc", "host", "--entrypoint", ""),
-            *(("--gpus", "all") if self.has_gpus else ()),
+            *self._gpus(),
             *self._bounds(),
             *(word for each in mounts for word in ("--volume", each)),
             *(word for each in self.variables for word in ("--env", each)),
             self.image,
             *command,
         ]
+
+    def _gpus(self) -> list[str]:
+        """Return the options of its GPUs; several names stand in quotes, which the client itself reads."""
+        if not self.has_gpus:
+            return []
+        return ["--gpus", f'"device={",".join(self.devices)}"' if self.devices else "all"]
 
     def _bounds(self) -> list[str]:
         """Return the options of its memory, without any of swap, and of its cores."""

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from events.queue.labels import missing, words_of
+from events.queue.labels import NOMINAL, missing, words_of
 from events.queue.requirements import ANY_REGION, read_class
 
 # How strictly a pod holds the programs of a model, the strictest first.
 ISOLATIONS: Final = ("strict", "filter", "best")
-# A card reports a little less memory than its name says.
-NOMINAL: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)

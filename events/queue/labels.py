@@ -14,7 +14,9 @@ ASKED: Final = rf"(>=[0-9]{{1,9}}(\.[0-9]{{1,9}}){{0,3}}|{VALUE})"
 NAME_WORDS: Final = "it has a lower-case letter, then at most 31 of a-z, 0-9, _ and -"
 VALUE_WORDS: Final = "a value has 1 to 64 of A-Z, a-z, 0-9, ., _ and -"
 OPERATORS_MAX: Final = 16
-OWN: Final = ("gpu", "gpus", "cpu", "memory", "disk", "driver", "region")
+GPU_GIB: Final = "gpu_gib"  # memory of the largest GPU
+NOMINAL: Final = 0.95  # a card reports a little less memory than its name says
+OWN: Final = ("gpu", "gpus", GPU_GIB, "cpu", "memory", "disk", "driver", "region")
 ENGINE: Final = "engine-"  # before the name of one that the pod has
 ENGINES_MAX: Final = 16
 ENDPOINT: Final = "endpoint-"  # before the name of a server that the pod's runs may ask
@@ -77,15 +79,16 @@ def own_labels(
 ) -> dict[str, str]:
     """Return what a pod says of itself; `gpus` are the names and memories of its devices.
 
-    `gpu` is the device of the most memory, `gpus` how many of that name there are; `memory` and `disk` are
-    whole GiB. Each of the `engines` that can serve a model there has a label of its own, and so has
-    each of the `endpoints` that runs may ask.
+    `gpu` is the device of the most memory, `gpus` how many of that name there are; `gpu_gib`, `memory` and
+    `disk` are whole GiB. Each of the `engines` that can serve a model there has a label of its own, and so
+    has each of the `endpoints` that runs may ask.
     """
     names = [short_name(name) for name, _ in sorted(gpus, key=lambda each: -each[1])]
     gpu = names[0] if names else None
     found = {
         "gpu": gpu,
         "gpus": str(names.count(gpu) if names else 0),
+        GPU_GIB: _gib(max(memory for _, memory in gpus)) if gpus else None,
         "cpu": str(cpus),
         "memory": _gib(memory_mib),
         "disk": None if disk_mib is None else _gib(disk_mib),
@@ -145,7 +148,16 @@ def _fits(pattern: str, text: str) -> bool:
 
 def missing(asked: Iterable[tuple[str, str]], said: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the labels of those asked for that a pod lacks."""
-    return [(name, value) for name, value in asked if not has(value, said.get(name))]
+    return [(name, value) for name, value in asked if not meets(name, value, said.get(name))]
+
+
+def meets(name: str, asked: str, said: str | None) -> bool:
+    """Return whether a pod that says `said` of a label has what is asked; memory is meant nominally."""
+    if name == GPU_GIB and said is not None and asked.startswith(AT_LEAST):
+        least = asked.removeprefix(AT_LEAST)
+        if least.isdecimal() and said.isdecimal():
+            return int(said) >= int(least) * NOMINAL
+    return has(asked, said)
 
 
 def problem_with(labels: object) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from events.kinds.declaring.queues import Mode, collections
 from events.queue.abilities import Abilities, lacks
+from events.queue.fair.shares import Shares
 from events.queue.labels import missing
 from events.queue.requirements import ANY_REGION, GPU_TIERS, read_class
 
@@ -66,18 +67,34 @@ def classes(pod: Abilities) -> list[str]:
     return [each for each in named if matches(each, pod)]
 
 
-def candidates(waiting: Sequence[WaitingClass], seeker: Seeker) -> list[WaitingClass]:
-    """Return the classes to try: preferred queue first, then the highest priority of the head.
+def candidates(
+    waiting: Sequence[WaitingClass], seeker: Seeker, shares: Shares | None = None
+) -> list[WaitingClass]:
+    """Return the classes to try: preferred queue first, then the project that has used least for its weight.
 
-    Of the same priority those come first that ask for most, since the fewest other pods could take them.
+    Of one project the highest priority of the head comes first. Of the same priority those come first that
+    ask for most, since the fewest other pods could take them. Projects that are closed are left out.
     `waiting` may name queues that the seeker's mode does not serve, since wake-ups name all of them.
     """
-    order = collections(seeker.mode)
+    order, shares = collections(seeker.mode), shares or Shares()
     served = [each for each in waiting if seeker.serves(each.collection, each.class_key)]
+    open_ones = [each for each in served if is_open(each.class_key, shares)]
+    used = {each: shares.used(each) for each in {read_class(each.class_key).project for each in open_ones}}
     return sorted(
-        served,
-        key=lambda each: (order.index(each.collection), -each.priority, *_breadth(each.class_key)),
+        open_ones,
+        key=lambda each: (
+            order.index(each.collection),
+            used[read_class(each.class_key).project],
+            -each.priority,
+            *_breadth(each.class_key),
+        ),
     )
+
+
+def is_open(class_key: str, shares: Shares) -> bool:
+    """Return whether the project of a class may have one more run now."""
+    wanted = read_class(class_key)
+    return shares.may_claim(wanted.project, wanted.gpus)
 
 
 def _breadth(class_key: str) -> tuple[bool, int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
+from events.queue.labels import GPU_GIB
 from events.queue.requirements import GPU_TIERS, read_class
 from events.queue.roster import REPORT_EVERY_S
 
@@ -22,7 +23,7 @@ BELIEVED: Final = timedelta(seconds=3 * REPORT_EVERY_S)
 STORAGE: Final = "storage"
 MODEL: Final = "model:"
 GPU: Final = "gpu"
-GPU_LABELS: Final = frozenset({"gpu", "gpus", "driver"})
+GPU_LABELS: Final = frozenset({"gpu", "gpus", GPU_GIB, "driver"})
 SHOWN_MAX: Final = 20  # names of checks in a count; pods choose those of their models
 OTHERS: Final = "other"
 

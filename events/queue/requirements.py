@@ -1,11 +1,13 @@
 """What a run asks of a pod, and the class by which a claim finds it, pure.
 
-A class is `kind/gpu tier/region`, with `/labels` behind it where labels are asked for, and `~pod/` before it
-where the run is pinned. So the classes of a pod's pins stand together, behind all that are not pinned.
+A class is `kind/gpu tier/region`, with `/@project` behind it unless that is the default one, `/labels` behind
+that where labels are asked for, and `~pod/` before it where the run is pinned. So the classes of a pod's pins
+stand together, behind all that are not pinned.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +17,14 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from events.kinds import known_fields
-from events.queue.labels import ASKED, NAME, problem_with
+from events.queue.fair import shares
+from events.queue.labels import ASKED, AT_LEAST, GPU_GIB, NAME, VALUE, problem_with, words_of
 from events.runtime.errors import Rejected
 
 GPU_TIERS: Final = ("cpu", "8", "16", "24", "40", "80")  # GiB of GPU memory, smallest first
 ANY_REGION: Final = "any"
+GPU_GIB_MAX: Final = 4_096
+GPUS_MAX: Final = 64
 LABELS_MAX: Final = 16
 LABELS_CHARS_MAX: Final = 400  # of their part of the class
 PIN: Final = "~"  # behind every letter, and so behind every kind
@@ -40,10 +45,18 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What a pod must have: memory of one GPU in GiB (0: none needed), its region, labels, and its name.
 
     A label has the value that is asked for, or at least the number behind `>=`. Only the pod of the name
-    `pod` takes the run, at any start of its worker.
+    `pod` takes the run, at any start of its worker. `gpus` and `gpu` are short for labels, and become them.
     """
 
-    gpu_gib: Annotated[float, msgspec.Meta(ge=0, le=80)] = 0
+    gpu_gib: Annotated[float, msgspec.Meta(ge=0, le=GPU_GIB_MAX)] = 0
+    gpus: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=GPUS_MAX, description="How many GPUs one slot of the pod has, at least."),
+    ] = 0
+    gpu: Annotated[
+        Annotated[str, msgspec.Meta(pattern=rf"\A{VALUE}\Z")] | None,
+        msgspec.Meta(description="Name of the GPU in short, such as h100."),
+    ] = None
     region: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")] = ANY_REGION
     labels: Annotated[Mapping[LabelName, LabelAsked], msgspec.Meta(max_length=LABELS_MAX)] = {}
     pod: Annotated[
@@ -61,17 +74,25 @@ class RunClass:
     region: str
     labels: tuple[tuple[str, str], ...] = ()
     pod: str | None = None
+    project: str = shares.DEFAULT
 
     @property
     def base(self) -> str:
-        """The class without labels and pin."""
+        """The class without project, labels and pin."""
         return f"{self.kind}/{self.tier}/{self.region}"
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs a run of the class has."""
+        asked = dict(self.labels).get("gpus", "").removeprefix(AT_LEAST)
+        least = 0 if self.tier == GPU_TIERS[0] else 1
+        return max(least, int(asked)) if asked.isascii() and asked.isdigit() else least
 
 
 def read_requirements(raw: Mapping[str, Any]) -> Requirements:
-    """Return checked requirements. Raises `Rejected` that names the field that is wrong."""
+    """Return checked requirements, GPUs as labels. Raises `Rejected` that names the field that is wrong."""
     try:
-        found = msgspec.convert(dict(raw), Requirements)
+        found = with_labels(msgspec.convert(dict(raw), Requirements))
     except msgspec.ValidationError as error:
         why = problem_with(raw.get("labels")) or f"{error}{known_fields(error, Requirements)}"
         raise _invalid(why) from error
@@ -82,13 +103,34 @@ def read_requirements(raw: Mapping[str, Any]) -> Requirements:
     return found
 
 
+def with_labels(wanted: Requirements) -> Requirements:
+    """Return requirements with what is asked of GPUs as labels. Raises `Rejected` where two of them differ.
+
+    So the class has it, and a claim finds it as any label. Memory above the largest tier is one, too.
+    """
+    largest = float(GPU_TIERS[-1])
+    asked = {
+        "gpus": f"{AT_LEAST}{wanted.gpus}" if wanted.gpus else None,
+        "gpu": wanted.gpu,
+        GPU_GIB: f"{AT_LEAST}{math.ceil(wanted.gpu_gib)}" if wanted.gpu_gib > largest else None,
+    }
+    labels = dict(wanted.labels)
+    for name, value in asked.items():
+        if value is not None and labels.setdefault(name, value) != value:
+            raise _invalid(f"{name} is asked for twice: {words_of(name, labels[name])} is a label, too")
+    return msgspec.structs.replace(wanted, gpus=0, gpu=None, labels=labels)
+
+
 def _invalid(why: str) -> Rejected:
     return Rejected("invalid_requirements", f"requires: {why}")
 
 
-def class_key(kind: str, requirements: Requirements) -> str:
+def class_key(kind: str, requirements: Requirements, project: str = shares.DEFAULT) -> str:
     """Return the class: everything by which a claim may choose among runs."""
+    requirements = with_labels(requirements)
     key = f"{kind}/{gpu_tier(requirements.gpu_gib)}/{requirements.region}"
+    if project != shares.DEFAULT:
+        key += f"/{shares.MARK}{project}"
     if requirements.labels:
         key += f"/{_labels(requirements.labels)}"
     return key if requirements.pod is None else f"{PIN}{requirements.pod}/{key}"
@@ -103,9 +145,12 @@ def _labels(labels: Mapping[str, str]) -> str:
 def read_class(key: str) -> RunClass:
     """Return the parts of a class that `class_key` made."""
     pod, key = key.removeprefix(PIN).split("/", 1) if key.startswith(PIN) else (None, key)
-    kind, tier, region, *labels = key.split("/", 3)
-    pairs = [each.partition("=") for each in labels[0].split(",")] if labels else []
-    return RunClass(kind, tier, region, tuple((name, value) for name, _, value in pairs), pod)
+    kind, tier, region, *behind = key.split("/", 3)
+    project, labels = shares.DEFAULT, behind[0] if behind else ""
+    if labels.startswith(shares.MARK):
+        project, _, labels = labels.removeprefix(shares.MARK).partition("/")
+    pairs = [each.partition("=") for each in labels.split(",")] if labels else []
+    return RunClass(kind, tier, region, tuple((name, value) for name, _, value in pairs), pod, project)
 
 
 def in_region(region: str) -> str:
@@ -114,7 +159,7 @@ def in_region(region: str) -> str:
 
 
 def gpu_tier(gpu_gib: float) -> str:
-    """Return the smallest tier that holds `gpu_gib` GiB."""
+    """Return the smallest tier that holds `gpu_gib` GiB, the largest for more, which a label says."""
     if gpu_gib <= 0:
         return GPU_TIERS[0]
-    return next(tier for tier in GPU_TIERS[1:] if gpu_gib <= float(tier))
+    return next((tier for tier in GPU_TIERS[1:] if gpu_gib <= float(tier)), GPU_TIERS[-1])

@@ -18,11 +18,15 @@ from events.text.mask import MASK, Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """How the log looks; `secrets` are values that must never appear."""
+    """How the log looks; `secrets` are values that must never appear.
+
+    Each record names the `slot` of a worker that is one of several.
+    """
 
     style: Literal["console", "json"] = "console"
     level: str = "INFO"
     secrets: tuple[str, ...] = ()
+    slot: int | None = None
 
     def __repr__(self) -> str:
         return f"LogOptions(style={self.style!r}, level={self.level!r}, secrets={MASK})"
@@ -43,6 +47,7 @@ def configure_logs(options: LogOptions, stream: TextIO) -> None:
                 structlog.stdlib.add_logger_name,
                 structlog.stdlib.ExtraAdder(),
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
+                *(() if options.slot is None else (_of_slot(options.slot),)),
             ],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
@@ -60,6 +65,13 @@ def configure_logs(options: LogOptions, stream: TextIO) -> None:
     root.setLevel(options.level.upper())
     # It logs each URL, and a signed URL is a secret.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def _of_slot(slot: int) -> structlog.typing.Processor:
+    def tell(logger: object, method: str, record: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        return {**record, "slot": slot}
+
+    return tell
 
 
 def _told_harmlessly(

@@ -29,7 +29,21 @@ from events.catalog import (
 )
 from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
-from events.delivery.pipe import Began, Checkpoint, FactFrame, Go, Kept, Made, Renewed, Shown, Start, Waiting
+from events.delivery.pipe import (
+    Began,
+    Checkpoint,
+    Environment,
+    EnvironmentMade,
+    EnvironmentWanted,
+    FactFrame,
+    Go,
+    Kept,
+    Made,
+    Renewed,
+    Shown,
+    Start,
+    Waiting,
+)
 from events.files.checkpoints import MANIFEST
 from events.files.tree_removal import remove_tree
 from events.kinds import KINDS, stages_before, stages_of
@@ -44,6 +58,8 @@ from events.runtime.measured_clock import MeasuredClock
 from events.text.attempt_id import AttemptId
 from events.text.secret_names import USER_TOKEN
 from pod_worker.attempt.barrier import Barrier
+from pod_worker.attempt.budget import UNBOUNDED, Allowance, allowance, overspent
+from pod_worker.attempt.environment_use import EnvironmentUse, PodEnvironments
 from pod_worker.attempt.heartbeat import Heartbeat
 from pod_worker.attempt.inbox import Inbox
 from pod_worker.attempt.lease import judge
@@ -104,7 +120,7 @@ class Process(Protocol):
         """Return how it ended, once all of its output was read; None while it runs."""
         ...
 
-    def answer(self, kept: Kept) -> None: ...
+    def answer(self, answer: Kept | Environment) -> None: ...
 
     def tell(self, note: Note) -> None: ...
 
@@ -185,6 +201,7 @@ class Ports:
     stores: MeasuredClock | None = None
     live: LivePort | None = None
     trees: Trees = field(default_factory=NoTrees)
+    environments: PodEnvironments | None = None
 
 
 @dataclass(slots=True)
@@ -199,6 +216,7 @@ class Attempt:
     inbox: Inbox = field(init=False)
     barrier: Barrier = field(init=False)
     live: LiveStream = field(init=False)
+    environment: EnvironmentUse = field(init=False)
     bounds: Bounds = field(init=False)
     halts: set[Halt] = field(default_factory=set)
     ordered: Order | None = None
@@ -217,6 +235,9 @@ class Attempt:
     unsaved: list[FactFrame | Fact] = field(default_factory=list)
     went_on: bool = False  # whether it kept a checkpoint of its own
     fetched: Fetched = field(default_factory=Fetched)
+    begun_s: float = 0.0
+    allowed: Allowance = UNBOUNDED  # by the budget of the run
+    is_overspent: bool = False  # it was told to end for that
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     trees: Paths = field(default_factory=dict)
     renewal: TokenRenewal | None = None  # of the token of the run's user, if it names that
@@ -229,6 +250,9 @@ class Attempt:
             clock, stores, self.heartbeat, self.child.begin, self.claim.barrier, free_address
         )
         self.live = LiveStream(self.ports.live, self.claim, clock, self.ports.threads)
+        self.environment = EnvironmentUse(
+            self.ports.environments, self.workspace, self.ports.threads, self.child.answer
+        )
         self.bounds = bounds_of(self.claim.spec)
 
     @property
@@ -239,7 +263,7 @@ class Attempt:
     def run(self) -> None:
         """Run the child to its end and settle. After a lost lease nothing is written."""
         workspace = self.workspace
-        self.metered_s = self.ports.clock.monotonic_s()
+        self.begun_s = self.metered_s = self.ports.clock.monotonic_s()
         self.heartbeat.start(self.ports.threads)
         try:
             self._run(workspace)
@@ -251,6 +275,7 @@ class Attempt:
         finally:
             self.inbox.close()
             self.live.stop()
+            self.environment.close()
             self.heartbeat.stop()
             if self.renewal is not None:
                 self.renewal.stop()
@@ -266,7 +291,10 @@ class Attempt:
         except OSError as error:
             why = f"the folder of the attempt cannot be made: {error.strerror}"
             self._give_up(RunFailed(code="DISK_FULL", message=why, retryable=True))
+        self._judge_budget(0.0)  # at most; what was spent is told with the checkpoints
         self._restore(workspace / RESTORED)
+        if self.claim.attempt > 1:
+            self._judge_budget(self.fetched.spent_usd)
         self._fetch_secrets()
         with ExitStack() as stack:
             self._fetch_trees(stack)
@@ -296,6 +324,7 @@ class Attempt:
         is_told = kind is not None and kind.tells
         while (has_past or is_told) and self._wanted() is None and self.obstacle is None:
             self._stand()
+            self._hold_to_budget()
             try:
                 fetched = self.ports.checkpoints.fetch(self.claim, folder)
             except Transient as error:
@@ -332,6 +361,7 @@ class Attempt:
         begun_s = self.ports.clock.monotonic_s()
         while self.claim.secrets and self._wanted() is None and self.obstacle is None:
             self._stand()
+            self._hold_to_budget()
             try:
                 found = self.ports.secrets.fetch(self.claim)
             except Transient as error:
@@ -358,6 +388,7 @@ class Attempt:
         begun_s = self.ports.clock.monotonic_s()
         while self._wanted() is None and self.obstacle is None:
             self._stand()
+            self._hold_to_budget()
             try:
                 self.trees = stack.enter_context(self.ports.trees.used(self.claim, self._check_wanted))
             except Transient as error:
@@ -376,7 +407,8 @@ class Attempt:
     def _check_wanted(self) -> None:
         """Raise where the attempt is to end, or its lease was lost: nobody waits for files any more."""
         self._stand()
-        if self._wanted() is not None:
+        self._hold_to_budget()
+        if self._wanted() is not None or self.obstacle is not None:
             raise _NotWantedError
 
     def _expect_renewal(self, found: Values) -> None:
@@ -397,6 +429,22 @@ class Attempt:
             self.renewal = None
             message = "the user whose access the run names is signed out: it has their last token"
             self.unsaved.append(RunLog(message=message, level="warning"))
+
+    def _judge_budget(self, spent_usd: float | None) -> None:
+        """Bound the attempt by what is left of the run's budget, or end it before it begins."""
+        judged = allowance(self.claim.spec, self.ports.rate, spent_usd)
+        if isinstance(judged, Allowance):
+            self.allowed = judged
+        elif self.obstacle is None:
+            self._give_up(judged)
+
+    def _hold_to_budget(self) -> None:
+        """Give up an attempt that spent its budget before its process began."""
+        if self._spent_s() > self.allowed.warned_s and self.obstacle is None:
+            self._give_up(overspent(self.allowed))
+
+    def _spent_s(self) -> float:
+        return self.ports.clock.monotonic_s() - self.begun_s
 
     def _give_up(self, obstacle: RunFailed) -> None:
         """End the child for a reason outside the pipeline."""
@@ -502,6 +550,8 @@ class Attempt:
                 message = "the file lies outside the attempt's folder"
                 refused = ArtifactFailed(name=heard.name[:NAME_MAX], code="FOREIGN_FILE", message=message)
                 self.unsaved.append(refused)
+            case EnvironmentWanted() | EnvironmentMade():
+                self.environment.hear(heard)
             case Waiting() | Began():
                 self.unsaved += self.barrier.hear(heard)
             case FactFrame(type=name, data=data) if name in ENDS:
@@ -599,6 +649,13 @@ class Attempt:
         if not self.halts and not self.barrier.is_waiting():
             self.lived = replace(self.lived, total_s=self.lived.total_s + now_s - self.turned_s)
         self.turned_s = now_s
+        spent_s = now_s - self.begun_s  # whatever stands still, the pod costs
+        if spent_s > self.allowed.warned_s and not self.is_overspent:
+            self.is_overspent = True
+            self._go_on("pause")
+            self.child.terminate()
+        if spent_s > self.allowed.total_s:
+            self.child.kill()
         if self.timed_out is None and (over := exceeded(self.bounds, self.lived)) is not None:
             self.timed_out = over
             self.child.kill()
@@ -616,12 +673,16 @@ class Attempt:
                 last_words=ended.last_words,
             )
         )
-        if isinstance(fact, RunFailed) and may_be_of_checkpoints(fact, self.reported, went_on=self.went_on):
+        if self.is_overspent and self.ordered is None and not isinstance(fact, RunCompleted):
+            fact = overspent(self.allowed, self.stage)
+        elif isinstance(fact, RunFailed) and may_be_of_checkpoints(fact, self.reported, went_on=self.went_on):
             fact = self._begin_anew(fact)
         missing = self._drain_uploads(fact)
         self.ports.uploads.forget(self.claim)
         if missing is not None and isinstance(fact, RunCompleted):
             fact = without_files(missing.message, self._wanted(), self.stage, is_own=missing.is_own)
+            if self._spent_s() > self.allowed.files_s and isinstance(fact, RunFailed):
+                fact = overspent(self.allowed, self.stage)
         self.gave_back = fact is self.reported and isinstance(fact, RunPreempted)
         self.how = how = end_of(fact)
         self._charge_the_rest()
@@ -673,6 +734,7 @@ class Attempt:
             now_s = self.ports.clock.monotonic_s()
             if self._wanted() is not None:
                 patience_s = min(patience_s, now_s - begun_s + UPLOADS_AFTER_ORDER_S)
+            patience_s = min(patience_s, max(0.0, self.allowed.files_s - (begun_s - self.begun_s)))
             problem = self.ports.uploads.drain(self.claim, deadline_s=now_s + TICK_S)
             if not self.ports.uploads.has_waiting(self.claim) or now_s - begun_s > patience_s:
                 return problem

@@ -32,6 +32,7 @@ import msgspec
 from events.catalog import ENDS, TYPES, RunCanceled, RunFailed, RunLog, RunStarted, type_of
 from events.delivery.pipe import (
     LINE_MAX_BYTES,
+    Environment,
     FactFrame,
     FromChild,
     Go,
@@ -55,6 +56,7 @@ from pod_worker.child.confine import enter
 from pod_worker.child.live_view import ChildLiveView, flush_rule
 from pod_worker.child.notes import ChildNotes
 from pod_worker.child.tools import tools
+from pod_worker.files.environment_request import ChildEnvironments
 from pod_worker.isolation.confinement import Confinement
 from pod_worker.isolation.privileges import drop_capabilities
 from stages.adapters.gpus import visible_gpus
@@ -200,20 +202,28 @@ def serve(
     for note in order.notes:
         notes.hear(note)
     barrier = ChildBarrier(reporter.send, SystemClock(), is_open=not order.barrier)
+    environments = ChildEnvironments(reporter.send, SystemClock())
     threading.Thread(
-        target=hear_parent, args=(parent, checkpoints, notes, barrier), name="parent", daemon=True
+        target=hear_parent,
+        args=(parent, checkpoints, notes, barrier, environments),
+        name="parent",
+        daemon=True,
     ).start()
     live = ChildLiveView(reporter.offer, SystemClock(), rule, interruption)
     try:
         interruption.listen()
-        _run(order, pipelines, reporter, checkpoints, notes, barrier, live)
+        _run(order, pipelines, reporter, checkpoints, notes, barrier, live, environments)
     except Canceled as error:  # it struck between the pipeline and the report of its end
         if not reporter.ended:
             reporter.say(RunCanceled(reason=str(error)))
 
 
 def hear_parent(
-    parent: BinaryIO, checkpoints: ChildCheckpoints, notes: ChildNotes, barrier: ChildBarrier
+    parent: BinaryIO,
+    checkpoints: ChildCheckpoints,
+    notes: ChildNotes,
+    barrier: ChildBarrier,
+    environments: ChildEnvironments,
 ) -> None:
     """Read the parent's messages after the order, until the pipe closes."""
     with parent:
@@ -225,6 +235,8 @@ def hear_parent(
                     notes.hear(note)
                 case Go() as go:
                     barrier.hear(go)
+                case Environment() as environment:
+                    environments.hear(environment)
                 case Renewed(secrets=secrets):
                     os.environ.update(secrets)
                 case Start():
@@ -239,6 +251,7 @@ def _run(
     notes: ChildNotes,
     barrier: ChildBarrier,
     live: ChildLiveView,
+    environments: ChildEnvironments,
 ) -> None:
     pipeline = pipelines.get(order.kind)
     if pipeline is None:
@@ -267,6 +280,7 @@ def _run(
         kind=KINDS[order.kind],
         barrier=barrier,
         live=live,
+        environments=environments,
     )
 
     def shown(context: Context) -> str:

@@ -26,6 +26,9 @@ from events.catalog import ENDS
 from events.delivery.pipe import (
     Began,
     Checkpoint,
+    Environment,
+    EnvironmentMade,
+    EnvironmentWanted,
     FactFrame,
     FromChild,
     FromParent,
@@ -77,7 +80,7 @@ LEAVE_S: Final = 2.0
 # The guard outlives a SIGKILL of the parent: its standard input ends, and it kills the child's group.
 GUARD: Final = 'read -r _; kill -s KILL -- "-$1"'
 
-Heard = FactFrame | Made | Checkpoint | Shown | Waiting | Began
+Heard = FactFrame | Made | Checkpoint | Shown | Waiting | Began | EnvironmentWanted | EnvironmentMade
 Listener = Callable[[Heard], None]
 
 
@@ -311,9 +314,9 @@ class Child:
             last_words=self._hearing.last_words,
         )
 
-    def answer(self, kept: Kept) -> None:
-        """Send the pipeline the result of a checkpoint."""
-        self._words.put(kept)
+    def answer(self, answer: Kept | Environment) -> None:
+        """Send the pipeline the result of a checkpoint, or where its environment lies."""
+        self._words.put(answer)
 
     def tell(self, note: Note) -> None:
         """Send a person's note to the pipeline."""

@@ -79,6 +79,7 @@ class _Candidates(msgspec.Struct, frozen=True):
     checkpoints: list[_Candidate]
     replication_asked: bool = msgspec.field(name="replicationAsked", default=False)
     told: dict[str, Any] = {}
+    spent_usd: Annotated[float, msgspec.Meta(ge=0)] | None = msgspec.field(name="spentUsd", default=None)
 
 
 class _BrokenError(Exception):
@@ -98,7 +99,9 @@ class HttpCheckpoints:
         Raises `LeaseLost`, or `Transient` when control plane or storage cannot answer now.
         """
         offered = self._offered(claim)
-        fetched = Fetched(replication_asked=offered.replication_asked, told=offered.told)
+        fetched = Fetched(
+            replication_asked=offered.replication_asked, told=offered.told, spent_usd=offered.spent_usd
+        )
         budget = _ByteBudget(RESTORED_BYTES_MAX, FETCHED_BYTES_MAX)
         names: set[str] = set()
         for candidate in offered.checkpoints:  # the nearest and latest of each name first

@@ -12,9 +12,11 @@ class Fetched:
 
     `pods` has no checkpoint that sets earlier ones aside. `replication_asked` is whether an earlier attempt
     asked for a replication, by the record of the control plane, and `told` what the kind of the run tells it.
+    `spent_usd` is what earlier attempts of the run have cost, None where nobody said it.
     """
 
     warnings: list[str] = field(default_factory=list)
     pods: dict[str, list[str]] = field(default_factory=dict)
     replication_asked: bool = False
     told: dict[str, Any] = field(default_factory=dict)
+    spent_usd: float | None = None

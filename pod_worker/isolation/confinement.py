@@ -62,7 +62,8 @@ NEEDED: Final = (
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
 )
-WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME")
+PACKAGES: Final = "PODFLEET_PACKAGE_FOLDERS"  # not set by people: folders of the settings of uv and pip
+WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME", PACKAGES)
 # What is the machine's own; whatever else lies at the root of its file system is somebody's.
 SYSTEM: Final = (
     *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "snap", "opt", "var"),
@@ -70,6 +71,7 @@ SYSTEM: Final = (
 )  # fmt: skip
 HOMES_IN_SYSTEM: Final = ("opt", "var")
 TREES: Final = "trees"  # in the folder of the worker: file trees, which runs read
+ENVIRONMENTS: Final = "environments"  # the same of Python environments
 SCRATCH: Final = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - each process gets an empty one
 SERVICES: Final = (
     "/run/user",
@@ -95,20 +97,30 @@ class Confinement:
     hidden: tuple[str, ...] = ()
 
     @classmethod
-    def by_user(cls, data: Path, environ: Mapping[str, str]) -> Self:
-        """Return the confinement of a worker that is root, for its folder and its pipelines' environment."""
+    def by_user(cls, data: Path, environ: Mapping[str, str], pod: Path | None = None) -> Self:
+        """Return the confinement of a worker that is root, for its folder and its pipelines' environment.
+
+        `pod` is the folder of the pod, where the worker is one of its slots.
+        """
         work, temporary = data / "work", Path(tempfile.gettempdir())
-        places = (str(work), str(data / TREES), str(temporary), *_places(environ))
+        kept = (str((pod or data) / each) for each in (TREES, ENVIRONMENTS))
+        places = (str(work), *kept, str(temporary), *_places(environ))
         return cls(method="user", work=work, temporary=temporary, places=places)
 
     @classmethod
     def of_same_user(
-        cls, method: Method, data: Path, environ: Mapping[str, str], keys: Iterable[Path]
+        cls,
+        method: Method,
+        data: Path,
+        environ: Mapping[str, str],
+        keys: Iterable[Path],
+        pod: Path | None = None,
     ) -> Self:
         """Return that of a worker that is not root; `keys` are files and folders to hide from runs."""
+        pod = (pod or data).resolve()  # all of it is hidden, with the other slots
         data, temporary = data.resolve(), Path(tempfile.gettempdir()).resolve()
         home = os.path.realpath(Path.home())
-        hidden = {*_at_root(), *SCRATCH, *SERVICES, *map(str, (data, temporary, *keys))}
+        hidden = {*_at_root(), *SCRATCH, *SERVICES, *map(str, (pod, temporary, *keys))}
         if Path(home).parts[1:2] not in [(name,) for name in SYSTEM if name not in HOMES_IN_SYSTEM]:
             hidden.add(home)
         real = {os.path.realpath(each) for each in hidden} - {"/"}
@@ -119,7 +131,10 @@ class Confinement:
             method=method,
             work=data / "work",
             temporary=temporary,
-            places=(str(data / TREES), *(each for each in _places(environ) if each not in unasked)),
+            places=(
+                *(str(pod / each) for each in (TREES, ENVIRONMENTS)),
+                *(each for each in _places(environ) if each not in unasked),
+            ),
             hidden=tuple(sorted(real)),
         )
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import psutil
 
+from pod_worker.machine.foreign import FOREIGN_MAX, foreign
 from pod_worker.machine.gpu import Gpu, GpuDriver, GpuUse
 from pod_worker.machine.hardware import MIB, Disk, cpu_model, disks_of
 from pod_worker.machine.inventory import NOT_LOOKED, Inventory
@@ -52,7 +53,8 @@ class Telemetry:
     """What is in use now: fractions of one, MiB, degrees Celsius.
 
     Several devices give the mean of their utilisation, the sum of their memory and the
-    highest temperature. `gpu_faults` are the faults of the hardware since the worker's start.
+    highest temperature. `gpu_faults` are the faults of the hardware since the worker's start, and
+    `gpu_foreign` the processes on the devices that do not belong to this worker.
     """
 
     cpu_util: float | None
@@ -61,6 +63,7 @@ class Telemetry:
     gpu_memory_mib: float | None = None
     gpu_temperature_c: float | None = None
     gpu_faults: tuple[str, ...] = ()
+    gpu_foreign: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -99,6 +102,7 @@ class Gauges:
             gpu_util=_mean([one.util for one in use if one.util is not None]),
             gpu_memory_mib=_sum([one.memory_mib for one in use if one.memory_mib is not None]),
             gpu_faults=_faults(use),
+            gpu_foreign=_foreign(use),
             gpu_temperature_c=max((t for one in use if (t := one.temperature_c) is not None), default=None),
         )
 
@@ -119,14 +123,19 @@ def _cpu_model() -> str | None:
 
 
 def _faults(use: Sequence[GpuUse]) -> tuple[str, ...]:
-    """Return the faults of every device, each with its number where there are several."""
-    several = len(use) > 1
-    named = (
-        f"{fault} (GPU {number})" if several else fault
-        for number, one in enumerate(use, 1)
-        for fault in one.faults
+    return _of_devices([one.faults for one in use])[:FAULTS_MAX]
+
+
+def _foreign(use: Sequence[GpuUse]) -> tuple[str, ...]:
+    return _of_devices([foreign(one.processes) for one in use])[:FOREIGN_MAX]
+
+
+def _of_devices(told: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return what is told of every device, each with its number where there are several."""
+    several = len(told) > 1
+    return tuple(
+        f"{each} (GPU {number})" if several else each for number, one in enumerate(told, 1) for each in one
     )
-    return tuple(named)[:FAULTS_MAX]
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -11,9 +11,11 @@ from typing import Any, Final, Protocol
 
 import pynvml
 
+from events.models.visible_devices import visible_devices
 from pod_worker.machine.hardware import MIB
 
 EVENTS_MAX: Final = 100  # so many are taken in one look
+PROCESSES_MAX: Final = 64  # of one device
 XID_EVENT: Final = pynvml.nvmlEventTypeXidCriticalError
 # The errors of the hardware among the Xids; those of a program (13, 31, 43, 45) say nothing of the card:
 # 48 double-bit ECC, 62 microcontroller, 64 row remapping failed, 74 NVLink, 79 fallen off the bus,
@@ -29,16 +31,21 @@ class Gpu:
     name: str
     memory_mib: float
     compute_capability: str | None = None
+    uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """How busy one device is; None where the driver cannot tell (a MIG slice, a lost device)."""
+    """How busy one device is; None where the driver cannot tell (a MIG slice, a lost device).
+
+    `processes` are the pids of those that compute on it.
+    """
 
     util: float | None
     memory_mib: float | None
     temperature_c: float | None
     faults: tuple[str, ...] = ()
+    processes: tuple[int, ...] = ()
 
 
 class GpuDriver(Protocol):
@@ -65,18 +72,28 @@ class NoDriver:
 
 
 class NvmlDriver:
-    """The NVIDIA management library; `library` is the module `pynvml` or a stand-in."""
+    """The NVIDIA management library; `library` is the module `pynvml` or a stand-in.
 
-    def __init__(self, library: Any = pynvml) -> None:
+    Only the devices count that `named`, a value of CUDA_VISIBLE_DEVICES, names.
+    """
+
+    def __init__(self, library: Any = pynvml, named: str | None = None) -> None:
         self._nvml = library
-        self._count = self._ask(self._nvml.nvmlDeviceGetCount) or 0
+        count = self._ask(self._nvml.nvmlDeviceGetCount) or 0
+        cards = [self._ask(self._nvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+        self._names = visible_devices(named, [self._uuid(each) for each in cards])
         self._uncorrected = [self._ecc_errors(each) for each in self._handles()]
         self._told: dict[int, dict[str, None]] = {}  # faults by device, in the order of their first sight
         self._events = self._listen()
 
     def gpus(self) -> Sequence[Gpu]:
         return tuple(
-            Gpu(self._nvml.nvmlDeviceGetName(device), memory.total / MIB, self._compute_capability(device))
+            Gpu(
+                self._nvml.nvmlDeviceGetName(device),
+                memory.total / MIB,
+                self._compute_capability(device),
+                self._uuid(device),
+            )
             for device in self._devices()
             if (memory := self._ask(self._nvml.nvmlDeviceGetMemoryInfo, device)) is not None
         )
@@ -84,6 +101,10 @@ class NvmlDriver:
     def _compute_capability(self, device: Any) -> str | None:
         found = self._ask(self._nvml.nvmlDeviceGetCudaComputeCapability, device)
         return None if found is None else ".".join(map(str, found))
+
+    def _uuid(self, device: Any) -> str | None:
+        found = None if device is None else self._ask(self._nvml.nvmlDeviceGetUUID, device)
+        return None if found is None else str(found)
 
     def version(self) -> str | None:
         """Return the release of the driver."""
@@ -99,7 +120,12 @@ class NvmlDriver:
 
     def _handles(self) -> list[Any]:
         """Return the devices that there were at the start; None for one that no longer answers."""
-        return [self._ask(self._nvml.nvmlDeviceGetHandleByIndex, index) for index in range(self._count)]
+        return [self._ask(self._handle, name) for name in self._names]
+
+    def _handle(self, name: int | str) -> Any:
+        if isinstance(name, int):
+            return self._nvml.nvmlDeviceGetHandleByIndex(name)
+        return self._nvml.nvmlDeviceGetHandleByUUID(name)
 
     def _listen(self) -> Any:
         """Return the set of events that tells of Xid errors, None where there is none."""
@@ -118,14 +144,15 @@ class NvmlDriver:
             number = int(told.eventData)
             if number in HARDWARE_XIDS:
                 index = self._ask(self._nvml.nvmlDeviceGetIndex, told.device)
-                self._told.setdefault(index or 0, {})[f"Xid {number}"] = None
+                place = self._names.index(index) if index in self._names else 0
+                self._told.setdefault(place, {})[f"Xid {number}"] = None
 
     def _faults(self, index: int, device: Any) -> tuple[str, ...]:
         """Return the faults of a device since the start; it is lost where it no longer answers."""
         told = self._told.setdefault(index, {})
         try:
             if device is None:
-                self._nvml.nvmlDeviceGetHandleByIndex(index)
+                self._handle(self._names[index])
             else:
                 self._nvml.nvmlDeviceGetMemoryInfo(device)
         except pynvml.NVMLError as error:
@@ -153,7 +180,12 @@ class NvmlDriver:
             memory_mib=None if memory is None else memory.used / MIB,
             temperature_c=None if celsius is None else float(celsius),
             faults=faults,
+            processes=self._processes(device),
         )
+
+    def _processes(self, device: Any) -> tuple[int, ...]:
+        found = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, device) or ()
+        return tuple(int(each.pid) for each in found[:PROCESSES_MAX])
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
         """Return the driver's answer, or None where this device cannot or can no longer say."""
@@ -163,10 +195,22 @@ class NvmlDriver:
             return None
 
 
-def open_driver(library: Any = pynvml) -> GpuDriver:
-    """Return the NVIDIA driver of this machine, or `NoDriver` where none answers."""
+def open_driver(library: Any = pynvml, named: str | None = None) -> GpuDriver:
+    """Return the NVIDIA driver of this machine, or `NoDriver` where none answers.
+
+    `named` is the value of CUDA_VISIBLE_DEVICES: what it leaves out belongs to others.
+    """
     try:
         library.nvmlInit()
     except pynvml.NVMLError:  # no library, no driver, no permission: a CPU pod
         return NoDriver()
-    return NvmlDriver(library)
+    return NvmlDriver(library, named)
+
+
+def device_names(driver: GpuDriver) -> list[str]:
+    """Return the UUIDs of the devices, by which each program means the same one.
+
+    Where a driver tells none, no names are returned: it has nothing by which its devices could be divided.
+    """
+    found = [gpu.uuid for gpu in driver.gpus()]
+    return [each for each in found if each is not None] if all(found) else []

@@ -34,7 +34,8 @@ NOBODYS: Final = "0" * SECRET_CHARS  # a token with which nobody claims
 # What a control plane of the last release refuses in a report's parts, and what earlier ones refuse.
 NEW: Final = frozenset({"resets", "usdPerHour"})
 NEW_CAPABILITIES: Final = frozenset({"cpu", "disks", "engines", "models", "cuda", "services"})
-NEW_OF_GPU: Final = frozenset({"computeCapability"})
+NEW_OF_GPU: Final = frozenset({"computeCapability", "uuid"})
+NEW_TELEMETRY: Final = frozenset({"gpuForeign"})
 LATER: Final = frozenset({"checks", "delivery", "clockOffsetS", "labels"})
 LATER_CAPABILITIES: Final = frozenset({"driver", "diskMib"})
 LATER_TELEMETRY: Final = frozenset({"gpuFaults"})
@@ -176,7 +177,8 @@ def _of_last_release(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a report without what the control plane of the last release does not know."""
     capabilities = _without(body["capabilities"], NEW_CAPABILITIES)
     gpus = [_without(gpu, NEW_OF_GPU) for gpu in capabilities["gpus"]]
-    return {**_without(body, NEW), "capabilities": {**capabilities, "gpus": gpus}}
+    telemetry = _without(body["telemetry"], NEW_TELEMETRY)
+    return {**_without(body, NEW), "telemetry": telemetry, "capabilities": {**capabilities, "gpus": gpus}}
 
 
 def _of_earlier_releases(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,15 @@ from pymongo.uri_parser import parse_uri
 from events.kinds.declaring.queues import Mode, collections
 from events.queue import claims, pod_checks, roster, rules
 from events.queue.claims import Claim, Orders
-from events.queue.guarantees import (
+from events.queue.fair.shares import FLEET, Shares
+from events.queue.lease_times import LEASE_TTL_S
+from events.queue.looks import BATCH, Looks, classes_of
+from events.queue.matching import Seeker, WaitingClass, candidates
+from events.queue.requirements import read_class
+from events.queue.settlement import End
+from events.runtime.clock import Clock, SystemClock
+from events.runtime.errors import ConfigError, LeaseLost, Transient
+from events.runtime.guarantees import (
     DATABASE_DEFAULT,
     KILLED,
     deployment_of,
@@ -41,12 +49,6 @@ from events.queue.guarantees import (
     weak_token_index,
     weaknesses,
 )
-from events.queue.lease_times import LEASE_TTL_S
-from events.queue.looks import BATCH, Looks, classes_of
-from events.queue.matching import Seeker, WaitingClass, candidates
-from events.queue.settlement import End
-from events.runtime.clock import Clock, SystemClock
-from events.runtime.errors import ConfigError, LeaseLost, Transient
 from pod_worker.queue.roster import PodOrders, PodReport, orders_of, report_fields
 
 log = logging.getLogger(__name__)
@@ -125,6 +127,7 @@ class MongoQueue:
     ttl_s: float = LEASE_TTL_S
     clock: Clock = field(default_factory=SystemClock)
     looks: Looks = field(default_factory=Looks)
+    shares: Shares = field(default_factory=Shares)
 
     def check(self, mode: Mode) -> datetime:
         """Refuse a store that could give one run to two pods; return its moment.
@@ -137,8 +140,12 @@ class MongoQueue:
         """Take the head of the first class that has one and that the pod can serve."""
 
         def first_of(waiting: Sequence[WaitingClass]) -> Claim | None:
-            taken = (self.take(each, token=token, pod=seeker.pod) for each in candidates(waiting, seeker))
-            return next((claim for claim in taken if claim is not None), None)
+            for each in candidates(waiting, seeker, self._shares()) if waiting else ():
+                if (claim := self.take(each, token=token, pod=seeker.pod)) is not None:
+                    wanted = read_class(each.class_key)
+                    self.shares.note(wanted.project, wanted.gpus, self.clock.monotonic_s())
+                    return claim
+            return None
 
         return first_of(known) or first_of(self._narrow(seeker)) or first_of(self._whole(seeker))
 
@@ -152,6 +159,19 @@ class MongoQueue:
                 self.looks.note(name, seen)
                 found += seen
         return found
+
+    def _shares(self) -> Shares:
+        """Return the shares of projects, read at most once a second; none where they cannot be read."""
+        now_s = self.clock.monotonic_s()
+        if not self.shares.is_fresh(now_s):
+            try:
+                with pymongo.timeout(CALL_S):
+                    document = self.db.shares.find_one({"_id": FLEET})
+            except PyMongoError as error:  # a claim does without: they are no part of its correctness
+                log.info("shares.not_read", extra={"why": str(error)})
+                document = None
+            self.shares.read(document, now_s)
+        return self.shares
 
     def _whole(self, seeker: Seeker) -> list[WaitingClass]:
         waiting = self.waiting(collections(seeker.mode), seeker.abilities.pod)

@@ -9,6 +9,7 @@ from typing import Any, Final, Unpack
 
 from events.answers.access.audit_log import AuditEntry
 from events.answers.access.keys import Key, MadeKey
+from events.answers.access.projects import Project
 from events.answers.access.secrets import RotatedSecrets, Secret
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
@@ -632,9 +633,11 @@ def make_key(
     scopes: Sequence[str] | None = None,
     pod: str | None = None,
     life_s: int | None = None,
+    projects: Sequence[str] | None = None,
 ) -> Call[MadeKey]:
     """Make a key; its text is in the answer, and nowhere else."""
     body = {"kind": kind, "name": name, **_given(scopes=scopes and list(scopes), pod=pod, life_s=life_s)}
+    body |= {"projects": list(projects)} if projects else {}
     return Call("POST", "/api/keys", MadeKey, body=body)
 
 
@@ -817,6 +820,29 @@ def set_secret(
     lists = _given(kinds=None if kinds is None else list(kinds), keys=None if keys is None else list(keys))
     body = {"value": value, **lists}
     return Call("PUT", "/api/secrets/{secret_id}", Secret, {"secret_id": name}, body=body)
+
+
+def projects() -> Call[Listing[Project]]:
+    """Return the projects, with what each has used."""
+    return Call("GET", "/api/projects", Listing[Project])
+
+
+def project(name: str) -> Call[Project]:
+    """Return a project, with what it has used."""
+    return Call("GET", "/api/projects/{project_id}", Project, {"project_id": name})
+
+
+def set_project(
+    name: str,
+    *,
+    weight: float = 1.0,
+    gpus: int | None = None,
+    gpu_hours: float | None = None,
+    usd: float | None = None,
+) -> Call[Project]:
+    """Set a project: its weight, and its quotas of GPUs at once and of GPU hours and dollars a month."""
+    body = {"weight": weight, "quotas": {"gpus": gpus, "gpu_hours": gpu_hours, "usd": usd}}
+    return Call("PUT", "/api/projects/{project_id}", Project, {"project_id": name}, body=body)
 
 
 def remove_secret(name: str) -> Call[None]:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 
 class Options(TypedDict, total=False):
-    """How a run waits, which pods may take it, and the names of its secrets.
+    """How a run waits, which pods may take it, the names of its secrets, and its project.
 
     What is left out, or None, has its default.
     """
@@ -19,6 +19,7 @@ class Options(TypedDict, total=False):
     max_attempts: int | None
     queue_limit_s: int | None
     secrets: Sequence[str] | None
+    project: str | None
 
 
 class StartOptions(Options, total=False):

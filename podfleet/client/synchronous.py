@@ -355,5 +355,8 @@ class Client(Connected):
     set_secret = _asks(endpoints.set_secret)
     remove_secret = _asks(endpoints.remove_secret)
     rotate_secrets = _asks(endpoints.rotate_secrets)
+    projects = _lists(endpoints.projects)
+    project = _asks(endpoints.project)
+    set_project = _asks(endpoints.set_project)
     audit_log = _lists(endpoints.audit_log)
     sign_in_link = _asks(endpoints.sign_in_link)

@@ -129,6 +129,8 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
                 ("labels", _labels(each) or None),
                 ("cpu in use", percent(field("cpu_util")(telemetry))),
                 ("gpu in use", percent(field("gpu_util")(telemetry))),
+                ("gpu faults", ", ".join(telemetry.gpu_faults or ()) or None),
+                ("others on its gpus", ", ".join(telemetry.gpu_foreign or ()) or None),
                 *((f"reset of {one.service}", _reset(one)) for one in each.resets[:RESETS_SHOWN]),
                 *((f"check {check.name}", _found(check)) for check in each.checks),
                 ("clock", _clock(each)),
@@ -144,7 +146,7 @@ def drain(
     pod: PodName,
     as_json: AsJson = False,
 ) -> None:
-    """Drain a worker: its pod is cordoned; it finishes its run, and exits."""
+    """Drain a worker, with all slots of its pod: the pod is cordoned; they finish their runs, and exit."""
     control_plane = client()
     chosen = _chosen(control_plane, pod)
     drained = [control_plane.drain(each.id) for each in chosen]

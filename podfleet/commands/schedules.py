@@ -36,6 +36,7 @@ from podfleet.parameters import (
     Labels,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -156,6 +157,7 @@ def add(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     secret: SecretNames = None,
+    project: Project = None,
     missed: Missed = "one",
     overlap: Overlap = "allow",
     paused: Paused = False,
@@ -168,6 +170,7 @@ def add(
     options = parameters.options(
         priority=priority, label=label, requires=requires, attempts=attempts, queue_limit=queue_limit,
         secret=secret,
+        project=project,
     )  # fmt: skip
     when = When(cron, time_zone, missed, overlap, paused)
     _put(schedule, when, kind, spec, options, group=group, as_json=as_json)
@@ -186,6 +189,7 @@ def set_schedule(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     secret: SecretNames = None,
+    project: Project = None,
     missed: Missed = "one",
     overlap: Overlap = "allow",
     paused: Paused = False,
@@ -195,6 +199,7 @@ def set_schedule(
     options = parameters.options(
         priority=priority, label=label, requires=requires, attempts=attempts, queue_limit=queue_limit,
         secret=secret,
+        project=project,
     )  # fmt: skip
     when = When(cron, time_zone, missed, overlap, paused)
     _put(None, when, kind, parameters.spec(file, parameter), options, as_json=as_json)

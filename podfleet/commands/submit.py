@@ -32,6 +32,7 @@ from podfleet.parameters import (
     NotBefore,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -76,6 +77,7 @@ def submit(
     not_before: NotBefore = None,
     after: After = None,
     secret: SecretNames = None,
+    project: Project = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -97,6 +99,7 @@ def submit(
         queue_limit=queue_limit,
         not_before=not_before,
         secret=secret,
+        project=project,
     )
     check(kind, spec)
     control_plane = client()

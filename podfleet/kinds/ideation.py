@@ -34,6 +34,7 @@ from podfleet.parameters import (
     NotBefore,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -85,6 +86,7 @@ def new(
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
     secret: SecretNames = None,
+    project: Project = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what its run would measure, and create nothing.")
     ] = False,
@@ -105,6 +107,7 @@ def new(
         queue_limit=queue_limit,
         not_before=not_before,
         secret=secret,
+        project=project,
     )
     control_plane = client()
     said = parameters.spec(file, None) if idea is None else idea
@@ -188,6 +191,7 @@ def launch(
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
     secret: SecretNames = None,
+    project: Project = None,
     watch: Watch = False,
     exit_status: ExitStatus = False,
     as_json: AsJson = False,
@@ -201,6 +205,7 @@ def launch(
         queue_limit=queue_limit,
         not_before=not_before,
         secret=secret,
+        project=project,
     )
     control_plane = client()
     hypothesis_id = find(control_plane, HYPOTHESIS, hypothesis)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,7 +16,7 @@ from podfleet import parameters
 from podfleet.client.options import StartOptions
 from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import check
-from podfleet.commands.data import push_folder, version_of
+from podfleet.commands.data import push_folder
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -26,6 +28,7 @@ from podfleet.parameters import (
     NotBefore,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -38,10 +41,21 @@ app = noun("run", has_verbs=False)
 
 
 Gpu = Annotated[
-    float | None, typer.Option("--gpu", min=0, metavar="GIB", help="Memory of the GPU that it needs.")
+    str | None,
+    typer.Option("--gpu", metavar="GIB|NAME", help="GPU that it needs: its memory, or a name such as h100."),
+]
+Gpus = Annotated[
+    int | None, typer.Option("--gpus", min=1, metavar="N", help="How many GPUs of one pod it needs.")
 ]
 Folder = Annotated[
     Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
+]
+GitAddress = Annotated[
+    str | None, typer.Option("--git", metavar="URL@COMMIT", help="A commit, which the pod fetches.")
+]
+GitSecret = Annotated[
+    str | None,
+    typer.Option("--git-secret", metavar="NAME", help="The secret that the repository asks for."),
 ]
 NoFolder = Annotated[bool, typer.Option("--no-folder", help="Send no files.")]
 Include = Annotated[
@@ -49,7 +63,11 @@ Include = Annotated[
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", metavar="NAME[/VERSION]", help="Data set that it reads; repeatable."),
+    typer.Option(
+        "--input",
+        metavar="[NAME=]SOURCE",
+        help="Data set, or `run:ID[/PATTERN]`, that it reads; repeatable.",
+    ),
 ]
 Variables = Annotated[
     list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
@@ -62,12 +80,16 @@ def run(
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="Program and its arguments, after `--`.")
     ] = None,
     gpu: Gpu = None,
+    gpus: Gpus = None,
     folder: Folder = None,
+    git: GitAddress = None,
+    git_secret: GitSecret = None,
     no_folder: NoFolder = False,
     include: Include = None,
     data: Inputs = None,
     env: Variables = None,
     secret: SecretNames = None,
+    project: Project = None,
     file: SpecFile = None,
     parameter: Parameters = None,
     priority: Priority = None,
@@ -91,18 +113,21 @@ def run(
     """Run a command on a pod, and print the id of its run."""
     spec = parameters.spec(file, parameter)
     control_plane = client()
-    completed(spec, control_plane, command, env, data)
+    completed(spec, command, env, data)
+    if git:
+        spec["git"] = commit_named(git, git_secret)
     check(KIND, spec)
-    if not no_folder:
+    if not no_folder and not spec.get("git"):
         send_folder(spec, control_plane, folder, include)
     wanted = parameters.start_options(
         priority=priority,
         label=label,
-        requires=with_gpu(requires, gpu),
+        requires=[*(requires or ()), *needed(gpu, gpus)],
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
-        secret=secret,
+        secret=[*(secret or ()), *([git_secret] if git_secret and git_secret not in (secret or ()) else ())],
+        project=project,
     )
     if nodes is not None:
         if after or not_before is not None or watch:
@@ -129,7 +154,6 @@ def start_nodes(
 
 def completed(
     spec: dict[str, Any],
-    control_plane: Client,
     command: Sequence[str] | None,
     env: Sequence[str] | None,
     data: Sequence[str] | None,
@@ -140,8 +164,7 @@ def completed(
     if env:
         spec["env"] = {**spec.get("env", {}), **variables(env)}
     if data:
-        found = [version_of(control_plane, each) for each in data]
-        spec["inputs"] = {**spec.get("inputs", {}), **{each.name: each.tree for each in found}}
+        spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
 
 
 def send_folder(
@@ -149,13 +172,52 @@ def send_folder(
 ) -> None:
     """Push the working folder of a job, unless its specification names a tree."""
     if "tree" not in spec:
-        pushed = push_folder(control_plane, folder or Path(), include or (), (), bytes_max=FOLDER_BYTES_MAX)
-        spec["tree"] = pushed.id
+        spec |= sent_folder(control_plane, folder or Path(), include or ())
 
 
-def with_gpu(requires: Sequence[str] | None, gpu: float | None) -> list[str]:
-    """Return what is asked of the pod, with the memory of its GPU."""
-    return [*(requires or ()), *([] if gpu is None else [f"gpu_gib={gpu:g}"])]
+def needed(gpu: str | None, gpus: int | None) -> list[str]:
+    """Return what the options say of GPUs, as `--requires` has it: a number is the memory of one in GiB."""
+    found = [] if gpus is None else [f"gpus={gpus}"]
+    if gpu is not None:
+        try:
+            found.append(f"gpu_gib={float(gpu):g}")
+        except ValueError:
+            found.append(f"gpu={gpu}")
+    return found
+
+
+def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
+    """Send a folder, and return what a specification says of it. Ends the command where that cannot be."""
+    from podfleet.client.trees.commit import DIFF, commit_of
+
+    pushed = push_folder(control_plane, folder, include, (), bytes_max=FOLDER_BYTES_MAX)
+    commit = commit_of(folder)
+    if commit is None:
+        return {"tree": pushed.id}
+    source = commit.told()
+    if commit.diff:
+        with TemporaryDirectory(prefix="podfleet-") as beside:
+            Path(beside, DIFF).write_bytes(commit.diff)
+            source["diff"] = push_folder(control_plane, Path(beside), (), ()).id
+    return {"tree": pushed.id, "source": source}
+
+
+def commit_named(given: str, secret: str | None) -> dict[str, str]:
+    """Return the commit that an option names. Raises `typer.BadParameter`."""
+    url, _, commit = given.rpartition("@")
+    if not re.fullmatch("[0-9a-f]{40}", commit):
+        raise typer.BadParameter(f"--git {given}: write URL@COMMIT, with the commit's 40 digits")
+    return {"url": url, "commit": commit, **({"secret": secret} if secret else {})}
+
+
+def named_input(given: str) -> tuple[str, str]:
+    """Return the folder that an input is, and what lies there. Raises `typer.BadParameter`."""
+    name, equals, source = given.partition("=")
+    if equals:
+        return name, source
+    if given.startswith("run:"):
+        raise typer.BadParameter(f"--input {given}: write NAME={given}, and it is at $PODFLEET_INPUTS/NAME")
+    return given.partition("/")[0], given
 
 
 def variables(given: Sequence[str]) -> dict[str, Any]:

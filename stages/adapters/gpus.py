@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import takewhile
-from typing import Any, Final
+from typing import Any
 
 import pynvml
 
-NAMED: Final = "CUDA_VISIBLE_DEVICES"
-NONE: Final = ("", "-1", "NoDevFiles")
+from events.models.visible_devices import VARIABLE, visible_devices
 
 
 def visible_gpus(environ: Mapping[str, str], library: Any = pynvml) -> list[str]:
-    """Return the names of the GPUs that programs with this environment see: all, or as many as it names.
+    """Return the names of the GPUs that programs with this environment see: all, or those that it names.
 
-    As CUDA reads the variable, what stands behind a name that is none is not seen. Without a driver there
-    are none. `library` is the module `pynvml` or a stand-in.
+    Without a driver there are none. `library` is the module `pynvml` or a stand-in.
     """
     try:
         library.nvmlInit()
-        handles = map(library.nvmlDeviceGetHandleByIndex, range(library.nvmlDeviceGetCount()))
-        there = [str(library.nvmlDeviceGetName(each)) for each in handles]
+        handles = [library.nvmlDeviceGetHandleByIndex(each) for each in range(library.nvmlDeviceGetCount())]
+        uuids = [_uuid(library, each) for each in handles]
+        return [
+            str(library.nvmlDeviceGetName(handles[each] if isinstance(each, int) else _slice(library, each)))
+            for each in visible_devices(environ.get(VARIABLE), uuids)
+        ]
     except pynvml.NVMLError:  # no library, no driver, no permission: a CPU pod
         return []
-    if (named := environ.get(NAMED)) is None:
-        return there
-    names = (each.strip() for each in named.split(","))
-    return there[: sum(1 for _ in takewhile(lambda each: each not in NONE, names))]
+
+
+def _uuid(library: Any, handle: Any) -> str | None:
+    try:
+        return str(library.nvmlDeviceGetUUID(handle))
+    except pynvml.NVMLError:
+        return None
+
+
+def _slice(library: Any, name: str) -> Any:
+    return library.nvmlDeviceGetHandleByUUID(name)

@@ -21,6 +21,7 @@ from events.models.engine import Engine
 from events.models.parameter import Value
 from events.models.presence import is_here
 from events.models.variables import FILES, faults
+from events.models.visible_devices import VARIABLE
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
 from stages.engines.container import Docker
@@ -213,6 +214,7 @@ def _container(
         read_only=tuple(sorted(each for each in models if Path(each).exists())),
         writable=tuple(sorted(each for each in caches if Path(each).is_dir())),
         has_gpus=bool(gpus),
+        devices=tuple(filter(None, given.get(VARIABLE, "").split(","))),
         memory_bytes=limits.memory_bytes,
         cores=limits.cores,
     )

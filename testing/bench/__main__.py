@@ -37,10 +37,10 @@ from testing.bench.workloads import (
 from testing.bench.workloads.models import agreement, evaluation, load_client, prompt_laps
 
 _ALL: Final = (
-    pickup.BENCH, claims.BENCH, claims.LABELLED_BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING,
-    results.BENCH, lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH, sick_pods.BENCH,
-    groups.BENCH, races.BENCH, races.SHOWN, trees.BENCH, evaluation.BENCH, agreement.BENCH, load_client.BENCH,
-    prompt_laps.BENCH, searches.BENCH, task_pages.BENCH,
+    pickup.BENCH, claims.BENCH, claims.LABELLED_BENCH, claims.SHARED_BENCH, noop.BENCH, ingest.BENCH,
+    ingest.SCALING, results.BENCH, lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH,
+    sick_pods.BENCH, groups.BENCH, races.BENCH, races.SHOWN, trees.BENCH, evaluation.BENCH,
+    agreement.BENCH, load_client.BENCH, prompt_laps.BENCH, searches.BENCH, task_pages.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"

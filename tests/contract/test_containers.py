@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,5 @@ def test_a_container_may_be_bounded_and_have_gpus() -> None:
         *("--ipc", "host", "--entrypoint", "", "--gpus", "all", "--memory", "1000", "--memory-swap", "1000"),
         *("--cpus", "2", "--volume", "/m:/m:ro", "--volume", "/c:/c", "--env", "A", "i:1", "vllm", "serve"),
     ]
+    words = replace(asked, devices=("GPU-a", "GPU-b")).words(["vllm"])
+    assert words[words.index("--gpus") + 1] == '"device=GPU-a,GPU-b"'

@@ -43,7 +43,7 @@ def test_the_same_idempotency_key_is_the_same_run_however_often_it_races(fleet: 
         ({"kind": "probe", "spec": {"secnds": 1}}, "invalid_spec"),
         ({"kind": "experiment", "spec": {}}, "invalid_spec"),
         ({"kind": "experiment", "spec": {"idea": " "}}, "invalid_spec"),
-        ({"kind": "probe", "requires": {"gpu_gib": 1000}}, "invalid_requirements"),
+        ({"kind": "probe", "requires": {"gpu_gib": 10_000}}, "invalid_requirements"),
         ({"kind": "probe", "priority": 101}, "invalid"),
         ({"kind": "probe", "priority": True}, "invalid"),
         ({"kind": "probe", "colour": "red"}, "invalid"),

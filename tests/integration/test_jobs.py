@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -19,6 +20,7 @@ from events.runtime.clock import SystemClock
 from podfleet import Client
 from tests.integration.command_line import podfleet
 from tests.integration.conftest import Fleet
+from tests.integration.packages import source, wheel
 from tests.integration.test_steering import must_agree_with_its_log
 
 PYTHON = sys.executable
@@ -86,6 +88,13 @@ if not begin:
         sys.exit("fails once")
     peer.recv(1)  # until the other one is gone
     time.sleep(600)
+"""
+
+READ = """
+import os, pathlib
+inputs = pathlib.Path(os.environ["PODFLEET_INPUTS"])
+for path in sorted(inputs.glob("*/**/*")):
+    print("read", path.relative_to(inputs), path.read_text().strip(), os.access(path.parent, os.W_OK))
 """
 
 SPY = """
@@ -163,9 +172,18 @@ def must_end_early_what_measures_worse(fleet: Fleet, folder: Path) -> None:
 def project(folder: Path) -> Path:
     folder.mkdir()
     (folder / "train.py").write_text(TRAIN)
-    (folder / "own.py").write_text("def double(x):\n    return 2 * x\n")
     (folder / "left out.txt").write_text("x")
     (folder / ".podfleetignore").write_text("left*\n")
+    (folder / "own.py").write_text("def double(x):\n    return x\n")
+    for words in (
+        "init -q -b main",
+        "add .",
+        "-c user.name=A -c user.email=a@b commit -q -m first",
+        "remote add origin https://user:CANARY@example.org/a/b.git",
+    ):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)
+    (folder / "own.py").write_text("def double(x):\n    return 2 * x\n")
+    (folder / "left out.txt").write_text("CANARY")
     return folder
 
 
@@ -210,6 +228,44 @@ def test_a_folder_runs_on_a_pod_and_goes_on_from_its_checkpoint_after_the_pod_di
     rows = fleet.client.get(f"/api/runs/{run_id}/results").raise_for_status().json()["items"]
     assert [(each["key"], each["values"]) for each in rows] == [("last", {"loss": 0.5, "name": "seven"})]
 
+    source = run["spec"]["source"]
+    assert re.fullmatch("[0-9a-f]{40}", source["commit"])
+    assert (source["branch"], source["is_dirty"]) == ("main", True)
+    assert source["remote"] == "https://example.org/a/b.git"
+    page = fleet.client.get(f"/runs/{run_id}/spec").raise_for_status().text
+    assert source["commit"] in page
+    assert "+    return 2 * x" in page
+    assert "-    return x" in page
+    assert "<code>train.py</code>" in page
+    assert "CANARY" not in page + str(run)
+
+    spec = {
+        "command": shlex.join([PYTHON, "-c", READ]),
+        "inputs": {"n": "numbers", "model": f"run:{run_id}/*.json"},
+    }
+    again = fleet.submit("job", spec=spec)
+    fleet.wait_for(again, "COMPLETED")
+    printed = artifact(fleet, again, "log.txt").decode()
+    assert "read n/n.txt seven False\n" in printed
+    assert 'read model/model.json {"weights": [1, 2]} False\n' in printed
+    stored = fleet.run(again)["spec"]["inputs"]
+    assert f'<a href="/runs/{run_id}">run:{run_id}/*.json</a>' in fleet.client.get(f"/runs/{again}/spec").text
+    assert re.fullmatch("numbers/1@[0-9a-f]{64}", stored["n"])
+    assert re.fullmatch(rf"run:{run_id}/\*\.json@[0-9a-f]{{64}}", stored["model"])
+    for source, code in (
+        ("letters", "unknown_data_set"),
+        ("numbers/2", "unknown_data_set"),
+        ("0" * 64, "unknown_tree"),
+        (f"numbers/1@{'0' * 64}", "other_input"),
+        ("run:01NONE", "unknown_run"),
+        (f"run:{run_id}/*.bin", "no_files"),
+        ("../images", "invalid_spec"),
+    ):
+        refused = fleet.client.post(
+            "/api/runs", json={"kind": "job", "spec": {**spec, "inputs": {"n": source}}}
+        )
+        assert refused.json()["code"] == code, refused.text
+
 
 def test_two_pods_run_one_job_and_begin_again_together_when_one_fails(fleet: Fleet, tmp_path: Path) -> None:
     folder = tmp_path / "nodes"
@@ -235,12 +291,66 @@ def test_two_pods_run_one_job_and_begin_again_together_when_one_fails(fleet: Fle
     must_agree_with_its_log(fleet)
 
 
+@pytest.mark.slow("a worker that is killed, and seven programs one after another on that in its place")
 def test_a_sweep_outlives_a_pod_and_a_study_ends_what_measures_worse(fleet: Fleet, tmp_path: Path) -> None:
     folder = tmp_path / "swept"
     folder.mkdir()
     (folder / "train.py").write_text(SWEPT)
     must_go_on_after_a_pod_was_killed(fleet, folder)
     must_end_early_what_measures_worse(fleet, folder)
+
+
+POISON = """
+import glob, os, subprocess
+for place in (DATA + "/environments", DATA + "/trees", DATA, *glob.glob(DATA + "/environments/*/lib/*/*")):
+    try:
+        open(place + "/poison", "w").close()
+    except OSError:
+        pass
+lives_on = "while :; do for each in " + DATA + "/work/*/environment/made/lib/*/*/tinyone/__init__.py; do " \\
+    "echo 'value = 666' > $each; done; done"
+subprocess.Popen(["sh", "-c", lives_on], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+"""
+USES = """
+import tinyone, os, sys
+for name in (sys.prefix, tinyone.__file__):
+    try:
+        os.chmod(name, 0o777)
+        print("CHANGED", name)
+    except OSError:
+        pass
+print("value", tinyone.value, sys.prefix)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a worker that is not root hides by namespaces (test_same_user)")
+def test_environments_are_made_once_and_no_package_changes_what_another_run_gets(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    data = fleet.home / "maker"
+    wheel(wheels, "tinyone", "value = 1\ndef main(): pass\n")
+    source(wheels, "hostile", "", POISON.replace("DATA", repr(str(data))))
+    runs = []
+    for number, requirements in enumerate(("tinyone\n", "hostile\ntinyone\n", "tinyone\n")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "requirements.txt").write_text(requirements)
+        (folder / "uses.py").write_text(USES)
+        made = podfleet(fleet.url, "run", "--folder", str(folder), "--", "python", "uses.py")
+        assert made.returncode == 0, made.stderr
+        runs.append(made.stdout.strip())
+    fleet.start_worker(name="maker", UV_FIND_LINKS=str(wheels), UV_NO_INDEX="1")
+    for run_id in runs:
+        run = fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=120)
+        assert run["status"] == "COMPLETED", run["error"]
+    told = [artifact(fleet, run_id, "log.txt").decode() for run_id in runs]
+    assert [each.split()[:2] for each in told] == [["value", "1"]] * 3
+    assert told[0] == told[2] != told[1]
+    assert "makes an environment" in lines(fleet, runs[0])
+    assert "is there" in lines(fleet, runs[2])
+    assert list(data.rglob("poison")) == []
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a worker that is not root hides by namespaces (test_same_user)")

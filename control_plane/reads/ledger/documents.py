@@ -6,21 +6,20 @@ Law: an attempt's own marks count only within the time for which it was held.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from control_plane.reads.ledger.shares import Held, Life
 from events.kinds.results import is_measured
+from events.queue.requirements import read_class
 
 GPUS_MAX: Final = 1_024
 USD_MAX: Final = 1e6
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def milliseconds(at: datetime) -> int:
     """Return a moment as milliseconds since 1970, exactly."""
-    past = at - _EPOCH
-    return (past.days * 86_400 + past.seconds) * 1_000 + past.microseconds // 1_000
+    return round(at.timestamp() * 1_000)
 
 
 def life_of(document: Mapping[str, Any]) -> Life | None:
@@ -30,13 +29,12 @@ def life_of(document: Mapping[str, Any]) -> Life | None:
         return None
     said = document.get("capabilities")
     gpus = said.get("gpus") if isinstance(said, Mapping) else None
-    usd = document.get("usdPerHour")
     return Life(
         id=document["_id"],
         since=since,
         until=max(since, until),
         gpus=min(GPUS_MAX, len(gpus)) if isinstance(gpus, list) else 0,
-        usd_per_hour=float(usd) if is_measured(usd) and 0 <= usd <= USD_MAX else None,
+        usd_per_hour=price_of(document.get("usdPerHour")),
     )
 
 
@@ -93,6 +91,36 @@ def saved_of(attempts: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, int]]
             went_on = went_on or mark(known[number], "workedFrom") is not None
             went_on = went_on and mark(known[number], "setAsideAt") is None
     return found
+
+
+def project_of(class_key: object) -> str:
+    """Return the project of a run by its class, nothing where that is none."""
+    try:
+        return read_class(class_key).project if isinstance(class_key, str) else ""
+    except ValueError:
+        return ""
+
+
+def price_of(told: object) -> float | None:
+    """Return a price in dollars an hour, None where a worker told none."""
+    return float(told) if is_measured(told) and 0 <= told <= USD_MAX else None
+
+
+def cost_before(
+    number: int, attempts: Mapping[int, Mapping[str, Any]], prices: Mapping[str, object]
+) -> float | None:
+    """Return what the attempts before this one have cost, from claim to end, None where an end is not known.
+
+    The time of a lost attempt counts until it was taken from its pod. A pod without a price costs nothing.
+    """
+    spent = 0.0
+    for each in (attempts.get(earlier, {}) for earlier in range(1, number)):
+        since, until = _ms(each.get("claimedAt")), _ms(each.get("endedAt"))
+        if since is None or until is None:
+            return None
+        price = price_of(prices.get(str(each.get("pod"))))
+        spent += max(0, until - since) / 3_600_000 * (price or 0.0)
+    return spent
 
 
 def _ms(value: object) -> int | None:

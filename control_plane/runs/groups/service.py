@@ -27,6 +27,7 @@ from control_plane.store.database import Document
 from control_plane.store.pods import Pods
 from control_plane.store.queue.groups import Entry, Groups
 from events.kinds import RUN_KINDS, kind_of
+from events.queue.fair.shares import DEFAULT
 from events.queue.journal import Expression, ServerTime
 from events.runtime.clock import Clock
 from events.runtime.errors import Conflict, NotFound, OutOfDate, Rejected, Transient
@@ -87,8 +88,9 @@ class GroupService:
             raise Rejected("bad_id", f"{wanted.id!r} is where the form of a new one is; choose another name")
         await self.require_valid(wanted.id, wanted.run, wanted.plan, by=wanted.by)
         status = GroupStatus.PAUSED if wanted.paused else GroupStatus.OPEN
+        run = await self._exact(wanted.run, by=wanted.by)
         fields: Document = {
-            "run": dict(wanted.run),
+            "run": dict(run),
             "plan": dict(wanted.plan),
             "status": status.value,
             "round": 1,
@@ -137,7 +139,8 @@ class GroupService:
         _require(group, revision)
         usual(Action.EDIT, GroupStatus(group["status"]))
         is_limits_only = run is None and (plan is None or _slots(plan) == _slots(group["plan"]))
-        run, plan = run or group["run"], plan or group["plan"]
+        run = group["run"] if run is None else await self._exact(run, by=by)
+        plan = plan or group["plan"]
         named_by = (
             group.get("namedBy") if is_limits_only else by
         )  # values decide what a run does with secrets
@@ -242,6 +245,11 @@ class GroupService:
                     message = f"checking took {CHECK_S:.0f} s for {indexes.stop:,} of {len(rows):,} slots"
                     raise Rejected("bad_plan", f"plan: {message}; give it fewer")
 
+    async def _exact(self, run: Mapping[str, Any], *, by: str) -> Mapping[str, Any]:
+        """Return a run whose inputs are the same for all members. Raises `Rejected`."""
+        inputs = self.submitter.inputs
+        return {**run, "spec": dict(await inputs.exact(run["kind"], run["spec"], by=by))}
+
     async def _require_pods(self, plan: Mapping[str, Any]) -> None:
         """Check that every pod of a race has ever reported. Raises `Rejected`."""
         made = plan_of(plan)
@@ -252,6 +260,7 @@ class GroupService:
                 raise Rejected("unknown_pod", message)
 
     async def _require_secrets(self, run: Mapping[str, Any], named_by: str | None) -> None:
+        await self.submitter.require_project(run.get("project") or DEFAULT)
         names = require_names(run.get("secrets", ()))
         await self.submitter.require_named(names, run["kind"], named_by)
 

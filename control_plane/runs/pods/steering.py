@@ -15,6 +15,7 @@ from control_plane.reads.pod_rules import PodRules
 from control_plane.reads.reading import Reading, required
 from control_plane.store.pods import Pods
 from events.answers.pods import Pod, PodStanding
+from events.queue.faults import boot_of
 from events.queue.rules import pod_name
 from events.runtime.errors import Conflict, Transient
 
@@ -47,13 +48,16 @@ class PodSteering:
         return await self._standing(name)
 
     async def drain(self, pod_id: str, *, by: str) -> Pod:
-        """Cordon the pod, and let the worker leave after its run; a cordon without end stays as it is."""
+        """Cordon the pod, and let the worker leave after its run, with all slots of its start.
+
+        A cordon without end stays as it is.
+        """
         await self.reading.pod(pod_id)  # an order to a damaged line cannot be stored
         known = (await self.rules.store.in_force()).cordons.get(pod_name(pod_id))
         if known is None or known["until"] is not None:
             # Before the drain: the worker that leaves may be started again at once.
             await self.rules.store.cordon(pod_name(pod_id), DRAINED, by, None, None)
-        await self.pods.order_drain(pod_id, drain=True)
+        await self.pods.order_drain(boot_of(pod_id), drain=True)
         self.rules.changed()
         return await self.reading.pod(pod_id)
 
@@ -64,7 +68,7 @@ class PodSteering:
             raise Conflict(
                 "pod_left", f"{pod_id} has left; uncordon {pod_name(pod_id)} before its next start"
             )
-        await self.pods.order_drain(pod_id, drain=False)
+        await self.pods.order_drain(boot_of(pod_id), drain=False)
         if pod.orders.cordon is not None and pod.orders.cordon.reason == DRAINED:
             await self.rules.store.uncordon(pod_name(pod_id))
         self.rules.changed()

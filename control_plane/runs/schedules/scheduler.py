@@ -19,6 +19,7 @@ from control_plane.runs.schedules.schedule import Outcome, plan, read_timetable,
 from control_plane.runs.submission import Submission, Submitter
 from control_plane.store.database import Document
 from control_plane.store.schedules import Schedules
+from events.queue.fair.shares import DEFAULT
 from events.runtime.clock import timestamp
 from events.runtime.errors import Conflict, Rejected
 
@@ -132,6 +133,7 @@ def submission(
         max_attempts=wanted["maxAttempts"],
         queue_limit_s=wanted["queueLimitS"],
         labels=labels,
+        project=wanted.get("project", DEFAULT),
         secrets=wanted.get("secrets", ()),
         named_by=wanted.get("secretsNamedBy"),  # whoever fires it, its author named them
     )

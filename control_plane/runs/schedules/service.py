@@ -229,6 +229,7 @@ def _run(run: WantedRun, named_by: str | None) -> Document:
         "maxAttempts": run.max_attempts,
         "queueLimitS": run.queue_limit_s,
         "labels": dict(run.labels),
+        "project": run.project,
         **secrets,
     }
 

@@ -140,7 +140,7 @@ def router(deps: Deps) -> APIRouter:
         wanted = Submission(**body.model_dump(), **circumstances, by=principal.name, named_by=principal.name)
         if dry_run:
             response.status_code = 200
-            found = await checked(wanted)
+            found = await checked(await deps.submitter.exact(wanted))
             await deps.submitter.require_secrets(await order_of(wanted))
             await deps.submitter.has_to_wait(wanted.after)
             return found

@@ -15,6 +15,7 @@ from control_plane.store.database import Database, Document, answers
 from events.kinds.declaring.queues import QUEUES, collections
 from events.queue import claims, pod_checks, roster
 from events.queue.claims import Claim, Orders
+from events.queue.fair.shares import FLEET, Shares
 from events.queue.lease_times import LEASE_TTL_S
 from events.queue.looks import BATCH, Looks, classes_of, heads_pinned_to
 from events.queue.matching import Seeker, WaitingClass
@@ -34,6 +35,7 @@ class Claims:
     db: Database
     ttl_s: float = LEASE_TTL_S
     looks: Looks = field(default_factory=Looks)
+    known: Shares = field(default_factory=Shares)
 
     async def waiting(self, collections: Sequence[str], pod: str | None = None) -> list[WaitingClass]:
         """List the waiting classes in the order of `collections`, with those of a pod's pins."""
@@ -77,6 +79,13 @@ class Claims:
                 cursor = await self.db[name].aggregate(pipeline, batchSize=BATCH)
                 found += classes_of(name, await cursor.to_list())
         return found
+
+    async def shares(self, now_s: float) -> Shares:
+        """Return the shares of projects, read at most once a second."""
+        if not self.known.is_fresh(now_s):
+            async with answers():
+                self.known.read(await self.db.shares.find_one({"_id": FLEET}), now_s)
+        return self.known
 
     async def take(self, wanted: WaitingClass, *, token: str, pod: str, key_id: str | None) -> Claim | None:
         """Take the head of a class for a pod; None when it is empty by now."""

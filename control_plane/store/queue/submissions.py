@@ -55,6 +55,11 @@ class Submissions:
         put_at: datetime = document["putAt"]
         return put_at
 
+    @answers()
+    async def has_project(self, name: str) -> bool:
+        """Say whether there is a project of this name."""
+        return await self.db.projects.find_one({"_id": name}, {"_id": 1}) is not None
+
     async def spec(self, run_id: str) -> Document | None:
         """Return the snapshot of a run."""
         async with answers():

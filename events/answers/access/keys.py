@@ -10,7 +10,8 @@ from events.answers.answer import Answer, Moment
 class Key(Answer, frozen=True, kw_only=True):
     """A key: its kind and its scopes; `successor` is the id of the key that it was rotated to.
 
-    A key with `pod` is valid only for the pod of this name. Without `ends_at` it never expires.
+    A key with `pod` is valid only for the pod of this name, one with `projects` submits runs of these alone.
+    Without `ends_at` it never expires.
     """
 
     id: str
@@ -25,6 +26,7 @@ class Key(Answer, frozen=True, kw_only=True):
     revoked_by: str | None
     successor: str | None
     pod: str | UnsetType | None = UNSET
+    projects: list[str] | UnsetType = UNSET
 
 
 class MadeKey(Key, frozen=True, kw_only=True):

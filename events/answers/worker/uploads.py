@@ -78,9 +78,11 @@ class Checkpoints(Answer, frozen=True, kw_only=True):
     """The checkpoints from which an attempt can go on, the nearest and latest of each name first.
 
     `replication_asked` is whether an earlier attempt asked for a replication, checkpoints or not; `told` is
-    what the kind of the run tells its attempts at their start.
+    what the kind of the run tells its attempts at their start. `spent_usd` is what earlier attempts of the
+    run have cost by the prices of their pods, null where the end of one is not known.
     """
 
     checkpoints: list[Checkpoint]
     replication_asked: bool
     told: dict[str, Any]
+    spent_usd: float | None

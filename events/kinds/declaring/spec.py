@@ -9,6 +9,7 @@ import msgspec
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
+Dollars = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 Review = Annotated[
     Literal["none", "human"], msgspec.Meta(description="Whether a person reviews the verdict.")
 ]
@@ -16,13 +17,17 @@ Review = Annotated[
 # How people name a field of a specification: dots lead into mappings, at most seven of them.
 FIELD_NAME: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}(?:\.[A-Za-z0-9_-]{1,64}){0,7}"
 TITLE_MAX: Final = 200
+BUDGET: Final = "Most dollars that all attempts together may cost, by the prices of their pods."
 START_LIMIT_S: Final = 300.0
 TIME_LIMIT_S: Final = 3600.0
 NO_PROGRESS_S: Final = 1800.0
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The time limits of every attempt: to its first event, in total, and between two events."""
+    """The time limits of every attempt: to its first event, in total, and between two events.
+
+    `budget_usd` bounds all attempts together: each lasts as long as the rest pays for its pod.
+    """
 
     start_limit_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds until the first event.")] = (
         START_LIMIT_S
@@ -33,6 +38,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     no_progress_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds between two events.")] = (
         NO_PROGRESS_S
     )
+    budget_usd: Annotated[Dollars, msgspec.Meta(description=BUDGET)] | None = None
 
 
 def value_at(spec: Any, name: str, default: Any = None) -> Any:

@@ -38,7 +38,7 @@ def listed(folder: Path, include: Sequence[str] = (), exclude: Sequence[str] = (
     """
     if not folder.is_dir():
         raise Unpackable(f"{folder} is no folder")
-    ignored = _ignored(folder, exclude)
+    ignored = ignored_in(folder, exclude)
     added = GitIgnoreSpec.from_lines(include)
     names = _of_git(folder)
     if names is None:
@@ -54,7 +54,8 @@ def listed(folder: Path, include: Sequence[str] = (), exclude: Sequence[str] = (
     return _plain(folder, wanted)
 
 
-def _ignored(folder: Path, exclude: Sequence[str]) -> GitIgnoreSpec:
+def ignored_in(folder: Path, exclude: Sequence[str]) -> GitIgnoreSpec:
+    """Return what is left out of a folder. Raises `Unpackable`."""
     try:
         with (folder / IGNORE_FILE).open("rb") as file:
             content = file.read(IGNORE_BYTES_MAX + 1)

@@ -65,6 +65,10 @@ def create(
     pod: Annotated[
         str | None, typer.Option(metavar="POD", help="With kind pod: only for the pod of this name.")
     ] = None,
+    project: Annotated[
+        list[str] | None,
+        typer.Option("--project", metavar="NAME", help="Only for runs of this project; repeatable."),
+    ] = None,
     direct: Annotated[
         bool, typer.Option("--direct", help="Write it directly to MONGODB_URL, for the first key of a fleet.")
     ] = False,
@@ -73,9 +77,10 @@ def create(
     """Create a key and print it; it is shown only once."""
     life_s = None if expires is None else seconds_of(expires, "--expires")
     if direct:
-        made = _direct({"kind": kind, "name": name, "pod": pod, "scopes": scope or None, "life_s": life_s})
+        made = _direct({"kind": kind, "name": name, "pod": pod, "scopes": scope or None, "life_s": life_s,
+                        "projects": project or None})  # fmt: skip
     else:
-        made = client().make_key(kind, name, scopes=scope or None, pod=pod, life_s=life_s)
+        made = client().make_key(kind, name, scopes=scope or None, pod=pod, life_s=life_s, projects=project)
     _tell(made, as_json=as_json)
 
 

@@ -17,6 +17,7 @@ from podfleet.parameters import (
     Labels,
     Parameters,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -71,6 +72,7 @@ def race(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     secret: SecretNames = None,
+    project: Project = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key and name return the same group.")
     ] = None,
@@ -93,6 +95,7 @@ def race(
             attempts=attempts,
             queue_limit=queue_limit,
             secret=secret,
+            project=project,
         ),
     )
     if as_json:

@@ -20,6 +20,7 @@ from podfleet.parameters import (
     Attempts,
     Labels,
     Priority,
+    Project,
     QueueLimit,
     Requires,
     SecretNames,
@@ -85,6 +86,7 @@ def sweep(
     parameter: Values = None,
     file: SpecFile = None,
     gpu: job.Gpu = None,
+    gpus: job.Gpus = None,
     folder: job.Folder = None,
     no_folder: job.NoFolder = False,
     include: job.Include = None,
@@ -111,6 +113,7 @@ def sweep(
     attempts: Attempts = None,
     queue_limit: QueueLimit = None,
     secret: SecretNames = None,
+    project: Project = None,
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key and name return the same group.")
@@ -143,7 +146,7 @@ def sweep(
         raise typer.BadParameter(str(error)) from error
     control_plane = client()
     if kind == job.KIND:
-        job.completed(spec, control_plane, command, env, data)
+        job.completed(spec, command, env, data)
         check(kind, example_of(spec, varied))
         if not no_folder:
             job.send_folder(spec, control_plane, folder, include)
@@ -159,10 +162,11 @@ def sweep(
         **parameters.options(
             priority=priority,
             label=label,
-            requires=job.with_gpu(requires, gpu),
+            requires=[*(requires or ()), *job.needed(gpu, gpus)],
             attempts=attempts,
             queue_limit=queue_limit,
             secret=secret,
+            project=project,
         ),
     )
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from typing import Final
 
 from events.files.checkpoints import FILES_MAX as CHECKPOINT_FILES_MAX
 from events.files.paths import BadPath, RunPath
+from events.files.trees import tree_in
 from events.kinds.job import RUN, JobSpec
 from events.kinds.results import COLUMN_NAME, COLUMNS_MAX
 from events.runtime.errors import Canceled, PipelineError
@@ -24,6 +26,9 @@ from stages.engines.environment import mask_of
 from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
+from stages.kinds.job.environment import environment_of, python_environment
+from stages.kinds.job.event_files import EventFiles
+from stages.kinds.job.git_source import GitSource
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
@@ -64,6 +69,7 @@ class _Job:
     stage: Stage | None = None
     warnings: int = 0
     saved: set[str] = field(default_factory=lambda: {LOG})
+    event_files: EventFiles | None = None
     notes: int = -1
     not_kept: int = 0
     is_node: bool = False  # of a job of several
@@ -74,11 +80,17 @@ class _Job:
         work = self._work()
         control, output = self._folder("control"), self._folder("output")
         restored = self._restored(control)
+        hide()  # the pod's keys of models, among others, are in this process's environment
+        if self.spec.git is not None:
+            GitSource(self.context, self.spec.git, work, self._folder("git")).fetch()
+        python = environment_of(self.context, work, self.spec.python)
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
+            if python is not None:
+                environment |= python_environment(environment, python, work, self._folder("python"))
+            self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
             self._pass_notes(control)  # those that are there at the start
-            hide()  # the pod's keys of models, among others, are in this process's environment
             others = self.context.wait_for_start()
             environment |= others
             self.is_node = bool(others)
@@ -111,6 +123,8 @@ class _Job:
                 self._look(box, control, within_s=0.0)
                 raise
         self._look(box, control, within_s=0.0)
+        if self.event_files is not None:
+            self.event_files.finish()
         self._follow(following, printed, is_last=True)
         self._summarize()
         return self._ended(program, printed)
@@ -130,6 +144,8 @@ class _Job:
     def _look(self, box: Inbox, control: Path, within_s: float) -> None:
         """Take what the program has said, and pass on what people have written."""
         self._pass_notes(control)
+        if self.event_files is not None:
+            self.event_files.look()
         for line in box.lines(within_s):
             try:
                 self._take(messages.read_message(line), control)
@@ -160,6 +176,9 @@ class _Job:
                 self._warn(f"podfleet.run: {message.count:,} calls came too fast, and were left out")
             case messages.Wrong():
                 self._warn(f"podfleet.run: {message.why}")
+
+    def _measured(self, name: str, value: float, step: int) -> None:
+        self._log(messages.Logged({name: value if math.isfinite(value) else str(value)}, step))
 
     def _log(self, message: messages.Logged) -> None:
         stage = Stage(self.context.where.stage, self.context)
@@ -278,12 +297,14 @@ class _Job:
     def _inputs(self) -> Path:
         """Return a folder with a link to each tree that the program reads."""
         folder = self._folder("inputs")
-        for name, tree in self.spec.inputs.items():
-            (folder / name).symlink_to(self.context.trees[tree])
+        for name, source in self.spec.inputs.items():
+            (folder / name).symlink_to(self.context.trees[tree_in(source)])
         return folder
 
     def _environment(self, control: Path, output: Path, restored: Path) -> dict[str, str]:
-        variables, secrets = self.context.tools.variables, self.context.tools.secrets
+        variables = self.context.tools.variables
+        of_git = None if self.spec.git is None else self.spec.git.secret
+        secrets = [name for name in self.context.tools.secrets if name != of_git]
         (control / "checkpoints").mkdir()
         home = self._folder("home")
         return {

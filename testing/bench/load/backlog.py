@@ -13,6 +13,7 @@ from pymongo.collection import Collection
 from control_plane.runs.submission import Submission, check, run_fields
 from control_plane.store import database, schema
 from events.queue import journal
+from events.queue.fair.shares import DEFAULT
 from events.queue.requirements import Requirements, class_key
 from events.runtime.clock import SystemIds
 
@@ -33,10 +34,16 @@ async def prepare(url: str) -> None:
         await schema.migrate(database.database(client, url))
 
 
-def fill(url: str, count: int, requires: Callable[[int], Requirements] = lambda _: ANY) -> list[str]:
+def fill(
+    url: str,
+    count: int,
+    requires: Callable[[int], Requirements] = lambda _: ANY,
+    project: Callable[[int], str] = lambda _: DEFAULT,
+) -> list[str]:
     """Queue `count` runs, a millisecond apart, with their specifications; return their ids.
 
-    They are of one class, unless `requires` says of each by its number what it asks of a pod.
+    They are of one class, unless `requires` says of each by its number what it asks of a pod, or `project`
+    whose it is.
     """
     with MongoClient[Document](url, tz_aware=True) as client:
         db = client.get_default_database()
@@ -48,7 +55,7 @@ def fill(url: str, count: int, requires: Callable[[int], Requirements] = lambda 
         names = [first, *(IDS.ulid() for _ in range(count - 1))]
         _insert(db.run_specs, ({"_id": name, "kind": KIND, "spec": SPEC, "requires": {}} for name in names))
         runs = (
-            _run(pattern, name, number, class_key(KIND, requires(number)))
+            _run(pattern, name, number, class_key(KIND, requires(number), project(number)))
             for number, name in enumerate(names[1:], start=1)
         )
         _insert(db.runs, runs)

@@ -17,6 +17,7 @@ from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
 from events.queue.abilities import Abilities
+from events.queue.fair.shares import DEFAULT, FLEET
 from events.queue.matching import Seeker
 from events.queue.requirements import Requirements
 from events.runtime.clock import SystemClock
@@ -48,6 +49,9 @@ DRAIN: Final = (Metric("claims", "/s"), Metric("last fifth, of first", "x", goal
 WITHOUT: Final = "without labels"
 LABELS: Final = 200
 LABELLED: Final = (Metric("claims", "/s", goals=(Goal(0.8, WITHOUT),)), *METRICS[1:])
+ALONE: Final = "without projects"
+PROJECTS: Final = 50
+SHARED: Final = (Metric("claims", "/s", goals=(Goal(0.8, ALONE),)), *METRICS[1:])
 EMPTY: Final = (Metric("median", "ms", more_is_better=False, goals=(Goal(1.0),)),)
 
 
@@ -93,6 +97,30 @@ def run_labelled(setting: Setting) -> Iterator[Row]:
                 WITHOUT: partial(_measured, plain.url(), ours, claimers, seconds),
             }
             yield from contest(f"{claimers} claimers, {LABELS} labels", LABELLED, ways, setting)
+
+
+def run_shared(setting: Setting) -> Iterator[Row]:
+    """Claim where 50 projects wait, of which each has used something, beside claims without projects."""
+    seconds = 0.3 if setting.small else SECONDS
+    depth = 8_000 if setting.small else min(DEPTHS)
+    with mongod(setting.scratch / "shared") as shared, mongod(setting.scratch / "plain") as plain:
+        for server, project in ((shared, one_of_many), (plain, lambda _: DEFAULT)):
+            asyncio.run(backlog.prepare(server.url()))
+            backlog.fill(server.url(), depth, project=project)
+        told = [{"name": one_of_many(number), "used": float(number)} for number in range(PROJECTS)]
+        with MongoClient[Document](shared.url()) as client:
+            client.get_default_database().shares.insert_one({"_id": FLEET, "projects": told})
+        for claimers in CLAIMERS:
+            ways = {
+                OURS: partial(_measured, shared.url(), ours, claimers, seconds),
+                ALONE: partial(_measured, plain.url(), ours, claimers, seconds),
+            }
+            yield from contest(f"{claimers} claimers, {PROJECTS} projects", SHARED, ways, setting)
+
+
+def one_of_many(number: int) -> str:
+    """Return the project of a run."""
+    return f"p{number % PROJECTS:02}"
 
 
 def racked(number: int) -> Requirements:
@@ -238,4 +266,5 @@ def _claim(
 
 
 BENCH: Final = Bench("claims", "claims from deep queues, beside bare PyMongo", run)
+SHARED_BENCH: Final = Bench("projects", "claims among 50 projects, beside claims without", run_shared)
 LABELLED_BENCH: Final = Bench("labels", "claims among 200 labels, beside claims without", run_labelled)

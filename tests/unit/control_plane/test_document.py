@@ -152,7 +152,7 @@ def made() -> dict[str, Call[Any]]:
 
 OPTIONS = {
     "priority": 5, "labels": {"a": "b"}, "requires": {"region": "eu"}, "max_attempts": 5, "queue_limit_s": 5,
-    "not_before": EPOCH, "secrets": ["KEY"],
+    "not_before": EPOCH, "secrets": ["KEY"], "project": "vision",
 }  # fmt: skip
 BODIES = {
     "task": {"name": "a", "model": {"id": "m"}, "parameters": {"n_parallel": [1, 2]}},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from events.queue.guarantees import deployment_of, weak_options, weak_token_index, weaknesses
+from events.runtime.guarantees import deployment_of, weak_options, weak_token_index, weaknesses
 
 HELLO = {"setName": "rs0", "maxWireVersion": 17, "hosts": ["a:1", "b:1", "c:1"]}
 MAJORITY = {"defaultWriteConcern": {"w": "majority", "wtimeout": 0}}

@@ -16,7 +16,7 @@ import pytest
 from events.catalog import Price, RunCompleted, RunFailed, RunLog, RunPreempted, RunStarted, RunUsage
 from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
-from events.delivery.pipe import Checkpoint, FactFrame, Go, Kept, Made, Renewed, Start, Waiting
+from events.delivery.pipe import Checkpoint, Environment, FactFrame, Go, Kept, Made, Renewed, Start, Waiting
 from events.files.checkpoints import MANIFEST, emptied
 from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim, Orders
@@ -110,8 +110,9 @@ class ScriptedChild:
     def join(self, limit_s: float) -> Exit | None:
         return self._exit
 
-    def answer(self, kept: Kept) -> None:
-        self.kept.append(kept)
+    def answer(self, answer: Kept | Environment) -> None:
+        assert isinstance(answer, Kept)
+        self.kept.append(answer)
 
     def tell(self, note: Note) -> None:
         self.told.append((note.number, round(self.clock.monotonic_s(), 1)))
@@ -211,6 +212,7 @@ class Earlier:
     emptied: tuple[str, ...] = ()
     replication_asked: bool = False
     told: dict[str, Any] = field(default_factory=dict)
+    spent_usd: float | None = None
 
     def fetch(self, claim: Claim, folder: Path) -> Fetched:
         self.asked += 1
@@ -221,7 +223,7 @@ class Earlier:
         if self.clock.monotonic_s() < self.from_s:
             raise Transient("away", "the control plane does not answer")
         pods = {each: ["alpha", ""] for each in self.stages if each not in self.emptied}
-        return Fetched(self.warnings, pods, self.replication_asked, self.told)
+        return Fetched(self.warnings, pods, self.replication_asked, self.told, self.spent_usd)
 
 
 @dataclass
@@ -476,6 +478,48 @@ def test_each_limit_ends_a_silent_child_with_its_own_code(
     scene.attempt(spec).run()
     assert scene.code() == code
     assert scene.child.second_of("kill") == pytest.approx(after_s, abs=0.5)
+
+
+@pytest.mark.parametrize(("is_deaf", "killed_s"), [(False, None), (True, 100)])
+def test_a_budget_ends_the_attempt_while_it_lasts(
+    scene: Scene, is_deaf: bool, killed_s: float | None
+) -> None:
+    scene.child.is_deaf = is_deaf
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.orders(20, paused=True)  # a paused run costs as much
+    scene.attempt({"budget_usd": 0.1}, rate=Rate(1, 3.6)).run()
+    ((how, _),) = scene.store.settled
+    assert (how.code, how.retryable) == ("BUDGET_SPENT", False)
+    assert scene.child.second_of("terminate") == pytest.approx(90, abs=0.5)
+    if killed_s is not None:
+        assert scene.child.second_of("kill") == pytest.approx(killed_s, abs=0.5)
+    assert sum(each["cost_usd"] for each in scene.usages()) < 0.1 * 1.05
+
+
+def test_a_budget_spares_what_completes_in_time(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(89, scene.child.complete)
+    scene.attempt({"budget_usd": 0.1}, rate=Rate(1, 3.6)).run()
+    assert scene.store.settled[0][0].outcome == "completed"
+
+
+@pytest.mark.parametrize(
+    ("number", "spent", "price", "code"),
+    [
+        (1, None, 3.6, None), (1, None, 0.0, None), (1, None, None, "NO_PRICE"),
+        (1, None, 3600.0, "BUDGET_SPENT"), (2, None, 3.6, "BUDGET_UNKNOWN"), (2, 0.03, 3.6, None),
+        (2, 0.05, 3.6, "BUDGET_SPENT"),
+        (2, 0.2, 3.6, "BUDGET_SPENT"), (2, 0.2, 0.0, "BUDGET_SPENT"),
+    ],
+)  # fmt: skip
+def test_an_attempt_begins_only_where_the_rest_of_the_budget_pays_for_a_minute(
+    scene: Scene, number: int, spent: float | None, price: float | None, code: str | None
+) -> None:
+    scene.earlier.spent_usd = spent
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(30, scene.child.complete)
+    scene.attempt({"budget_usd": 0.1}, number=number, rate=Rate(1, price)).run()
+    assert scene.code() == code
 
 
 def test_time_without_trust_counts_against_no_limit(scene: Scene) -> None:

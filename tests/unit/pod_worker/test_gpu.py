@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -15,6 +14,7 @@ import pytest
 from pod_worker.machine.gauges import Gauges
 from pod_worker.machine.gpu import MIB, Gpu, GpuUse, NoDriver, NvmlDriver, open_driver
 from stages.adapters.gpus import visible_gpus
+from testing.gpu_double.library import Library
 
 
 @dataclass
@@ -33,73 +33,6 @@ class Devices:
         return self.readings
 
 
-@dataclass
-class Library:
-    """A stand-in for the module `pynvml`, whose questions fail with the given NVML error."""
-
-    failing: dict[str, int] = field(default_factory=dict)
-    xids: list[tuple[int, int]] = field(default_factory=list)  # device and number, as they come
-    uncorrected: int = 3  # since the driver was loaded
-    listened_to: list[int] = field(default_factory=list)
-
-    def nvmlEventSetCreate(self) -> str:
-        answer: str = self._answer("events", "set")
-        return answer
-
-    def nvmlDeviceRegisterEvents(self, device: int, kinds: int, events: str) -> None:
-        assert (kinds, events) == (pynvml.nvmlEventTypeXidCriticalError, "set")
-        self.listened_to.append(device)
-
-    def nvmlEventSetWait_v2(self, events: str, timeout_ms: int) -> Any:
-        assert timeout_ms == 0
-        if not self.xids:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
-        device, number = self.xids.pop(0)
-        return SimpleNamespace(device=device, eventData=number)
-
-    def nvmlDeviceGetIndex(self, device: int) -> int:
-        return device
-
-    def nvmlDeviceGetTotalEccErrors(self, device: int, kind: int, span: int) -> int:
-        assert (kind, span) == (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
-        count: int = self._answer("ecc", self.uncorrected if device else 0)
-        return count
-
-    def _answer(self, question: str, answer: Any) -> Any:
-        if question in self.failing:
-            raise pynvml.NVMLError(self.failing[question])
-        return answer
-
-    def nvmlInit(self) -> None:
-        self._answer("init", None)
-
-    def nvmlSystemGetDriverVersion(self) -> str:
-        version: str = self._answer("version", "550.54.15")
-        return version
-
-    def nvmlDeviceGetCount(self) -> int:
-        count: int = self._answer("count", 2)
-        return count
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:
-        return self._answer(f"handle {index}", index)
-
-    def nvmlDeviceGetName(self, device: int) -> str:
-        return "NVIDIA H100 80GB HBM3"
-
-    def nvmlDeviceGetCudaComputeCapability(self, device: int) -> Any:
-        return self._answer("capability", (9, 0))
-
-    def nvmlDeviceGetMemoryInfo(self, device: int) -> Any:
-        return self._answer("memory", SimpleNamespace(total=81559 * MIB, used=(device + 1) * 512 * MIB))
-
-    def nvmlDeviceGetUtilizationRates(self, device: int) -> Any:
-        return self._answer("rates", SimpleNamespace(gpu=25 + 50 * device))
-
-    def nvmlDeviceGetTemperature(self, device: int, sensor: int) -> Any:
-        return self._answer("temperature", 40 + device)
-
-
 def test_several_devices_give_mean_utilisation_total_memory_and_highest_temperature() -> None:
     sample = Gauges(open_driver(Library())).sample()
     assert sample.gpu_util == 0.5
@@ -109,7 +42,7 @@ def test_several_devices_give_mean_utilisation_total_memory_and_highest_temperat
 
 def test_devices_are_listed_with_name_and_memory() -> None:
     gpus = Gauges(open_driver(Library())).capabilities().gpus
-    assert gpus == (Gpu("NVIDIA H100 80GB HBM3", 81559, "9.0"),) * 2
+    assert gpus == tuple(Gpu("NVIDIA H100 80GB HBM3", 81559, "9.0", uuid) for uuid in ("GPU-a", "GPU-b"))
     library = Library(failing={"capability": pynvml.NVML_ERROR_NOT_SUPPORTED})
     assert Gauges(open_driver(library)).capabilities().gpus[0].compute_capability is None
 

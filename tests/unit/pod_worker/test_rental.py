@@ -14,11 +14,11 @@ import pytest
 
 from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError
-from pod_worker import rental_end
 from pod_worker.__main__ import leave
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.rental import Rental, rental_of
-from pod_worker.rental_end import end
+from pod_worker.rental import end as rental_end
+from pod_worker.rental.end import end
+from pod_worker.rental.provider import Rental, rental_of
 
 LIMIT_S = 10.0
 RUNPOD = {"RUNPOD_POD_ID": "abc123", "RUNPOD_API_KEY": "a-key"}

@@ -22,11 +22,12 @@ from events.answers.kinds.trees import FileTree, SignedChunk, TreeChunks
 from events.files import tree_fetch
 from events.files.paths import RunPath
 from events.files.tree_fetch import TRIES_MAX, TreeFetch
-from events.files.trees import Tree, TreeFile, id_of, in_order, layout
+from events.files.trees import RunFiles, Tree, TreeFile, id_of, in_order, layout
 from events.runtime.clock import SystemClock
 from events.runtime.errors import PodfleetError, Rejected, Transient
 from events.testing import ManualClock
-from pod_worker.files import trees
+from pod_worker.files import folder_cache
+from pod_worker.files.folder_cache import FolderCache
 from pod_worker.files.trees import TreeCache
 
 CHUNK: Final = 16  # bytes, in these tests
@@ -113,6 +114,38 @@ def test_a_tree_is_fetched_as_it_was_made(tmp_path: Path) -> None:
     assert contents(tmp_path) == FILES
     assert [os.access(tmp_path / f"sub/{name}", os.X_OK) for name in ("a", "run")] == [False, True]
     assert set(house.asked.values()) == {1}
+
+
+def test_the_files_of_a_run_come_whole_and_go_on_where_they_broke_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_fetch, "CHUNK_BYTES", 9)
+    house = House()
+    told = {"large": b"0123456789" * 9, "small": b"abc", "none": b""}
+    named = {name: hashlib.sha256(content).hexdigest() for name, content in told.items()}
+    house.made = RunFiles.made_of(
+        "R1", {TreeFile(RunPath(name), len(content), False): named[name] for name, content in told.items()}
+    )
+    house.id = id_of(house.made.manifest())
+    house.objects = {house.id: house.made.manifest(), named["large"]: told["large"], named["small"]: b"abc"}
+    ranges: list[str | None] = []
+
+    def storage(request: httpx.Request) -> httpx.Response:
+        content = house.objects[request.url.path[1:]]
+        if content is not told["large"]:
+            return sends(content)
+        ranges.append(request.headers.get("range"))
+        first = int((ranges[-1] or "bytes=0-")[6:-1])
+        if len(ranges) == 4:  # the rest has other bytes than those of the digest
+            return httpx.Response(206, stream=httpx.ByteStream(b"x" * (90 - first)))
+        part = content[first:] if len(ranges) == 5 else content[first : first + 20]
+        status = 200 if len(ranges) in (1, 5) else 206 if len(ranges) == 2 else 503
+        return httpx.Response(status, stream=httpx.ByteStream(part))
+
+    fetch = TreeFetch(house, httpx.Client(transport=httpx.MockTransport(storage)), house.clock)
+    fetch.fill(fetch.manifest(house.id), house.id, tmp_path)
+    assert contents(tmp_path) == told
+    assert ranges == [None, "bytes=20-", "bytes=40-", "bytes=40-", None]
 
 
 def test_a_fetch_that_broke_off_goes_on(tmp_path: Path) -> None:
@@ -285,7 +318,7 @@ def test_who_waits_for_a_tree_can_leave(tmp_path: Path) -> None:
 
     other = House(check=leave)
     with (
-        cache._locked(house.id, fcntl.LOCK_EX, leave),
+        FolderCache(tmp_path, ManualClock(), 1, "tree").locked(house.id, fcntl.LOCK_EX, leave),
         pytest.raises(Transient, match="nobody waits"),
         cache.used(house.id, other.fetch),
     ):
@@ -344,7 +377,7 @@ def test_a_full_disk_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert refused.value.code == "DISK_FULL"
     usage = shutil.disk_usage(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=trees.ROOM_BYTES))
+        patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=folder_cache.ROOM_BYTES))
         with pytest.raises(Transient, match="no room"), cache.used(house.id, house.fetch):
             pass
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []

@@ -118,7 +118,7 @@ def test_the_options_of_a_change_are_those_of_a_submission_and_what_lifts_them()
         "priority": 0, "labels": {"a": "b"}, "requires": {"gpu_gib": 24, "region": "eu"}, "max_attempts": 2,
         "queue_limit_s": 60, "not_before": start,
     }  # fmt: skip
-    assert parameters.start_options(**given, secret=["A"]) == {**expected, "secrets": ["A"]}
+    assert parameters.start_options(**given, secret=["A"]) == {**expected, "secrets": ["A"], "project": None}
     assert parameters.changes(**given, remove_label=["c", "a"]) == {
         **expected,
         "labels": {"a": "b", "c": None},

@@ -11,13 +11,14 @@ from pydantic import Field, StringConstraints
 from control_plane.access.key_ring import OVERLAP, NewKey, WantedKey
 from control_plane.access.keys import LIFE_MAX, NAME_CHARS_MAX, Kind, Scope
 from control_plane.model.views.document_mapping import from_document
-from control_plane.server.api.contract.bodies import WHOLE, Body, Storable
+from control_plane.server.api.contract.bodies import WHOLE, Body, ProjectName, Storable
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import Page
 from control_plane.server.deps import Deps
 from events.answers.access.keys import Key, MadeKey
 from events.answers.answer import Listing
+from events.queue.fair.shares import PROJECTS_MAX
 
 LIFE_MAX_S: Final = int(LIFE_MAX.total_seconds())
 OVERLAP_S: Final = int(OVERLAP.total_seconds())
@@ -29,7 +30,8 @@ Name = Annotated[
 class KeyBody(Body):
     """A key to create; without `scopes` it has all scopes of its kind, without `life_s` it never expires.
 
-    A key of kind pod with `pod` is valid only for the pod of this name.
+    A key of kind pod with `pod` is valid only for the pod of this name. One with `projects` submits runs of
+    these alone, of the first where none is named.
     """
 
     kind: Kind
@@ -37,6 +39,7 @@ class KeyBody(Body):
     pod: Name | None = None
     scopes: Annotated[list[Scope], Field(min_length=1)] | None = None
     life_s: Annotated[int, Field(ge=1, le=LIFE_MAX_S), WHOLE] | None = None
+    projects: Annotated[list[ProjectName], Field(min_length=1, max_length=PROJECTS_MAX)] | None = None
 
 
 class Rotation(Body):
@@ -82,6 +85,7 @@ def wanted_key(body: KeyBody) -> WantedKey:
         kind=body.kind,
         name=body.name,
         pod=body.pod,
+        projects=body.projects or (),
         scopes=None if body.scopes is None else frozenset(body.scopes),
         life=None if body.life_s is None else timedelta(seconds=body.life_s),
     )

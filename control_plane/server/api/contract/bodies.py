@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from control_plane.access.auth import ASKER
 from control_plane.files.multipart import PARTS_MAX
 from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.runs.decisions import NOTE_CHARS_MAX, Review
@@ -29,6 +30,7 @@ from events.delivery.event_encoder import MESSAGE_MAX
 from events.kinds.declaring.queues import DEFAULT_MODE, Mode
 from events.lifecycle import Outcome
 from events.queue import labels as pod_labels
+from events.queue.fair import shares
 from events.queue.requirements import POD_ID
 from events.text.key_text import SECRET_CHARS
 from events.text.secret_names import NAME_PATTERN, OF_RUN_MAX
@@ -94,6 +96,7 @@ AFTER_MAX: Final = 64  # runs for which a run waits
 RunId = Annotated[str, StringConstraints(min_length=1, max_length=100), Storable]
 GROUP_ID: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+ProjectName = Annotated[str, StringConstraints(pattern=f"^{shares.NAME}$")]
 SecretName = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
 
@@ -115,8 +118,14 @@ QueueLimit = Annotated[int, Field(ge=1, le=QUEUE_LIMIT_MAX_S), WHOLE]
 _ONLY_NAMES: Final[Any] = {"additionalProperties": False}
 
 
+def usual_project() -> str:
+    """Return the project of whoever asks: the first one that the key is bound to, else the default one."""
+    asker = ASKER.get()
+    return asker.projects[0] if asker is not None and asker.projects else shares.DEFAULT
+
+
 class OptionsBody(Body):
-    """How a run waits, which pods may take it, and the names of its secrets.
+    """How a run waits, which pods may take it, the names of its secrets, and its project.
 
     `queue_limit_s` bounds each wait for a pod.
     """
@@ -129,6 +138,7 @@ class OptionsBody(Body):
         dict[LabelName, Label], Field(max_length=LABELS_MAX, json_schema_extra=_ONLY_NAMES), FEW
     ] = Field(default_factory=dict)
     secrets: Annotated[list[SecretName], Field(max_length=OF_RUN_MAX)] = Field(default_factory=list)
+    project: ProjectName = Field(default_factory=usual_project)
 
 
 class StartOptionsBody(OptionsBody):
@@ -377,6 +387,7 @@ class GpuLine(Stored):
     name: Annotated[ShortText, Storable]
     memory_mib: Amount
     compute_capability: Annotated[ShortText, Storable] | None = None
+    uuid: Annotated[ShortText, Storable] | None = None
 
 
 class DiskLine(Stored):
@@ -435,6 +446,7 @@ class TelemetryLine(Stored):
     gpu_memory_mib: Amount | None = None
     gpu_temperature_c: Annotated[float, Field(ge=-300, le=10_000, allow_inf_nan=False)] | None = None
     gpu_faults: Annotated[list[ShortText], Field(max_length=16), Storable] = []
+    gpu_foreign: Annotated[list[ShortText], Field(max_length=16), Storable] = []
 
 
 # What a pod tests of itself; of a model's provider the host is named.

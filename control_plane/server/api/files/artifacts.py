@@ -64,6 +64,7 @@ def router(deps: Deps) -> APIRouter:
             ],
             replication_asked=bool(asked_by(made, attempt)),
             told=await deps.reading.told(run_id),
+            spent_usd=await deps.ledgers.spent(run_id, attempt),
         )
 
     return routes

@@ -17,12 +17,15 @@ from control_plane.runs.change import own_labels
 from control_plane.runs.options import Options
 from control_plane.server.api.contract.bodies import NewRun
 from events.answers.runs import Run
+from events.queue.fair.shares import DEFAULT
+from events.queue.requirements import read_class
 from events.text.escaping import STEERING
 
 
 def submission_of(body: NewRun) -> dict[str, Any]:
     """Return what is sent to submit a run; what has its default is left out."""
-    return body.model_dump(mode="json", exclude_defaults=True)
+    found = body.model_dump(mode="json", exclude_defaults=True)
+    return {name: value for name, value in found.items() if (name, value) != ("project", DEFAULT)}
 
 
 def submission_like(run: Run) -> dict[str, Any]:
@@ -37,6 +40,7 @@ def submission_like(run: Run) -> dict[str, Any]:
         "priority": run.priority,
         "max_attempts": run.max_attempts,
         "queue_limit_s": run.queue_limit_s,
+        "project": read_class(run.class_key).project,
     }
     return {name: value for name, value in wanted.items() if value and value != getattr(usual, name, None)}
 
@@ -69,6 +73,7 @@ def _words(sent: Mapping[str, Any]) -> Iterator[str]:
     for name in sent.get("secrets", ()):
         yield from ("--secret", name)
     options = {"priority": "--priority", "max_attempts": "--max-attempts", "queue_limit_s": "--queue-limit"}
+    options["project"] = "--project"
     for name, option in {**options, "not_before": "--not-before"}.items():
         if sent.get(name) is not None:
             yield from (option, str(sent[name]))

@@ -53,10 +53,15 @@ def router(site: Site) -> APIRouter:
             has_gpus=has_gpus,
             keys=KEYS,
             windows=WINDOWS,
-            words=WORDS,
+            words=shown(found),
         )
 
     return routes
+
+
+def shown(found: Ledger) -> dict[Class, str]:
+    """Return the words of the classes that have any time: the others would be empty columns."""
+    return {name: word for name, word in WORDS.items() if found.total.classes[name].seconds}
 
 
 def rows(found: Ledger, *, has_gpus: bool) -> list[dict[str, Any]]:

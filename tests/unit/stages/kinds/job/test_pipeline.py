@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import signal
@@ -10,6 +11,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,11 @@ from stages.kinds.job.program import READER_S, Output
 from stages.kinds.job.secrets import Secrets
 from stages.testing import MemoryCheckpoints, MemoryNotes, RecordingLiveView, RecordingReporter, make_context
 from testing.bench.machine import CLOCK, ROOT
+from tests.unit.stages.kinds.job.test_event_files import number
 
 SAYS = """
     from podfleet import run
-    import os, pathlib, sys
+    import base64, os, pathlib, sys
 
     print("hello", flush=True)
     with run.stage("train"):
@@ -40,6 +43,7 @@ SAYS = """
     (out / "deep").mkdir()
     (out / "deep" / "model.bin").write_bytes(b"weights")
     (out / "early.txt").write_text("early")
+    (out / "events.out.tfevents.1").write_bytes(base64.b64decode(os.environ["EVENTS"]))
     run.save(out / "early.txt")
     os.symlink("/etc/passwd", out / "link.txt")
     print([note.text for note in run.notes()], os.environ["A"])
@@ -74,6 +78,34 @@ class Job:
         return "\n".join(each.message for each in self.reporter.of(RunLog))
 
 
+def test_the_last_values_of_metrics_are_summed_up_within_bounds_also_where_a_program_fails(
+    tmp_path: Path,
+) -> None:
+    program = """
+        from podfleet import run
+        run.summary({"m3": 0.5})
+        for step in range(2):
+            run.log({"a/b": 1.0, **{f"m{n}": n + step for n in range(40)}}, step)
+            run.log({f"m{n}": n + step for n in range(40, 100)}, step)
+        raise SystemExit("it fails")
+    """
+    job = Job(tmp_path, program, env={"PYTHONPATH": str(ROOT)})
+    with pytest.raises(PipelineError, match="it fails"):
+        job.run()
+    said, measured = (each.values for each in job.reporter.of(RunSummarized))
+    assert said == {"m3": 0.5}
+    assert (len(measured), "m3" in measured, "a/b" in measured) == (62, False, False)
+    assert (measured["m0"], measured["m62"]) == (1.0, 63.0)
+
+
+def test_a_program_has_the_values_of_its_parameters_each_in_one_word(tmp_path: Path) -> None:
+    job = Job(tmp_path, 'import os, sys; print(sys.argv[1:], os.environ["A"])')
+    spec = {"command": job.context.spec.command + " --lr {lr} '{name} {{}}'", "env": {"A": "<{name}>"}}
+    context = replace(job.context, spec=read_spec("job", {**spec, "params": {"lr": 0.1, "name": "a b;'"}}))
+    run(context)
+    assert job.files["log.txt"].decode() == """['--lr', '0.1', "a b;' {}"] <a b;'>\n"""
+
+
 @contextmanager
 def canceled_when_ready(job: Job) -> Iterator[None]:
     """Cancel a job once it has printed that it is ready."""
@@ -97,24 +129,32 @@ def canceled_when_ready(job: Job) -> Iterator[None]:
 
 
 def test_a_program_says_measures_and_leaves_what_its_run_keeps(tmp_path: Path) -> None:
-    job = Job(tmp_path, SAYS, env={"A": "1", "PYTHONPATH": str(ROOT)})
+    events = number("speed", 3.0, 7)
+    encoded = base64.b64encode(events).decode()
+    job = Job(tmp_path, SAYS, env={"A": "1", "PYTHONPATH": str(ROOT), "EVENTS": encoded})
     job.notes.write("look at the loss")
 
     line = job.run()
 
     assert line.startswith("status 0 after ")
-    metrics = job.reporter.of(StageMetric)
+    *metrics, speed = sorted(job.reporter.of(StageMetric), key=lambda each: each.name)
+    assert (speed.name, speed.value, speed.step) == ("speed", 3.0, 7)
     assert [(each.stage, each.name, each.step) for each in metrics] == [
         ("train", "loss", n) for n in range(3)
     ]
     assert [each.value for each in metrics] == [1, 0.5, pytest.approx(1 / 3)]
     assert "odd is nan at step 1" in job.lines
     assert [(each.progress, each.activity) for each in job.reporter.of(StageProgress)] == [(0.5, "epoch 1")]
-    assert job.reporter.of(RunSummarized)[0].values == {"accuracy": 0.9, "name": "small"}
+    said, measured = job.reporter.of(RunSummarized)
+    assert said.values == {"accuracy": 0.9, "name": "small"}
+    assert measured.values == {"loss": pytest.approx(1 / 3)}, (
+        "the last value of what it has summed up in no way"
+    )
     row = job.reporter.of(ResultRecorded)[0]
     assert (row.set, row.key, row.values, row.status) == ("epochs", "1", {"loss": 0.5, "best": True}, "done")
     assert job.files == {
         "early.txt": b"early",
+        "events.out.tfevents.1": events,
         "deep/model.bin": b"weights",
         "log.txt": b"hello\n['look at the loss'] 1\n",
     }

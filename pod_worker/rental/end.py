@@ -10,7 +10,7 @@ import httpx
 
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock
-from pod_worker.rental import Rental
+from pod_worker.rental.provider import Rental
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,141 @@
+"""Adds up what projects use, and tells pods whose turn it is.
+
+The sums follow the ends of attempts, and the costs that runs tell, a minute behind: by then what was decided
+is written beside the runs. What is younger, and what runs now, is added anew in each round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from control_plane.store.access.projects import BATCH_MAX, Projects
+from events.queue.fair.usage import (
+    HALF_LIFE_S,
+    Held,
+    Ledger,
+    Project,
+    Quotas,
+    Used,
+    at_moment,
+    month_of,
+    shares,
+    with_costs,
+    with_held,
+)
+from events.queue.requirements import read_class
+
+TICK_S: Final = 2.0
+# Replicas look in turn: whoever finds a younger look of another leaves it.
+LOOKED: Final = timedelta(seconds=0.75 * TICK_S)
+BEHIND: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class FairSharer:
+    """Writes the shares. Several replicas may run it at once: the sums are a compare-and-set."""
+
+    projects: Projects
+    half_life_s: float = HALF_LIFE_S
+
+    async def run_once(self) -> int:
+        """Do one round; return of how many projects it told, 0 where nobody has made one."""
+        told, now = await self.projects.shares(), await self.projects.now()
+        if told is not None and timedelta(0) <= now - told["at"] < LOOKED:
+            return 0
+        known = [project_of(each) for each in await self.projects.all()]
+        if not known and told is None:
+            return 0
+        ledger, since, costs_since = await self._kept(now)
+        young = await self._held_in(await self.projects.ended(since, now))
+        told_costs = await self._costs_in(await self.projects.costs(costs_since, now), month_of(now))
+        running = await self._running()
+        ledger = with_costs(
+            with_held(at_moment(ledger, now, self.half_life_s), [*young, *running], self.half_life_s),
+            told_costs,
+        )
+        gpus: dict[str, int] = {}
+        for each in running:
+            gpus[each.project] = gpus.get(each.project, 0) + each.gpus
+        found = shares(known, ledger, gpus)
+        await self.projects.tell(found, now)
+        return len(found)
+
+    async def _kept(self, now: datetime) -> tuple[Ledger, datetime, datetime]:
+        """Bring the stored sums to a minute ago, a batch at a time; return them and up to when they go."""
+        until = now - BEHIND
+        stored = await self.projects.usage()
+        begun = month_of(now) - timedelta(microseconds=1000)
+        revision, since, costs_since = 0, begun, begun
+        ledger = Ledger(begun)
+        if stored is not None:
+            revision, since, costs_since = stored["revision"], stored["since"], stored["costsSince"]
+            ledger = Ledger(stored["at"], {name: _used(each) for name, each in stored["used"].items()})
+        if until <= since:
+            return ledger, since, costs_since
+        ended, new_since = _cut(await self.projects.ended(since, until), "endedAt", until)
+        costs, new_costs = _cut(await self.projects.costs(costs_since, until), "receivedAt", until)
+        ledger = with_held(at_moment(ledger, new_since, self.half_life_s), await self._held_in(ended))
+        ledger = with_costs(ledger, await self._costs_in(costs, ledger.month))
+        fields = {
+            "at": ledger.at,
+            "since": new_since,
+            "costsSince": new_costs,
+            "used": {name: {"decayed": each.decayed, "gpuS": each.gpu_s, "usd": each.usd}
+                     for name, each in ledger.used.items()},
+        }  # fmt: skip
+        if await self.projects.keep(revision, fields):
+            return ledger, new_since, new_costs
+        return await self._kept(now)  # another replica was faster, and has moved on
+
+    async def _held_in(self, ended: Sequence[Mapping[str, Any]]) -> list[Held]:
+        classes = await self.projects.classes({each["runId"] for each in ended}) if ended else {}
+        return [
+            _held(classes[each["runId"]], each["claimedAt"], each["endedAt"])
+            for each in ended
+            # an end that is told before its claim lacks the beginning for a moment
+            if each["runId"] in classes and isinstance(each.get("claimedAt"), datetime)
+        ]
+
+    async def _costs_in(self, told: Sequence[Mapping[str, Any]], month: datetime) -> list[tuple[str, float]]:
+        classes = await self.projects.classes({each["runId"] for each in told}) if told else {}
+        found = [(each, each["data"].get("cost_usd")) for each in told if each["receivedAt"] >= month]
+        return [
+            (read_class(classes[each["runId"]]).project, float(usd))
+            for each, usd in found
+            if each["runId"] in classes and isinstance(usd, int | float)
+        ]
+
+    async def _running(self) -> list[Held]:
+        found = await self.projects.held()
+        return [_held(each["classKey"], each["claimedAt"]) for each in found if each.get("claimedAt")]
+
+
+def _cut(found: list[Any], name: str, until: datetime) -> tuple[list[Any], datetime]:
+    """Return what a round adds, and up to when that goes: its last moment not where it is full."""
+    if len(found) < BATCH_MAX:
+        return found, until
+    last = found[-1][name]
+    whole = [each for each in found if each[name] < last]
+    return (whole, whole[-1][name]) if whole else (found, last)
+
+
+def _held(class_key: str, claimed_at: datetime, ended_at: datetime | None = None) -> Held:
+    wanted = read_class(class_key)
+    return Held(wanted.project, wanted.gpus, claimed_at, ended_at)
+
+
+def _used(stored: Mapping[str, Any]) -> Used:
+    return Used(float(stored["decayed"]), float(stored["gpuS"]), float(stored["usd"]))
+
+
+def project_of(stored: Mapping[str, Any]) -> Project:
+    """Return a stored project."""
+    quotas = stored["quotas"]
+    return Project(
+        name=stored["_id"],
+        weight=float(stored["weight"]),
+        quotas=Quotas(gpus=quotas["gpus"], gpu_hours=quotas["gpuHours"], usd=quotas["usd"]),
+    )

@@ -1,0 +1,1 @@
+"""Fair use: projects, what each has used, and which of them is asked first."""

@@ -1,0 +1,176 @@
+"""Folders of a pod by checksums: kept within a limit of bytes, and shared by its processes.
+
+Law: a folder is there whole or not at all. Who uses one holds a lock of it, shared; who makes or removes one
+holds the lock alone. So one makes what several want, none in use is removed, and the lock of a process that
+died is free. The longest unused go first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import re
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from events.files.tree_removal import remove_tree
+from events.runtime.clock import Clock
+from events.runtime.errors import Rejected, Transient
+
+ROOM_BYTES: Final = 256 << 20  # that a folder leaves of the disk
+TURN_S: Final = 0.2
+LOCK: Final = ".lock"
+PARTIAL: Final = ".partial"
+ID: Final = re.compile("[0-9a-f]{64}")
+SIZE_CHARS_MAX: Final = 20
+_WRITE: Final = 0o222
+_SEALED: Final = 0o555  # of folders
+
+
+@dataclass(frozen=True, slots=True)
+class FolderCache:
+    """Folders below one of this pod, `bytes_max` of them at most; `of` says in words what each is."""
+
+    folder: Path
+    clock: Clock
+    bytes_max: int
+    of: str
+    _never: threading.Event = field(default_factory=threading.Event)
+
+    def place(self, name: str) -> Path:
+        """Return where a folder lies, if it is there."""
+        return self.folder / name
+
+    def put(self, name: str, size: int, lock: int, fill: Callable[[Path], None]) -> None:
+        """Have a folder filled, and put it in its place; `lock` is held alone.
+
+        Raises what `fill` raises, and `Rejected` or `Transient` where it finds no room.
+        """
+        self._make_room(size, name)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(size).encode(), 0)
+        os.utime(lock)
+        partial = self.folder / f"{name}{PARTIAL}"
+        try:
+            partial.mkdir(exist_ok=True)
+            fill(partial)
+            _seal(partial)
+            os.rename(partial, self.folder / name)
+            _through(self.folder)
+        except OSError as error:
+            remove_tree(partial)  # it may hold what nobody writes again
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise _no_room(f"the disk of {self.folder} is full") from error
+            raise Transient("folder_unwritable", f"{self.folder} takes no {self.of}: {error}") from error
+        except Rejected:
+            remove_tree(partial)
+            raise
+
+    def _make_room(self, size: int, name: str) -> None:
+        """Remove folders that nobody uses, the longest unused first, until one of `size` bytes has room."""
+        if size > self.bytes_max:
+            raise Rejected(
+                "too_large",
+                f"the {self.of} has {size:,} bytes, and the pod keeps {self.bytes_max:,} of them: "
+                "raise its limit",
+            )
+        kept = sorted(entry for entry in self._entries() if entry[2] != name)
+        total = sum(entry[1] for entry in kept)
+
+        def lacks() -> bool:
+            return total + size > self.bytes_max or shutil.disk_usage(self.folder).free < size + ROOM_BYTES
+
+        for _, bytes_, other in kept:
+            if not lacks():
+                return
+            with suppress(_InUseError), self.locked(other, fcntl.LOCK_EX, _at_once):
+                remove_tree(self.folder / other)
+                remove_tree(self.folder / f"{other}{PARTIAL}")
+                (self.folder / f"{other}{LOCK}").unlink()
+                total -= bytes_
+        if lacks():
+            raise _no_room(f"{self.folder} has no room for a {self.of} of {size:,} bytes beside those in use")
+
+    def _entries(self) -> Iterator[tuple[int, int, str]]:
+        """Yield last use, bytes and name of each."""
+        for lock in self.folder.glob(f"*{LOCK}"):
+            with suppress(OSError, ValueError):
+                text = lock.read_bytes()[:SIZE_CHARS_MAX]
+                yield lock.stat().st_mtime_ns, int(text or b"0"), lock.name.removesuffix(LOCK)
+
+    @contextmanager
+    def locked(self, name: str, how: int, wait: Callable[[], None]) -> Iterator[int]:
+        """Hold the lock of a folder; `wait` is asked before each try but the first, and may raise."""
+        path = self.folder / f"{name}{LOCK}"
+        while True:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                while not _flock(handle, how):
+                    wait()
+                    self.clock.wait(self._never, TURN_S)
+                if _is_file_of(handle, path):  # else it was removed before it was ours
+                    yield handle
+                    return
+            finally:
+                os.close(handle)
+
+
+class _InUseError(Exception):
+    """Another process uses the folder."""
+
+
+def _at_once() -> None:
+    raise _InUseError
+
+
+def _no_room(why: str) -> Transient:
+    return Transient("DISK_FULL", f"{why}: remove files there, or give the pod a larger disk")
+
+
+def _flock(handle: int, how: int) -> bool:
+    try:
+        fcntl.flock(handle, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_file_of(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _seal(folder: Path) -> None:
+    """Take away all leave to write, and have everything on the disk."""
+    for above, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            path = os.path.join(above, name)
+            mode = os.lstat(path).st_mode
+            if not stat.S_ISLNK(mode):
+                os.chmod(path, stat.S_IMODE(mode) & ~_WRITE)
+        os.chmod(above, _SEALED)
+    _through(folder)
+
+
+def _through(folder: Path) -> None:
+    """Have what was written to the file system of a folder on its disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+        if syncfs is None:
+            os.sync()
+        elif syncfs(handle):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+    finally:
+        os.close(handle)

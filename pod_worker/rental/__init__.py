@@ -1,0 +1,1 @@
+"""Pods that are rented: which one this is, and how its provider ends it."""

@@ -1,0 +1,1 @@
+"""Slots: several workers of one pod, each with devices of its own."""

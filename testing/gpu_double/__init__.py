@@ -1,0 +1,1 @@
+"""A double of the NVIDIA management library, of any number of cards."""
