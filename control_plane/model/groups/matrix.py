@@ -73,7 +73,8 @@ def matrix_of(plan: Mapping[str, Any]) -> Matrix:
         ready_s=plan.get("ready_s") or READY_S,
     )
     if bool(made.axes) == bool(made.rows) or (nodes and plan.get("rows")):
-        raise Rejected("bad_plan", "plan: a matrix has `values`, `rows` or `nodes`; give one, not empty")
+        parts = "`values`, `rows` or `nodes`"
+        raise Rejected("bad_plan", f"plan: a matrix has {parts}; give one of them, not empty")
     if empty := [name for name, values in made.axes.items() if not values]:
         raise Rejected("bad_plan", f"plan.values: {empty[0]!r} has no value")
     if made.slots > SLOTS_MAX:

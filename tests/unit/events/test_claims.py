@@ -134,10 +134,10 @@ def test_an_attempt_that_was_ordered_to_give_its_pod_back_waits_and_is_charged_t
     ordered = make_stored(status="RUNNING", attempt=2, preempt={"attempt": 2, "waitS": 5.0})
     ending = end(standing_of(ordered), "preempted", retryable=False, jitter=0.0)
     assert isinstance(ending, Ending)
-    assert (ending.to, ending.failures.preempted, ending.delay_s) == (Status.DELAYED, 0, 5.0)
+    assert (ending.to, ending.failures.preempted, ending.delay_s) == (Status.DELAYED, 3, 5.0)
     ending = end(standing_of({**ordered, "attempt": 3}), "preempted", retryable=False, jitter=0.0)
     assert isinstance(ending, Ending)
-    assert (ending.to, ending.failures.preempted) == (Status.QUEUED, 1)
+    assert (ending.to, ending.failures.preempted) == (Status.QUEUED, 4)
 
 
 def test_the_filters_name_the_term_and_its_proof() -> None:
