@@ -267,6 +267,7 @@ def test_a_folder_runs_on_a_pod_and_goes_on_from_its_checkpoint_after_the_pod_di
         assert refused.json()["code"] == code, refused.text
 
 
+@pytest.mark.slow("two pods, which begin one job twice")
 def test_two_pods_run_one_job_and_begin_again_together_when_one_fails(fleet: Fleet, tmp_path: Path) -> None:
     folder = tmp_path / "nodes"
     folder.mkdir()
