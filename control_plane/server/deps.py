@@ -269,17 +269,20 @@ class Deps:
 
 def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database; all of it goes by the store's clock."""
-    clock = MeasuredClock(machine)
+    clock, submissions, schedules = MeasuredClock(machine), Submissions(db), Schedules(db)
     runs, events, documents, counts = Runs(db), Events(db), Documents(db), ByteCounts(db)
-    submissions, schedules = Submissions(db), Schedules(db)
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered, unclaimed = UnnumberedEvents(runs, events, clock, ids), UnclaimedStore(db)
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
-    feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
-    releaser = Releaser(runs, Successors(db))
+    feed, log_feed, notifier, releaser = (
+        ChangeFeed(),
+        ChangeFeed(),
+        Notifier(),
+        Releaser(runs, Successors(db)),
+    )
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
