@@ -269,9 +269,8 @@ class Deps:
 
 def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database; all of it goes by the store's clock."""
-    clock = MeasuredClock(machine)
+    clock, submissions, schedules = MeasuredClock(machine), Submissions(db), Schedules(db)
     runs, events, documents, counts = Runs(db), Events(db), Documents(db), ByteCounts(db)
-    submissions, schedules = Submissions(db), Schedules(db)
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered, unclaimed = UnnumberedEvents(runs, events, clock, ids), UnclaimedStore(db)

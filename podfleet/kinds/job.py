@@ -11,14 +11,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from events.runtime.clock import SystemIds
 from podfleet import parameters
+from podfleet.client.options import StartOptions
 from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import check
 from podfleet.commands.data import push_folder
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
 from podfleet.nouns import noun
-from podfleet.output import AsJson
+from podfleet.output import AsJson, print_json, say
 from podfleet.parameters import (
     After,
     Attempts,
@@ -96,6 +98,10 @@ def run(
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
     after: After = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", min=2, max=64, help="Pods that run it together, as a group."),
+    ] = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -122,6 +128,11 @@ def run(
         secret=[*(secret or ()), *([git_secret] if git_secret and git_secret not in (secret or ()) else ())],
         project=project,
     )
+    if nodes is not None:
+        if after or not_before is not None or watch:
+            raise typer.BadParameter("--nodes makes a group: --after, --not-before, --watch are of one run")
+        start_nodes(control_plane, spec, nodes, wanted, key, as_json=as_json)
+        return
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
@@ -197,6 +208,20 @@ def program(
         requires=needed(gpu, gpus),
         has_folder=not no_folder,
     )
+
+
+def start_nodes(
+    control_plane: Client, spec: Any, nodes: int, wanted: StartOptions, key: str | None, *, as_json: bool
+) -> None:
+    """Run a job on several pods together, and print the name of its group."""
+    options: Any = {name: value for name, value in wanted.items() if name != "not_before"}
+    plan: Any = {"kind": "matrix", "nodes": nodes}
+    name = f"{KIND}-{SystemIds().ulid()[-8:].lower()}"
+    group = control_plane.add_group(name, KIND, spec, plan=plan, idempotency_key=key, **options)
+    if as_json:
+        print_json(group)
+    else:
+        say(group.id)
 
 
 def completed(
