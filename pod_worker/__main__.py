@@ -27,8 +27,10 @@ from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
+from pod_worker.files.index_settings import index_settings
 from pod_worker.isolation.confinement import (
     ENVIRONMENTS,
+    PACKAGES,
     SOURCE,
     THE_WORKERS,
     TREES,
@@ -38,7 +40,7 @@ from pod_worker.isolation.confinement import (
 )
 from pod_worker.isolation.containers import remove_containers
 from pod_worker.slots.division import FOLDER as SLOTS
-from pod_worker.slots.division import Slot, devices_of, problem_with, slots_of
+from pod_worker.slots.division import SHARE, Slot, devices_of, problem_with, share_of, slots_of
 from pod_worker.slots.parent import die_with
 from pod_worker.slots.supervisor import (
     EXIT_LEFT_UNDELIVERED,
@@ -74,6 +76,9 @@ def main() -> int:
         if "image" in brought(settings.environ):
             remove_containers(settings.pod, settings.environ)
         devices = _devices(settings)
+        if share := settings.environ.get(SHARE):
+            devices = _take_share(share, devices)
+            settings = read_settings(os.environ, wishes, dotenv=Path(".env"))
         count = slots_of(settings.slots, len(devices))
         if count > 1:
             ended = supervise(settings, count, devices, own_command(), stop)
@@ -144,9 +149,21 @@ def own_command() -> list[str]:
     return [sys.executable, "-m", "pod_worker", *sys.argv[1:]]
 
 
+def _take_share(share: str, devices: list[str]) -> list[str]:
+    """Own one part of the machine's devices, as one of several workers; they share what cannot be divided."""
+    owned = share_of(share, devices)
+    if owned is None:
+        if devices:
+            why = f"{SHARE} is {share[:100]}, by which {len(devices)} GPUs cannot be divided"
+            log.warning("start.gpus_shared", extra={"why": why})
+        return []
+    os.environ[VARIABLE] = ",".join(owned)
+    return owned
+
+
 def _devices(settings: Settings) -> list[str]:
     """Return the UUIDs of the pod's devices; none are looked up where one slot has all of them."""
-    if settings.slots == 1:
+    if settings.slots == 1 and SHARE not in settings.environ:
         return []
     from pod_worker.machine.gpu import device_names, open_driver
 
@@ -209,10 +226,12 @@ def confine(settings: Settings) -> tuple[Confinement | None, str]:
 def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
     """Return the methods of confinement to try, best first."""
     pod = settings.pod_data
-    for each in (pod / TREES, settings.data / ENVIRONMENTS):  # the names of the folders below are secrets
+    for each in (pod / TREES, pod / ENVIRONMENTS):  # the names of the folders below are secrets
         each.mkdir(mode=0o711, parents=True, exist_ok=True)
     if settings.data != pod:
         (pod / SLOTS).mkdir(mode=0o711, exist_ok=True)
+    folders_of_packages = index_settings(settings.environ).folders
+    environ = {**environ, PACKAGES: os.pathsep.join(folders_of_packages)}
     if os.getuid() == 0:
         return [Confinement.by_user(settings.data, environ, pod)]
     folders = (Path(), Path(SOURCE))

@@ -48,7 +48,7 @@ from pod_worker.config import Settings
 from pod_worker.delivery import delivery_report
 from pod_worker.files.checkpoint_restore import HttpCheckpoints
 from pod_worker.files.environments import EnvironmentCache
-from pod_worker.files.index_settings import IndexSettings, pip_files
+from pod_worker.files.index_settings import index_settings
 from pod_worker.files.storage import HttpStorage
 from pod_worker.files.trees import TreeCache
 from pod_worker.files.upload_registration import OutboxRegistry
@@ -176,8 +176,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
 
 def _environments(settings: Settings, clock: Clock) -> PodEnvironments:
     """Return the environments of this pod, and where their packages come from."""
-    cache = EnvironmentCache(settings.data / ENVIRONMENTS, clock, settings.environment_cache_bytes)
-    return PodEnvironments(cache, IndexSettings.of(settings.environ, pip_files(settings.environ)))
+    cache = EnvironmentCache(settings.pod_data / ENVIRONMENTS, clock, settings.environment_cache_bytes)
+    return PodEnvironments(cache, index_settings(settings.environ))
 
 
 def _pod(settings: Settings, world: World, capabilities: Capabilities) -> Pod:

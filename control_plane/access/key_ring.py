@@ -111,9 +111,13 @@ class KeyRing:
         ends, begun = old["endsAt"], old["createdAt"]
         life = None if ends is None else ends - begun
         wanted = WantedKey(
-            kind=old["kind"], name=old["name"], scopes=frozenset(old["scopes"]), life=life, pod=old.get("pod"),
+            kind=old["kind"],
+            name=old["name"],
+            scopes=frozenset(old["scopes"]),
+            life=life,
+            pod=old.get("pod"),
             projects=old.get("projects") or (),
-        )  # fmt: skip
+        )
         self._require_living(old)
         new = await self.make(wanted, by=by)
         if await self.store.succeed(key_id, new.document["_id"], self.clock.now() + overlap) is None:

@@ -43,7 +43,6 @@ from control_plane.store.pages import Order, Slice
 from control_plane.store.pods import HOURS_MAX, Pods
 from control_plane.store.queue.run_counts import COUNT_MAX, Tallies, Waiting
 from control_plane.store.queue.submissions import Submitted
-from control_plane.store.queue.successors import Successors
 from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunReads
 from control_plane.store.schedules import Schedules
 from events.answers.access.audit_log import AuditEntry
@@ -252,14 +251,15 @@ class Reading:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`.
 
         `only` names, for a kind, what is read of its run: lists of `OF_EVERY_KIND`, parts of the kind,
-        `usage`, `notes` (with their answers), `measures`. The others are empty then.
+        `usage`, `notes` (with their answers), `measures`, `successors`. The others are empty then.
         """
         async with self.large_reads:
-            run, spec, successors = await asyncio.gather(
-                self.require(run_id), self.run_reads.spec(run_id), Successors(self.run_reads.db).of(run_id)
-            )
-            found = await self._whole(run, spec or {}, None if only is None else only(run["kind"]))
-            return msgspec.structs.replace(found, successors=successors)
+            run, spec = await asyncio.gather(self.require(run_id), self.run_reads.spec(run_id))
+            asked = None if only is None else only(run["kind"])
+            found = await self._whole(run, spec or {}, asked)
+            if asked is None or "successors" in asked:
+                found = msgspec.structs.replace(found, successors=await self.run_reads.successors(run_id))
+            return found
 
     async def submitted(self, submitted: Submitted) -> Run:
         """Return a new run from its submission, without a read: a pod may have claimed it by now.

@@ -177,7 +177,7 @@ class Pods:
             return await self.db.pods.count_documents(query, limit=COUNT_MAX)
 
     async def order_drain(self, boot: str, *, drain: bool) -> None:
-        """Ask a worker to leave, or to stay, with all slots of its start; it hears that at its next report."""
+        """Ask a worker to leave, or to stay, with all slots of its start; they hear it when they report."""
         async with answers():
             wanted = {"$or": _workers(boot)} if "/" in boot else {"_id": boot}
             await self.db.pods.update_many(wanted, {"$set": {"orders.drain": drain}})

@@ -16,7 +16,7 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, Order, Slice, Wanted, raw, read_bounded, read_page
 from events.catalog import TYPES, NoteAnswered, RunLog, RunUsage, StageMetric, StageProgress, type_of
 from events.files.checkpoints import PREFIX
-from events.kinds.declaring.queues import QUEUES
+from events.kinds.declaring.queues import QUEUES, RUNS
 from events.lifecycle import Status
 from events.text.truncation import brief_data, brief_fields
 
@@ -28,6 +28,7 @@ MODELS_TOLD_MAX: Final = 100
 MODEL_CHARS_MAX: Final = 200
 OTHER_MODELS: Final = "other models"
 USAGE_EVENTS_MAX: Final = 100_000
+SUCCESSORS_MAX: Final = 50  # that are named, the first
 NOTE_ANSWERS_MAX: Final = 1_000
 PROGRESS_EVENTS_MAX: Final = 60
 METRICS_MAX: Final = 5_000
@@ -164,6 +165,12 @@ class RunReads:
         """Return the latest answers to a run's notes, the latest first."""
         query = {"runId": run_id, "type": type_of(NoteAnswered), **NUMBERED}
         return await self.part("events", query, None, [("position", -1)], NOTE_ANSWERS_MAX, BESIDE_BYTES_MAX)
+
+    @answers()
+    async def successors(self, run_id: str) -> list[str]:
+        """Return the runs that wait, or have waited, for a run: the first ones."""
+        found = self.db[RUNS.collection].find({"after": run_id}, {"_id": 1}).hint("by_predecessor")
+        return [each["_id"] async for each in found.limit(SUCCESSORS_MAX)]
 
     async def usage(self, run_ids: Sequence[str]) -> list[Document]:
         """Return what runs have spent together, one document a model; None is the pods' own time."""

@@ -74,7 +74,7 @@ def _kept(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _members(live: Iterable[Mapping[str, Any]], rules: Rules) -> list[Member]:
-    """Return the live pods; of several workers of one the last that reported, with the faults of all its GPUs."""
+    """Return the live pods; of several workers of one the last that reported, with the GPU faults of all."""
     found: dict[Identity, Member] = {}
     for member in those_readable("pod", live, lambda each: _member(each, rules)):
         known = found.setdefault(member.pod, member)

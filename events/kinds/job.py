@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -24,6 +25,7 @@ VARIABLE_CHARS_MAX: Final = 4_096
 PATTERNS_MAX: Final = 32
 INPUTS_MAX: Final = 32
 PARAMS_MAX: Final = 64
+SPLITS_MAX: Final = 32  # commands whose words are kept: the slots of a sweep have one, and are thousands
 DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
@@ -60,11 +62,47 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = ""
 
 
+class Git(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A commit of a repository, which a pod fetches."""
+
+    url: Annotated[
+        str,
+        msgspec.Meta(max_length=500, description="Its address: https://HOST/PATH or ssh://git@HOST/PATH."),
+    ]
+    commit: Annotated[
+        str, msgspec.Meta(pattern=r"\A[0-9a-f]{40}\Z", description="The commit, by its 40 digits.")
+    ]
+    secret: Annotated[
+        str,
+        msgspec.Meta(
+            max_length=200, description="The secret with a token (https) or a key (ssh), by its name."
+        ),
+    ] = ""
+
+    @property
+    def is_https(self) -> bool:
+        """Say whether it is asked for by https, else by ssh."""
+        return self.url.startswith("https://")
+
+
 OF_RUN: Final = "run:"  # before the id of a run whose files are an input
 # A tree by its id, a data set, or files of a run; what it was found to be stands behind `@`.
 _SOURCE: Final = re.compile(
     r"[0-9a-f]{64}|([a-z0-9][a-z0-9._-]{0,99}(/[1-9][0-9]{0,8})?"
     r"|run:[A-Za-z0-9._-]{1,64}(/[^\x00-\x1f]{1,500})?)(@[0-9a-f]{64})?"
+)
+
+
+@lru_cache(maxsize=SPLITS_MAX)
+def _split(command: str) -> tuple[str, ...]:
+    return tuple(shlex.split(command))
+
+
+# No user of https, which may be a token, and no word that a command reads as an option.
+_GIT: Final = re.compile(
+    r"(https://|ssh://([A-Za-z0-9_][\w.-]*@)?)([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?"
+    r"/[\w.~+/%@-]+",
+    re.ASCII,
 )
 
 
@@ -82,6 +120,9 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tree: Annotated[
         TreeId, msgspec.Meta(description="The file tree of its working folder; empty for none.")
     ] = ""
+    git: Annotated[
+        Git | None, msgspec.Meta(description="The commit that its working folder is, instead of a file tree.")
+    ] = None
     source: Annotated[
         Source | None, msgspec.Meta(description="Where its working folder comes from; only told.")
     ] = None
@@ -123,7 +164,7 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def words(self) -> list[str]:
         """The words of the command, filled in. Raises `ValueError` for quotes that do not end, or a place."""
-        return [self._filled(word) for word in shlex.split(self.command)]
+        return [self._filled(word) for word in _split(self.command)]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -136,7 +177,7 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def _problems(spec: JobSpec) -> Iterator[str]:
     try:
-        shlex.split(spec.command)
+        _split(spec.command)
     except ValueError as error:
         yield f"command: {str(error).lower()}: write it as for a shell"
         return
@@ -150,6 +191,14 @@ def _problems(spec: JobSpec) -> Iterator[str]:
         yield "command: name a program"
     if len(words) > WORDS_MAX or any(len(each) > WORD_CHARS_MAX for each in words):
         yield f"command: {WORDS_MAX} words of {WORD_CHARS_MAX:,} characters at most; put more into a file"
+    if spec.git is not None:
+        if spec.tree:
+            yield "git: the working folder is a commit or a file tree: leave one of them out"
+        if not _GIT.fullmatch(spec.git.url):
+            yield (
+                "git.url: write https://HOST/PATH or ssh://git@HOST/PATH, and a token or a key as a secret, "
+                "whose name is git.secret"
+            )
     for name, source in spec.inputs.items():
         if not is_source(source):
             yield (
@@ -204,6 +253,7 @@ KIND: Final = Kind(
         "ENVIRONMENT_FAILED": "uv could not make the environment: what it says is in environment.txt.",
         "INDEX_UNREACHABLE": "An index of packages cannot be reached: see the pod's settings.",
         "JOB_FAILED": "The program ended with a status other than 0: all that it printed is in log.txt.",
+        "NO_SOURCE": "The commit could not be fetched: source.log says why.",
         "NO_PROGRAM": "The pod has no program of this name: check the spelling, or say which pods have it.",
     },
 )

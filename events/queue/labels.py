@@ -80,8 +80,8 @@ def own_labels(
     """Return what a pod says of itself; `gpus` are the names and memories of its devices.
 
     `gpu` is the device of the most memory, `gpus` how many of that name there are; `gpu_gib`, `memory` and
-    `disk` are whole GiB. Each of the `engines` that can serve a model there has a label of its own, and so has
-    each of the `endpoints` that runs may ask.
+    `disk` are whole GiB. Each of the `engines` that can serve a model there has a label of its own, and so
+    has each of the `endpoints` that runs may ask.
     """
     names = [short_name(name) for name, _ in sorted(gpus, key=lambda each: -each[1])]
     gpu = names[0] if names else None

@@ -62,8 +62,7 @@ class EnvironmentUse:
             is_first, self.is_made = self.is_asked and not self.is_made, True
             work = self._keep
         if not is_first or self.pod is None:
-            settings = self.pod.settings if self.pod else IndexSettings()
-            self.answer(self._told(settings, problem="this pod keeps no environment"))
+            self.answer(self._told(problem="this pod keeps no environment"))
             return
         self.threads("environment", lambda: self._do(work, frame))
 
@@ -95,7 +94,7 @@ class EnvironmentUse:
         settings = self.pod.settings
         key = environment_key(frame.digest, PYTHON, settings.variables, [*settings.options])
         self.held = self.pod.cache.hold(key, self._check)
-        return self._told(settings)
+        return self._told()
 
     def _keep(self, frame: object) -> Environment:
         assert isinstance(frame, EnvironmentMade)
@@ -112,8 +111,8 @@ class EnvironmentUse:
         if self._over.is_set():
             raise _OverError
 
-    def _told(self, settings: IndexSettings | None = None, problem: str | None = None) -> Environment:
-        settings = settings or IndexSettings()
+    def _told(self, problem: str | None = None) -> Environment:
+        settings = self.pod.settings if self.pod else IndexSettings()
         return Environment(
             path=str(self.held.path) if self.held is not None and self.held.path is not None else None,
             variables=dict(settings.variables),

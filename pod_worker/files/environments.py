@@ -71,6 +71,7 @@ class EnvironmentCache:
         """Hold the environment of a key; `wait` is asked while another run makes it, and may raise."""
         if not ID.fullmatch(key):
             raise Rejected("bad_environment", f"{key[:64]!r} is no key of an environment")
+        self.folder.mkdir(mode=0o711, parents=True, exist_ok=True)  # the names of the folders are secrets
         kept = FolderCache(self.folder, self.clock, self.bytes_max, "environment")
         while True:
             for how in (fcntl.LOCK_SH, fcntl.LOCK_EX):

@@ -69,6 +69,18 @@ class IndexSettings:
         variables = {name: _CREDENTIALS.sub("", value) for name, value in found.items() if value}
         return cls(variables, ("--no-index",) if is_closed else ())
 
+    @property
+    def folders(self) -> list[str]:
+        """The folders of this machine that packages come from: runs have to see them."""
+        named = (self.variables.get(name, "") for name in OF_UV)
+        words = (each.removeprefix("file://") for value in named for each in re.split(r"[\s,]+", value))
+        return [each for each in words if each.startswith("/") and Path(each).is_dir()]
+
+
+def index_settings(environ: Mapping[str, str]) -> IndexSettings:
+    """Return what the environment of a pod, and the files of pip on it, say."""
+    return IndexSettings.of(environ, pip_files(environ))
+
 
 def pip_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Return where pip looks for its settings on this machine, the strongest last."""

@@ -62,7 +62,8 @@ NEEDED: Final = (
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
 )
-WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME")
+PACKAGES: Final = "PODFLEET_PACKAGE_FOLDERS"  # not set by people: folders of the settings of uv and pip
+WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME", PACKAGES)
 # What is the machine's own; whatever else lies at the root of its file system is somebody's.
 SYSTEM: Final = (
     *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "snap", "opt", "var"),
@@ -102,7 +103,7 @@ class Confinement:
         `pod` is the folder of the pod, where the worker is one of its slots.
         """
         work, temporary = data / "work", Path(tempfile.gettempdir())
-        kept = (str((pod or data) / TREES), str(data / ENVIRONMENTS))
+        kept = (str((pod or data) / each) for each in (TREES, ENVIRONMENTS))
         places = (str(work), *kept, str(temporary), *_places(environ))
         return cls(method="user", work=work, temporary=temporary, places=places)
 
@@ -131,7 +132,7 @@ class Confinement:
             work=data / "work",
             temporary=temporary,
             places=(
-                *(str(pod / TREES), str(data / ENVIRONMENTS)),
+                *(str(pod / each) for each in (TREES, ENVIRONMENTS)),
                 *(each for each in _places(environ) if each not in unasked),
             ),
             hidden=tuple(sorted(real)),

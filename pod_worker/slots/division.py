@@ -13,6 +13,8 @@ from typing import Final, Self
 
 SLOTS_MAX: Final = 64
 FOLDER: Final = "slots"  # in the pod's folder: those of all slots but the first
+SHARE: Final = "PODFLEET_GPU_SHARE"
+_SHARE: Final = re.compile(r"([1-9][0-9]?)/([1-9][0-9]?)")
 _ORDER: Final = re.compile(r"([1-9][0-9]{0,2})/([1-9][0-9]{0,2})/([A-Za-z0-9_-]{1,32})/([1-9][0-9]{0,9})")
 
 
@@ -49,6 +51,19 @@ class Slot:
     def data(self, pod: Path) -> Path:
         """Return its folder; the first has that of the pod, as the worker of a pod with one slot."""
         return pod if self.number == 1 else pod / FOLDER / str(self.number)
+
+
+def share_of(text: str, devices: Sequence[str]) -> list[str] | None:
+    """Return the devices of one of several workers of a machine, by a text such as 2/8; None where none fit.
+
+    Devices that cannot be divided in equal parts are everybody's.
+    """
+    found = _SHARE.fullmatch(text)
+    number, count = (int(found[1]), int(found[2])) if found else (1, 0)
+    if not 1 <= number <= count or not devices or len(devices) % count:
+        return None
+    each = len(devices) // count
+    return list(devices[(number - 1) * each : number * each])
 
 
 def slots_of(wanted: int | None, devices: int) -> int:

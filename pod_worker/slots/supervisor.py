@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock
@@ -38,12 +38,20 @@ LOCK: Final = "slots.lock"
 LOCK_WAIT_S: Final = 15.0  # slots whose supervisor was killed leave in less
 
 
+class SlotProcess(Protocol):
+    """The process of a slot, as `subprocess.Popen` is one."""
+
+    def poll(self) -> int | None: ...
+
+    def send_signal(self, sig: int) -> None: ...
+
+
 @dataclass(slots=True)
 class _Place:
     """One slot: its process while there is one, and else when it is started again."""
 
     slot: Slot
-    process: subprocess.Popen[bytes] | None = None
+    process: SlotProcess | None = None
     status: int | None = None  # of a slot that is not started again
     begun_s: float = 0.0
     failures: int = 0
@@ -64,7 +72,7 @@ class Supervisor:
     """The slots of one pod; `start` makes the process of one."""
 
     slots: Sequence[Slot]
-    start: Callable[[Slot], subprocess.Popen[bytes]]
+    start: Callable[[Slot], SlotProcess]
     clock: Clock
     stop: threading.Event
     _places: list[_Place] = field(default_factory=list)
@@ -72,14 +80,18 @@ class Supervisor:
 
     def run(self) -> Outcome:
         """Keep the slots running until they have left, or until the pod is told to stop."""
-        self._places = [_Place(each) for each in self.slots]
+        self.begin()
         never = threading.Event()
         while self.run_once():
             if self._stopped_s is None:
                 self.clock.wait(self.stop, LOOK_S)
             else:
                 self.clock.wait(never, LEAVING_LOOK_S)
-        return self._outcome()
+        return self.outcome()
+
+    def begin(self) -> None:
+        """Have a place for each slot; the first look starts them."""
+        self._places = [_Place(each) for each in self.slots]
 
     def run_once(self) -> bool:
         """Look at each slot; False when nothing is left to do."""
@@ -143,7 +155,8 @@ class Supervisor:
             if place.process is not None:
                 place.process.send_signal(number)
 
-    def _outcome(self) -> Outcome:
+    def outcome(self) -> Outcome:
+        """Return how the slots have ended."""
         statuses = [place.status for place in self._places if not place.slot.is_spare]
         if EXIT_CONFIG in statuses:
             return Outcome(EXIT_CONFIG)
@@ -188,13 +201,13 @@ def _is_locked(handle: int) -> bool:
 
 def starter(
     command: Sequence[str], environ: Callable[[Slot], Mapping[str, str]], lock: int
-) -> Callable[[Slot], subprocess.Popen[bytes]]:
+) -> Callable[[Slot], SlotProcess]:
     """Return what starts the process of a slot: the worker's own command, told which slot it is.
 
     It leads a session of its own, so that a terminal's signal reaches this process alone.
     """
 
-    def start(slot: Slot) -> subprocess.Popen[bytes]:
+    def start(slot: Slot) -> SlotProcess:
         return subprocess.Popen(
             [*command, f"--slot={slot.argument}"],
             env=environ(slot),

@@ -289,9 +289,12 @@ class Stack:
         name = f"worker-{number}"
         argv = (*self._options.programs.worker, "--mode", "hybrid", "--data", str(self._data / name))
         argv += tuple(f"--label={each}" for each in self._options.labels)
+        share = (
+            {"PODFLEET_GPU_SHARE": f"{number}/{self._options.workers}"} if self._options.workers > 1 else {}
+        )
         return Service(
             name=name,
-            command=Command(argv, {**environment, "PODFLEET_POD_ID": f"local-{number}"}),
+            command=Command(argv, {**environment, **share, "PODFLEET_POD_ID": f"local-{number}"}),
             is_ready=_is_alive,
             start_s=WORKER_START_S,
             grace_s=WORKER_GRACE_S,

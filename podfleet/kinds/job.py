@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +48,13 @@ Gpus = Annotated[
 Folder = Annotated[
     Path | None, typer.Option("--folder", metavar="DIR", help="Working folder; default: this one.")
 ]
+GitAddress = Annotated[
+    str | None, typer.Option("--git", metavar="URL@COMMIT", help="A commit, which the pod fetches.")
+]
+GitSecret = Annotated[
+    str | None,
+    typer.Option("--git-secret", metavar="NAME", help="The secret that the repository asks for."),
+]
 NoFolder = Annotated[bool, typer.Option("--no-folder", help="Send no files.")]
 Include = Annotated[
     list[str] | None, typer.Option("--include", metavar="PATTERN", help="Send what git ignores, too.")
@@ -72,6 +80,8 @@ def run(
     gpu: Gpu = None,
     gpus: Gpus = None,
     folder: Folder = None,
+    git: GitAddress = None,
+    git_secret: GitSecret = None,
     no_folder: NoFolder = False,
     include: Include = None,
     data: Inputs = None,
@@ -98,8 +108,10 @@ def run(
     spec = parameters.spec(file, parameter)
     control_plane = client()
     completed(spec, command, env, data)
+    if git:
+        spec["git"] = commit_named(git, git_secret)
     check(KIND, spec)
-    if not no_folder:
+    if not no_folder and not spec.get("git"):
         send_folder(spec, control_plane, folder, include)
     wanted = parameters.start_options(
         priority=priority,
@@ -108,7 +120,7 @@ def run(
         attempts=attempts,
         queue_limit=queue_limit,
         not_before=not_before,
-        secret=secret,
+        secret=[*(secret or ()), *([git_secret] if git_secret and git_secret not in (secret or ()) else ())],
         project=project,
     )
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
@@ -163,6 +175,14 @@ def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> 
             Path(beside, DIFF).write_bytes(commit.diff)
             source["diff"] = push_folder(control_plane, Path(beside), (), ()).id
     return {"tree": pushed.id, "source": source}
+
+
+def commit_named(given: str, secret: str | None) -> dict[str, str]:
+    """Return the commit that an option names. Raises `typer.BadParameter`."""
+    url, _, commit = given.rpartition("@")
+    if not re.fullmatch("[0-9a-f]{40}", commit):
+        raise typer.BadParameter(f"--git {given}: write URL@COMMIT, with the commit's 40 digits")
+    return {"url": url, "commit": commit, **({"secret": secret} if secret else {})}
 
 
 def named_input(given: str) -> tuple[str, str]:

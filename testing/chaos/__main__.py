@@ -51,6 +51,9 @@ def main() -> int:
     form = f"--seconds {arguments.seconds:g}"
     if arguments.short:
         settings, form = replace(short(seed, home), bug=arguments.bug), "--short"
+    if arguments.slots > 1:
+        settings = replace(settings, size=replace(settings.size, pods=arguments.slots, slots=arguments.slots))
+        form += f" --slots {arguments.slots}"
     if arguments.lanes:
         lanes = tuple(lane for lane in settings.lanes if lane.name in arguments.lanes)
         settings = replace(settings, lanes=lanes)
@@ -129,6 +132,7 @@ def _say(line: str) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m testing.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="how long faults strike")
+    parser.add_argument("--slots", type=int, default=1, help="all pods are so many slots of one")
     parser.add_argument("--short", action="store_true", help="the short form, as in the test suite")
     parser.add_argument("--seed", type=int, help="which faults strike; a fresh one is printed")
     parser.add_argument("--home", type=Path, help="where everything lies while it runs")

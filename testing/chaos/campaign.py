@@ -115,7 +115,7 @@ def run(settings: Settings, world: World, examine: Callable[[Fleet, Trouble], No
             world.clock,
             Random(f"{settings.seed}/user"),
             Random(f"{settings.seed}/whims"),
-            pods=settings.size.pods,
+            pods=settings.size.names,
             backlog=settings.backlog,
             events=settings.events,
             experiments=settings.experiments,

@@ -74,7 +74,7 @@ def required(whims: Random, pods: int) -> dict[str, Any]:
     """Draw what a run asks for: one pod of the campaign, or one rack."""
     if whims.random() < 0.5:
         return {"pod": f"pod-{whims.randrange(pods)}"}
-    return {"labels": {"rack": whims.choice(RACKS)}}
+    return {"labels": {"rack": whims.choice(RACKS[:pods])}}
 
 
 def experiment(number: int) -> Wish:

@@ -20,6 +20,7 @@ from events.runtime.clock import SystemClock
 from podfleet import Client
 from tests.integration.command_line import podfleet
 from tests.integration.conftest import Fleet
+from tests.integration.packages import source, wheel
 
 PYTHON = sys.executable
 PATIENCE_S = 90.0
@@ -242,6 +243,59 @@ def test_a_sweep_outlives_a_pod_and_a_study_ends_what_measures_worse(fleet: Flee
     (folder / "train.py").write_text(SWEPT)
     must_go_on_after_a_pod_was_killed(fleet, folder)
     must_end_early_what_measures_worse(fleet, folder)
+
+
+POISON = """
+import glob, os, subprocess
+for place in (DATA + "/environments", DATA + "/trees", DATA, *glob.glob(DATA + "/environments/*/lib/*/*")):
+    try:
+        open(place + "/poison", "w").close()
+    except OSError:
+        pass
+lives_on = "while :; do for each in " + DATA + "/work/*/environment/made/lib/*/*/tinyone/__init__.py; do " \\
+    "echo 'value = 666' > $each; done; done"
+subprocess.Popen(["sh", "-c", lives_on], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+"""
+USES = """
+import tinyone, os, sys
+for name in (sys.prefix, tinyone.__file__):
+    try:
+        os.chmod(name, 0o777)
+        print("CHANGED", name)
+    except OSError:
+        pass
+print("value", tinyone.value, sys.prefix)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a worker that is not root hides by namespaces (test_same_user)")
+def test_environments_are_made_once_and_no_package_changes_what_another_run_gets(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    data = fleet.home / "maker"
+    wheel(wheels, "tinyone", "value = 1\ndef main(): pass\n")
+    source(wheels, "hostile", "", POISON.replace("DATA", repr(str(data))))
+    runs = []
+    for number, requirements in enumerate(("tinyone\n", "hostile\ntinyone\n", "tinyone\n")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "requirements.txt").write_text(requirements)
+        (folder / "uses.py").write_text(USES)
+        made = podfleet(fleet.url, "run", "--folder", str(folder), "--", "python", "uses.py")
+        assert made.returncode == 0, made.stderr
+        runs.append(made.stdout.strip())
+    fleet.start_worker(name="maker", UV_FIND_LINKS=str(wheels), UV_NO_INDEX="1")
+    for run_id in runs:
+        run = fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=120)
+        assert run["status"] == "COMPLETED", run["error"]
+    told = [artifact(fleet, run_id, "log.txt").decode() for run_id in runs]
+    assert [each.split()[:2] for each in told] == [["value", "1"]] * 3
+    assert told[0] == told[2] != told[1]
+    assert "makes an environment" in lines(fleet, runs[0])
+    assert "is there" in lines(fleet, runs[2])
+    assert list(data.rglob("poison")) == []
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a worker that is not root hides by namespaces (test_same_user)")

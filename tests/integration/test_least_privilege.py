@@ -37,6 +37,8 @@ FORBIDDEN: Final[dict[str, Callable[[Db], object]]] = {
     ),
     "lift a cordon": lambda db: db.cordons.delete_many({}),
     "release itself": lambda db: db.quarantines.update_one({}, {"$set": {"pods": []}}),
+    "take another project's turn": lambda db: db.shares.update_one({}, {"$set": {"projects": []}}),
+    "read projects": lambda db: db.projects.find_one(),
     "remove a pod": lambda db: db.pods.delete_one({}),
     "drop the queue": lambda db: db.runs.drop(),
     "drop an index": lambda db: db.runs.drop_index("claim"),

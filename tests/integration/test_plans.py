@@ -35,7 +35,7 @@ UNASKED = {
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound
 BRANCHES = 10  # of a cursor, each of which may look one too far
 COMMANDS = {
-    "/": 15, "/api/queue": 6, "/metrics": 17, "/numbers": 14, "/reviews": 5, "/hypotheses": 5, "/pods": 3,
+    "/": 16, "/api/queue": 6, "/metrics": 17, "/numbers": 14, "/reviews": 5, "/hypotheses": 5, "/pods": 3,
     "/runs all": 3, "/api/runs all": 1, "/runs/ long": 9, "/api/runs/ long": 11,
     "/runs/ long/metrics": 5, "/runs/ long/files": 5, "/runs/ long/attempts": 7, "/runs/ long/spec": 4,
 }  # fmt: skip
@@ -81,6 +81,7 @@ EXTRA = {
     "/runs group": "/runs?group=sweep",
     "/runs group, words": "/runs?group=sweep&q=one+two&status=FAILED",
     "/api/keys/": "/api/keys/unknown",
+    "/api/projects/": "/api/projects/vision",
     "/api/runs/compare": "/api/runs/compare?run=ONE&run=TWO",
     "/runs//results/row": "/runs/ONE/results/row?key=1",
     "/api/board-history": "/api/board-history?kind=probe&label=team%3Dvision",
@@ -193,6 +194,7 @@ async def test_every_question_is_answered_along_an_index_in_its_order(
     (await asking.post("/api/groups", json=GROUP)).raise_for_status()
     (await asking.post("/api/groups", json={**GROUP, "id": "search", "plan": STUDY})).raise_for_status()
     (await asking.put("/api/models/fast", json=MODEL)).raise_for_status()
+    (await asking.put("/api/projects/vision", json={})).raise_for_status()
     # one that is there: other tests count the runs of this store
     queued = await asking.get("/api/runs", params={"status": "QUEUED", "limit": 1})
     waiting = queued.json()["items"][0]["id"]

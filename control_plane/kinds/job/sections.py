@@ -46,6 +46,7 @@ async def _job(page: RunPage) -> Mapping[str, Any] | None:
         "command": str(spec.get("command", "")),
         "tree": await _tree(shelf, tree) if isinstance(tree, str) and is_tree_id(tree) else None,
         "source": source,
+        "git": {"secret": "", **git} if isinstance(git := spec.get("git"), Mapping) else None,
         "diff": await _diff(shelf, source.get("diff")),
         "inputs": list(shown_inputs(spec.get("inputs"))),
         "env": spec.get("env") if isinstance(spec.get("env"), Mapping) else {},

@@ -13,7 +13,6 @@ from events.kinds.declaring.queues import RUNS
 from events.lifecycle import Status
 
 PAGE_MAX: Final = 100  # of the runs that wait; each names 64 others at most
-SHOWN_MAX: Final = 50
 _WAITS: Final = {"status": Status.DELAYED.value, "waitsForRuns": True}
 
 
@@ -38,17 +37,6 @@ class Successors:
         fields = {"status": 1, "logOpen": 1}
         found = self.db[RUNS.collection].find({"_id": {"$in": sorted(run_ids)}}, fields)
         return {each["_id"]: each async for each in found}
-
-    @answers()
-    async def of(self, run_id: str) -> list[str]:
-        """Return the runs that wait, or have waited, for a run: the first ones."""
-        found = self.db[RUNS.collection].find({"after": run_id}, {"_id": 1}).hint("by_predecessor")
-        return [each["_id"] async for each in found.limit(SHOWN_MAX)]
-
-    @answers()
-    async def count(self, most: int) -> int:
-        """Return how many runs wait for others, counted up to `most`."""
-        return await self.db[RUNS.collection].count_documents(_WAITS, limit=most, hint="waiting")
 
     @answers()
     async def retried(self, run_ids: Sequence[str]) -> dict[str, str]:

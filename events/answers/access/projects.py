@@ -17,8 +17,8 @@ class Project(Answer, frozen=True, kw_only=True):
     """A project, `id` is its name: its weight, its quotas, and what it has used.
 
     `recent_gpu_hours` count half after each half-life: of two projects that wait, the one with less of them
-    for its weight is asked first. `share` is its part of those of all projects. `gpus`, `gpu_hours` and `usd` are
-    held against the quotas: GPUs of its runs now, and what this month has used. `waiting` are its runs in the
+    for its weight is asked first. `share` is its part of those of all. `gpus`, `gpu_hours` and `usd` are held
+    against the quotas: GPUs of its runs now, and what this month has used. `waiting` are its runs in the
     queue, more where that `is_partial`. Pods claim no run of one that is `closed`, for that reason.
     """
 

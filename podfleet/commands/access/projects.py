@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Final
 
 import typer
 
-from events.answers.access.projects import Project
+from events.answers.access.projects import Project, ProjectQuotas
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, field, print_fields, print_items, print_json, say
@@ -56,16 +57,16 @@ def set_project(
     as_json: AsJson = False,
 ) -> None:
     """Make a project, or change what is given of one."""
-    from itertools import islice
-
     known = next((each for each in islice(client().projects(), 1_000) if each.id == name), None)
-    old = None if known is None or no_quota else known.quotas
+    old = ProjectQuotas(gpus=None, gpu_hours=None, usd=None)
+    if known is not None and not no_quota:
+        old = known.quotas
     made = client().set_project(
         name,
         weight=weight if weight is not None else (1.0 if known is None else known.weight),
-        gpus=gpus if gpus is not None else old and old.gpus,
-        gpu_hours=gpu_hours if gpu_hours is not None else old and old.gpu_hours,
-        usd=usd if usd is not None else old and old.usd,
+        gpus=old.gpus if gpus is None else gpus,
+        gpu_hours=old.gpu_hours if gpu_hours is None else gpu_hours,
+        usd=old.usd if usd is None else usd,
     )
     if as_json:
         print_json(made)

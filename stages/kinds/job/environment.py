@@ -99,12 +99,14 @@ class _Making:
             told = True
 
         found = context.environments.find(self.made_of.digest, waiting)
+        if found.problem:
+            context.log(f"the environment is this run's alone: {found.problem}", "warning")
         if found.path is not None and not own:
             context.log(f"the environment of {names} is there")
             return found.path
         context.log(f"makes an environment of {names}")
         made = self._make(found, {name: context.tools.variables.get(name, "") for name in own})
-        if own:
+        if own or found.problem:
             return made
         self.stage.progress(0.9, "keeps the environment for other runs")
         kept = context.environments.keep(made)

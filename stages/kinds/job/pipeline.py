@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -26,6 +27,8 @@ from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
 from stages.kinds.job.environment import environment_of, python_environment
+from stages.kinds.job.event_files import EventFiles
+from stages.kinds.job.git_source import GitSource
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
@@ -66,6 +69,7 @@ class _Job:
     stage: Stage | None = None
     warnings: int = 0
     saved: set[str] = field(default_factory=lambda: {LOG})
+    event_files: EventFiles | None = None
     notes: int = -1
     not_kept: int = 0
     measured: dict[str, float] = field(default_factory=dict)  # the last value of each metric
@@ -76,12 +80,15 @@ class _Job:
         control, output = self._folder("control"), self._folder("output")
         restored = self._restored(control)
         hide()  # the pod's keys of models, among others, are in this process's environment
+        if self.spec.git is not None:
+            GitSource(self.context, self.spec.git, work, self._folder("git")).fetch()
         python = environment_of(self.context, work, self.spec.python)
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
             if python is not None:
                 environment |= python_environment(environment, python, work, self._folder("python"))
+            self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
             self._pass_notes(control)  # those that are there at the start
             self.context.wait_for_start()
             self.begun_s = self.context.clock.monotonic_s()
@@ -113,6 +120,8 @@ class _Job:
                 self._look(box, control, within_s=0.0)
                 raise
         self._look(box, control, within_s=0.0)
+        if self.event_files is not None:
+            self.event_files.finish()
         self._follow(following, printed, is_last=True)
         self._summarize()
         return self._ended(program, printed)
@@ -131,6 +140,8 @@ class _Job:
     def _look(self, box: Inbox, control: Path, within_s: float) -> None:
         """Take what the program has said, and pass on what people have written."""
         self._pass_notes(control)
+        if self.event_files is not None:
+            self.event_files.look()
         for line in box.lines(within_s):
             try:
                 self._take(messages.read_message(line), control)
@@ -161,6 +172,9 @@ class _Job:
                 self._warn(f"podfleet.run: {message.count:,} calls came too fast, and were left out")
             case messages.Wrong():
                 self._warn(f"podfleet.run: {message.why}")
+
+    def _measured(self, name: str, value: float, step: int) -> None:
+        self._log(messages.Logged({name: value if math.isfinite(value) else str(value)}, step))
 
     def _log(self, message: messages.Logged) -> None:
         stage = Stage(self.context.where.stage, self.context)
@@ -284,7 +298,9 @@ class _Job:
         return folder
 
     def _environment(self, control: Path, output: Path, restored: Path) -> dict[str, str]:
-        variables, secrets = self.context.tools.variables, self.context.tools.secrets
+        variables = self.context.tools.variables
+        of_git = None if self.spec.git is None else self.spec.git.secret
+        secrets = [name for name in self.context.tools.secrets if name != of_git]
         (control / "checkpoints").mkdir()
         home = self._folder("home")
         return {

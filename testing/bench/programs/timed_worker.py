@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Self, TextIO
 
-from events.delivery.pipe import Began, Go, Kept, Ready, Renewed, Start
+from events.delivery.pipe import Began, Environment, Go, Kept, Ready, Renewed, Start
 from events.queue.notes import Note
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.logs import LogOptions, configure_logs
@@ -75,8 +75,8 @@ class Timed:
     def join(self, limit_s: float) -> Exit | None:
         return self.child.join(limit_s)
 
-    def answer(self, kept: Kept) -> None:
-        self.child.answer(kept)
+    def answer(self, answer: Kept | Environment) -> None:
+        self.child.answer(answer)
 
     def tell(self, note: Note) -> None:
         self.child.tell(note)

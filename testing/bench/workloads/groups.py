@@ -32,10 +32,23 @@ ASKS: Final = 5
 BEAT_S: Final = 0.001
 CLOCK: Final = SystemClock()
 IDS: Final = SystemIds()
+BARE: Final = "PyMongo, the same documents"
+BATCH: Final = 100  # documents of one insert, as a group submits them
+JOB: Final[dict[str, Any]] = {
+    "kind": "job",
+    "spec": {
+        "command": "python train.py --lr '{lr}' --depth 12 --data '$PODFLEET_INPUTS'",
+        "tree": "0" * 64,
+        "env": {"RATE": "{lr}"},
+        "params": {"lr": 0.0},
+    },
+}
+PROBE: Final[dict[str, Any]] = {"kind": "probe", "spec": {}}
 SUBMITTED: Final = (
     Metric("slots", "/s", goals=(Goal(1_000.0),)),
     Metric("one look at a whole group", "ms", more_is_better=False),
 )
+INSERTED: Final = (SUBMITTED[0],)
 PROPOSED: Final = (
     Metric("proposal", "s", more_is_better=False, goals=(Goal(1.0),)),
     Metric("longest stop of the event loop", "ms", more_is_better=False, goals=(Goal(10.0),)),
@@ -59,8 +72,13 @@ def run(setting: Setting) -> Iterator[Row]:
     """Submit a matrix at once, then ask for the next values of a study."""
     slots, members = (200, 30) if setting.small else (SLOTS, MEMBERS)
     with mongod(setting.scratch / "groups") as server:
-        ways = {OURS: partial(_driven, _submitted, server.url(), slots)}
+        ways = {OURS: partial(_driven, _submitted, server.url(), slots, PROBE, "events")}
         yield from contest(f"a matrix of {slots:,} slots, all at once", SUBMITTED, ways, setting)
+        ways = {
+            OURS: partial(_driven, _submitted, server.url(), slots, JOB, "params.lr"),
+            BARE: partial(_driven, _inserted, server.url(), slots),
+        }
+        yield from contest(f"a matrix of {slots:,} jobs, all at once", INSERTED, ways, setting)
     ways = {OURS: partial(_driven, _proposed, members)}
     yield from contest(f"a study by tpe with {members:,} members", PROPOSED, ways, setting)
 
@@ -70,7 +88,30 @@ def _driven(step: Any, *arguments: Any) -> Figures:
     return figures
 
 
-async def _submitted(url: str, slots: int) -> Figures:
+async def _inserted(url: str, slots: int) -> Figures:
+    """Insert what a matrix of jobs was submitted as, without anything that asks or decides."""
+    await _submitted(url, slots, JOB, "params.lr", is_kept=True)
+    client = database.connect(url)
+    try:
+        db = database.database(client, url)
+        stored = {name: await db[name].find().to_list() for name in ("run_specs", "runs")}
+        for name in stored:
+            await db[name].delete_many({})
+        begun_s = CLOCK.monotonic_s()
+        for start in range(0, slots, BATCH):
+            for name, documents in stored.items():
+                await db[name].insert_many(documents[start : start + BATCH], ordered=False)
+        took_s = CLOCK.monotonic_s() - begun_s
+        for name in stored:
+            await db[name].delete_many({})
+        return {"slots": slots / took_s}
+    finally:
+        await client.close()
+
+
+async def _submitted(
+    url: str, slots: int, run: dict[str, Any], parameter: str, *, is_kept: bool = False
+) -> Figures:
     client = database.connect(url)
     try:
         db = database.database(client, url)
@@ -80,9 +121,9 @@ async def _submitted(url: str, slots: int) -> Figures:
         decider = Decider(runs, Documents(db), Events(db), NoFiles(), IDS, CLOCK)
         advancer = Advancer(groups, submitter, decider)
         name = f"bench-{IDS.ulid().lower()}"
-        plan = {"kind": "matrix", "values": {"events": list(range(slots))}, "parallel": slots}
+        plan = {"kind": "matrix", "values": {parameter: list(range(slots))}, "parallel": slots}
         await GroupService(groups, submitter, CLOCK).create(
-            WantedGroup(id=name, run={"kind": "probe", "spec": {}}, plan=plan, by="bench")
+            WantedGroup(id=name, run=run, plan=plan, by="bench")
         )
         begun_s = CLOCK.monotonic_s()
         done = 0
@@ -92,7 +133,8 @@ async def _submitted(url: str, slots: int) -> Figures:
         begun_s = CLOCK.monotonic_s()
         await groups.members(name, 0)
         look_s = CLOCK.monotonic_s() - begun_s
-        await db.groups.delete_many({})
+        for collection in ("groups",) if is_kept else ("groups", "run_specs", "runs"):
+            await db[collection].delete_many({})
         return {"slots": slots / took_s, "one look at a whole group": 1_000 * look_s}
     finally:
         await client.close()

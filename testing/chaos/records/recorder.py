@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from events.delivery.pipe import Go, Kept, Ready, Renewed, Start
+from events.delivery.pipe import Environment, Go, Kept, Ready, Renewed, Start
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.notes import Note
@@ -115,8 +115,8 @@ class RecordedChild:
             self._note("child ended")
         return ended
 
-    def answer(self, kept: Kept) -> None:
-        self.child.answer(kept)
+    def answer(self, answer: Kept | Environment) -> None:
+        self.child.answer(answer)
 
     def tell(self, note: Note) -> None:
         self.child.tell(note)

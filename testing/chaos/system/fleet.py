@@ -16,6 +16,7 @@ from typing import Final, Self
 import httpx
 
 from events.runtime.clock import Clock, Ids
+from pod_worker.slots.division import Slot
 from podfleet.embedded.mongod import find_mongod
 from podfleet.embedded.ports import choose
 from testing.chaos.proxies.balancer import Balancer
@@ -34,6 +35,7 @@ TTL_S: Final = 6.0
 RENEW_S: Final = 1.0
 LEAVE_S: Final = 15.0
 PROC: Final = Path("/proc")
+BOOT: Final = "b00t"  # of a pod with slots, which keep it over their deaths
 PIPELINE: Final = b"podfleet-run\n"
 RACKS: Final = 2  # by a label; each has pods of both queues
 SMALL_DISK_BYTES: Final = 48 << 20
@@ -45,11 +47,20 @@ NOT_PASSED: Final = ("PODFLEET_", "MINIO_", "MONGODB_", "CONTROL_PLANE_", "WORKE
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a fleet is. `studios` of the pods serve experiments too, the others only probes."""
+    """How large a fleet is. `studios` of the pods serve experiments too, the others only probes.
+
+    So many of the pods, one after the other, are the `slots` of one and have its name.
+    """
 
     pods: int = 6
     studios: int = 2
     replicas: int = 2
+    slots: int = 1
+
+    @property
+    def names(self) -> int:
+        """How many names the pods have, from pod-0 on."""
+        return -(-self.pods // self.slots)
 
 
 @dataclass(slots=True)
@@ -217,7 +228,9 @@ class Fleet:
 
     def _start_pods(self) -> None:
         for number in range(self.size.pods):
-            name = f"pod-{number}"
+            place, slot = divmod(number, self.size.slots)
+            pod_name = f"pod-{place}"
+            name = pod_name if self.size.slots == 1 else f"{pod_name}-{slot + 1}"
             home = self.home / name
             home.mkdir()
             # One small disk of its own for the first pod: only a disk with an end can be full.
@@ -229,8 +242,11 @@ class Fleet:
                 *("--data", str(disk.folder), "--journal", str(home / "journal"), "--kinds", *kinds),
                 *("--ttl", str(TTL_S), "--renew", str(RENEW_S), "--bug", self.bug),
             )
-            labels = f"rack=r{number // 2 % RACKS}"
-            environment = {**self._environment(), "PODFLEET_POD_ID": name, "PODFLEET_LABELS": labels}
+            rack = number // 2 if self.size.slots == 1 else place
+            labels = f"rack=r{rack % RACKS}"
+            if self.size.slots > 1:
+                argv += ("--slot", Slot(slot + 1, self.size.slots, BOOT, os.getpid()).argument)
+            environment = {**self._environment(), "PODFLEET_POD_ID": pod_name, "PODFLEET_LABELS": labels}
             if claims_over_http(number):
                 environment.pop("MONGODB_URL")
             program = Program(name, argv, environment, self.home / f"{name}.log", self.clock)

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +54,8 @@ def main() -> int:
     journal = LastWords.open(arguments.journal, arguments.name, clock)
     journal.dies_at = arguments.dies_at
     try:
-        settings = read_settings(os.environ, Wishes(data=data), dotenv=Path(os.devnull))
+        wishes = Wishes(data=data, slot=arguments.slot)
+        settings = replace(read_settings(os.environ, wishes, dotenv=Path(os.devnull)), data=data)
         configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         ledger.install(data / "outbox.db", clock, ids)
@@ -110,6 +111,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--journal", type=Path, required=True)
     parser.add_argument("--ttl", type=float, required=True)
     parser.add_argument("--renew", type=float, required=True)
+    parser.add_argument("--slot", help="which slot of its pod it is; each has a disk of its own here")
     parser.add_argument("--kinds", nargs="*", default=[])
     parser.add_argument("--offset", type=float, default=0.0, help="seconds that the wall clock is ahead")
     parser.add_argument("--rate", type=float, default=1.0, help="how fast the clock runs")

@@ -25,7 +25,18 @@ from events.catalog import (
     ValidationAutoStarted,
 )
 from events.delivery.event_encoder import fact_frame
-from events.delivery.pipe import Began, Checkpoint, Go, Kept, Made, Ready, Renewed, Start, Waiting
+from events.delivery.pipe import (
+    Began,
+    Checkpoint,
+    Environment,
+    Go,
+    Kept,
+    Made,
+    Ready,
+    Renewed,
+    Start,
+    Waiting,
+)
 from events.kinds.declaring.fact import Fact
 from events.kinds.probe import ROWS, VALUE
 from events.queue.notes import Note
@@ -132,9 +143,10 @@ class SimulatedChild:
         assert self._end is not None
         return Exit(end=self._end, final=self._final, oom_evidence=False, last_words="")
 
-    def answer(self, kept: Kept) -> None:
+    def answer(self, answer: Kept | Environment) -> None:
         """Hear what became of a checkpoint; this pipeline does not wait for it."""
-        self.ledger.counts["checkpoints kept" if kept.problem is None else "checkpoints dropped"] += 1
+        assert isinstance(answer, Kept)  # it asks for no environment
+        self.ledger.counts["checkpoints kept" if answer.problem is None else "checkpoints dropped"] += 1
 
     def tell(self, note: Note) -> None:
         """Hear what a person wrote: each note once, in order."""

@@ -211,6 +211,15 @@ TREES = {
           - textbox /Address/
           - button "Sync"
     """,
+    "/projects": """
+        - main:
+          - heading "Projects" [level=1]
+          - table
+          - heading "Set a project" [level=2]
+          - textbox /Name/
+          - textbox /Weight/
+          - button "Set"
+    """,
     "/secrets": """
         - main:
           - heading "Secrets" [level=1]

@@ -17,8 +17,8 @@ from pod_worker.config import Wishes, read_settings
 from pod_worker.program import World, serve
 
 
-def main(lease_ttl_s: float, beat_s: float, data: Path) -> int:
-    settings = read_settings(os.environ, Wishes(data=data), dotenv=Path(".env"))
+def main(lease_ttl_s: float, beat_s: float, data: Path, slot: str | None = None) -> int:
+    settings = read_settings(os.environ, Wishes(data=data, slot=slot), dotenv=Path(".env"))
     configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
     world = World(
         stop=stop_on_signals(), lease_ttl_s=lease_ttl_s, renew_every_s=beat_s, report_every_s=beat_s
@@ -33,5 +33,6 @@ if __name__ == "__main__":
     parser.add_argument("--lease", type=float, default=LEASE_TTL_S, help="in seconds")
     parser.add_argument("--beat", type=float, default=1.0, help="seconds between two renewals")
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--slot", help="which slot it is")
     arguments = parser.parse_args()
-    sys.exit(main(arguments.lease, arguments.beat, arguments.data))
+    sys.exit(main(arguments.lease, arguments.beat, arguments.data, arguments.slot))

@@ -13,6 +13,7 @@ from control_plane.runs.options import OptionChanges
 from control_plane.runs.submission import Submission
 from control_plane.store.changes import Change
 from control_plane.store.queue.successors import Successors
+from control_plane.store.reads import RunReads
 from control_plane.upkeep.releaser import Releaser, next_step
 from events.kinds.declaring.queues import DEFAULT_MODE
 from events.lifecycle import Cause, Status
@@ -116,6 +117,7 @@ async def test_one_that_fails_ends_what_waits_for_it_and_what_waits_for_that() -
     assert (line.stored(waits)["after"], line.status(waits)) == ([again], "DELAYED")
     line.end(again, DONE)
     assert await line.look() == 1
+    assert await RunReads(line.submitter.runs.db).successors(again) == [waits]
     assert line.take() == waits
 
 

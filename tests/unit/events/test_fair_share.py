@@ -143,7 +143,7 @@ def test_what_a_run_had_counts_by_its_gpus_its_age_and_its_part_of_the_month() -
         Held("e", 1, month_of(NOW) - timedelta(hours=1), month_of(NOW) + timedelta(hours=2)),
     ]
     used = with_held(Ledger(NOW), held, HALF_S).used
-    assert used["a"] == Used(pytest.approx(10.0), 20.0)
+    assert (used["a"].decayed, used["a"].gpu_s) == (pytest.approx(10.0), 20.0)
     assert used["b"] == Used(300.0, 0.0)
     assert used["c"] == Used(CLAIM_S, 1.0)
     assert used["d"] == Used(0.0, 0.0)
@@ -195,7 +195,7 @@ def test_in_the_long_run_each_project_has_the_gpu_time_of_its_weight_and_none_st
     projects = [Project(name=f"p{number}", weight=each) for number, each in enumerate(weights)]
     waiting = [of(each.name) for each in projects]
     ledger, ends = Ledger(NOW), [NOW] * 8
-    had, waited = Counter[str](), Counter[str]()
+    had, waited = dict.fromkeys((each.name for each in projects), 0.0), Counter[str]()
     while (begun := min(ends)) < NOW + timedelta(seconds=4 * HALF_S):
         ledger = at_moment(ledger, begun, HALF_S)
         found = Shares()

@@ -84,8 +84,8 @@ def test_a_pod_says_what_it_is() -> None:
     h100, a100 = ("NVIDIA H100 80GB HBM3", 81_559.0), ("NVIDIA A100-SXM4-40GB", 40_536.0)
     said = own_labels(**{**POD, "gpus": [a100, h100, h100], "driver": "550.54.15", "region": "eu-de"})
     assert said == {
-        "gpu": "h100", "gpus": "2", "cpu": "8", "memory": "62", "disk": "500", "driver": "550.54.15",
-        "region": "eu-de",
+        "gpu": "h100", "gpus": "2", "gpu_gib": "80", "cpu": "8", "memory": "62", "disk": "500",
+        "driver": "550.54.15", "region": "eu-de",
     }  # fmt: skip
     assert tuple(said) == OWN
     assert own_labels(**POD) == {"gpus": "0", "cpu": "8", "memory": "62", "disk": "500"}
@@ -135,6 +135,15 @@ def test_a_label_is_met_by_the_same_text_or_by_at_least_the_number(
 @given(st.from_regex(ASKED, fullmatch=True), st.from_regex(VALUE, fullmatch=True))
 def test_whatever_may_be_asked_can_be_compared(asked: str, said: str) -> None:
     assert has(asked, said) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "is_met"),
+    [(">=141", "140", True), (">=192", "180", False), (">=81", "80", True), (">=141", "80", False)],
+)
+def test_memory_of_a_gpu_is_meant_as_its_maker_counts(asked: str, said: str, is_met: bool) -> None:
+    assert (missing([("gpu_gib", asked)], {"gpu_gib": said}) == []) is is_met
+    assert missing([("memory", ">=141")], {"memory": "140"})
 
 
 def test_a_label_is_shown_as_it_is_asked_for() -> None:

@@ -84,6 +84,7 @@ MOVES: Final = {
         "AWAITING_HUMAN": "CANCELED",
     },
     "promote": {"DELAYED": "QUEUED"},
+    "release": {"DELAYED": "QUEUED DELAYED"},
     "queue time over": {"QUEUED": "FAILED", "DELAYED": "FAILED"},
     "review": {"AWAITING_HUMAN": "HUMAN_VALIDATED HUMAN_REJECTED"},
     "change": {"QUEUED": "QUEUED DELAYED", "DELAYED": "DELAYED QUEUED"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from itertools import combinations
 from typing import Final, get_args
 
@@ -55,6 +55,10 @@ def test_the_modes_are_those_that_have_queues() -> None:
         ("probe/40/any", abilities(gpu_gib=37.9), False),
         ("probe/40/any", abilities(gpu_gib=38.0), True),
         ("probe/40/any", abilities(gpu_gib=80.0), True),
+        ("probe/80/any/gpu_gib=>=141", abilities(gpu_gib=80.0), False),
+        ("probe/80/any/gpu_gib=>=141", replace(abilities(gpu_gib=140.4), labels={"gpu_gib": "140"}), True),
+        ("job/cpu/any/gpus=>=4", replace(abilities("job"), labels={"gpus": "1"}), False),
+        ("job/cpu/any/gpus=>=4", replace(abilities("job"), labels={"gpus": "8"}), True),
         ("probe/cpu/any", abilities(region="eu"), True),
         ("probe/cpu/eu", abilities(region="eu"), True),
         ("probe/cpu/eu", abilities(region="us"), False),

@@ -26,8 +26,10 @@ from events.runtime.errors import Rejected
 def test_an_unknown_field_is_refused_with_the_fields_that_there_are() -> None:
     with pytest.raises(Rejected, match=r"unknown field `second`; known: .*\bseconds\b"):
         read_spec("probe", {"second": 1})
-    with pytest.raises(Rejected, match=r"unknown field `gpu`; known: gpu_gib, region, labels, pod$"):
-        read_requirements({"gpu": 1})
+    with pytest.raises(
+        Rejected, match=r"unknown field `cards`; known: gpu_gib, gpus, gpu, region, labels, pod$"
+    ):
+        read_requirements({"cards": 1})
     with pytest.raises(Rejected, match=r"at `\$\.nodes`$"):
         read_spec("experiment", {"idea": "x", "nodes": {"Stage_9": 1}})
 
@@ -40,6 +42,10 @@ def test_an_unknown_field_is_refused_with_the_fields_that_there_are() -> None:
         ({"labels": {}}, "probe/cpu/any"),
         ({"labels": {"gpu": "h100"}}, "probe/cpu/any/gpu=h100"),
         ({"labels": {"rack": "a4", "gpus": ">=4", "gpu": "h100"}}, "probe/cpu/any/gpu=h100,gpus=>=4,rack=a4"),
+        ({"gpus": 4, "gpu": "h100"}, "probe/cpu/any/gpu=h100,gpus=>=4"),
+        ({"gpus": 4, "labels": {"gpus": ">=4"}, "gpu": None}, "probe/cpu/any/gpus=>=4"),
+        ({"gpu_gib": 141, "gpus": 0}, "probe/80/any/gpu_gib=>=141"),
+        ({"gpu_gib": 80.5}, "probe/80/any/gpu_gib=>=81"),
         ({"pod": "pod-7"}, "~pod-7/probe/cpu/any"),
         ({"pod": "~", "labels": {"gpu": "t4"}, "region": "eu"}, "~~/probe/cpu/eu/gpu=t4"),
         ({"pod": "pöd,a=b@c"}, "~pöd,a=b@c/probe/cpu/any"),
@@ -79,6 +85,12 @@ def test_two_requirements_have_one_class_only_where_they_are_the_same(
         ({"labels": {"gpus": ">4"}}, "labels: gpus is '>4'; a value has"),
         ({"labels": {"gpu": "h100\n"}}, "a value has"),
         ({"labels": {"gpu\n": "h100"}}, "is no name of a label"),
+        ({"gpus": 4, "labels": {"gpus": ">=8"}}, "gpus is asked for twice: gpus>=8 is a label, too"),
+        ({"gpu": "t4", "labels": {"gpu": "h100"}}, "gpu is asked for twice: gpu=h100 is a label, too"),
+        ({"gpus": 65}, "Expected `int` <= 64"),
+        ({"gpus": True}, "Expected `int`"),
+        ({"gpu": "a,b=c"}, "matching regex"),
+        ({"gpu_gib": 1e9}, "Expected `float` <= 4096.0"),
         ({"region": "eu\n"}, "matching regex"),
         ({"labels": {f"l{number}": "x" for number in range(LABELS_MAX + 1)}}, "length <= 16"),
         ({"labels": {f"l{number}": "x" * 64 for number in range(7)}}, "too long together"),

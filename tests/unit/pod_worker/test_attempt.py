@@ -16,7 +16,7 @@ import pytest
 from events.catalog import Price, RunCompleted, RunFailed, RunLog, RunPreempted, RunStarted, RunUsage
 from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
-from events.delivery.pipe import Checkpoint, FactFrame, Go, Kept, Made, Renewed, Start, Waiting
+from events.delivery.pipe import Checkpoint, Environment, FactFrame, Go, Kept, Made, Renewed, Start, Waiting
 from events.files.checkpoints import MANIFEST, emptied
 from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim, Orders
@@ -110,8 +110,9 @@ class ScriptedChild:
     def join(self, limit_s: float) -> Exit | None:
         return self._exit
 
-    def answer(self, kept: Kept) -> None:
-        self.kept.append(kept)
+    def answer(self, answer: Kept | Environment) -> None:
+        assert isinstance(answer, Kept)
+        self.kept.append(answer)
 
     def tell(self, note: Note) -> None:
         self.told.append((note.number, round(self.clock.monotonic_s(), 1)))

@@ -44,7 +44,6 @@ def made(folder: Path, size: int = 100) -> Path:
 
 def test_what_a_run_made_is_copied_read_only_and_found_by_the_next(tmp_path: Path) -> None:
     cache = EnvironmentCache(tmp_path / "kept", ManualClock())
-    (tmp_path / "kept").mkdir()
     held = cache.hold(ONE, never)
     assert held.path is None
     with pytest.raises(Transient, match="another one holds it"):  # it is the first one's to make
@@ -116,7 +115,6 @@ def test_what_leads_out_or_has_no_end_is_not_kept(
     tmp_path: Path, harm: Callable[[Path], None], why: str
 ) -> None:
     cache = EnvironmentCache(tmp_path / "kept", ManualClock(), bytes_max=1 << 20)
-    (tmp_path / "kept").mkdir()
     held = cache.hold(ONE, never)
     harm(made(tmp_path / "work"))
     with pytest.raises(Rejected, match=why):
@@ -130,7 +128,6 @@ def test_what_leads_out_or_has_no_end_is_not_kept(
 
 def test_the_longest_unused_goes_and_none_in_use(tmp_path: Path) -> None:
     cache = EnvironmentCache(tmp_path / "kept", ManualClock(), bytes_max=250)
-    (tmp_path / "kept").mkdir()
     first = cache.hold(ONE, never)
     first.keep(made(tmp_path / "1"), lambda: None)
     second = cache.hold(TWO, never)
@@ -157,7 +154,6 @@ def used(tmp_path: Path, name: str, answers: list[Environment], told: threading.
 
 
 def test_of_two_runs_one_makes_it_and_the_other_waits(tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir()
     answers: list[list[Environment]] = [[], []]
     told = [threading.Event(), threading.Event()]
     one, two = (used(tmp_path, f"run-{n}", answers[n], told[n]) for n in range(2))
@@ -182,7 +178,6 @@ def test_of_two_runs_one_makes_it_and_the_other_waits(tmp_path: Path) -> None:
 
 
 def test_a_run_cannot_have_a_folder_of_others_kept_and_leaves_at_once(tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir()
     answers, told = list[Environment](), threading.Event()
     one = used(tmp_path, "run-0", answers, told)
     one.hear(EnvironmentWanted(ONE))

@@ -47,8 +47,8 @@ SECRETS: Final = Field(
     says="Secrets for its environment.",
     is_long=True,
 )
-KEPT: Final = ("secrets",)  # by a run whose options are changed, and by its retries
-OPTIONS: Final = ("priority", "max_attempts", "queue_limit_s", "not_before")
+KEPT: Final = ("secrets", "project")  # by a run whose options are changed, and by its retries
+OPTIONS: Final = ("priority", "max_attempts", "queue_limit_s", "not_before", "project")
 EMPTY: Final = "say something here"
 
 _STORABLE: Final[TypeAdapter[dict[str, Any]]] = TypeAdapter(Json)

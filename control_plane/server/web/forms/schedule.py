@@ -61,7 +61,7 @@ class ScheduleForm(FormWithParts):
         asked = [part for kind, part in asked_parts() if kind == run.kind]
         fields = {each.path[-1] for part in asked for each in part.fields}
         spec = {name: value for name, value in run.spec.items() if name not in fields}
-        options = {**msgspec.structs.asdict(run), "secrets": run.secrets or ()}
+        options = {**msgspec.structs.asdict(run), "secrets": run.secrets or (), "project": run.project or ""}
         body = {**options, ASKED: {run.kind: run.spec}}
         typed = {
             "kind": run.kind,

@@ -23,7 +23,7 @@ from events.answers.runs import Reason, Run
 from events.kinds import RUN_KINDS, stages_of
 from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_status
 
-READS: Final = ("attempts", "stages", "usage", "notes", "measures")
+READS: Final = ("attempts", "stages", "usage", "notes", "measures", "successors")
 
 
 async def overview(site: Site, run_id: str) -> HTMLResponse:

@@ -128,6 +128,9 @@ class Store:
     async def note_answers(self, run_id: str) -> Part:
         return Part(self.of_types(type_of(NoteAnswered)), False)
 
+    async def successors(self, run_id: str) -> list[str]:
+        return []
+
     async def progress(self, run_id: str) -> list[dict[str, Any]]:
         return self.of_types(type_of(StageProgress))[::-1]
 

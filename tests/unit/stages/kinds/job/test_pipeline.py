@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import signal
@@ -24,10 +25,11 @@ from stages.kinds.job.program import READER_S, Output
 from stages.kinds.job.secrets import Secrets
 from stages.testing import MemoryCheckpoints, MemoryNotes, RecordingLiveView, RecordingReporter, make_context
 from testing.bench.machine import CLOCK, ROOT
+from tests.unit.stages.kinds.job.test_event_files import number
 
 SAYS = """
     from podfleet import run
-    import os, pathlib, sys
+    import base64, os, pathlib, sys
 
     print("hello", flush=True)
     with run.stage("train"):
@@ -40,6 +42,7 @@ SAYS = """
     (out / "deep").mkdir()
     (out / "deep" / "model.bin").write_bytes(b"weights")
     (out / "early.txt").write_text("early")
+    (out / "events.out.tfevents.1").write_bytes(base64.b64decode(os.environ["EVENTS"]))
     run.save(out / "early.txt")
     os.symlink("/etc/passwd", out / "link.txt")
     print([note.text for note in run.notes()], os.environ["A"])
@@ -97,13 +100,16 @@ def canceled_when_ready(job: Job) -> Iterator[None]:
 
 
 def test_a_program_says_measures_and_leaves_what_its_run_keeps(tmp_path: Path) -> None:
-    job = Job(tmp_path, SAYS, env={"A": "1", "PYTHONPATH": str(ROOT)})
+    events = number("speed", 3.0, 7)
+    encoded = base64.b64encode(events).decode()
+    job = Job(tmp_path, SAYS, env={"A": "1", "PYTHONPATH": str(ROOT), "EVENTS": encoded})
     job.notes.write("look at the loss")
 
     line = job.run()
 
     assert line.startswith("status 0 after ")
-    metrics = job.reporter.of(StageMetric)
+    *metrics, speed = sorted(job.reporter.of(StageMetric), key=lambda each: each.name)
+    assert (speed.name, speed.value, speed.step) == ("speed", 3.0, 7)
     assert [(each.stage, each.name, each.step) for each in metrics] == [
         ("train", "loss", n) for n in range(3)
     ]
@@ -115,6 +121,7 @@ def test_a_program_says_measures_and_leaves_what_its_run_keeps(tmp_path: Path) -
     assert (row.set, row.key, row.values, row.status) == ("epochs", "1", {"loss": 0.5, "best": True}, "done")
     assert job.files == {
         "early.txt": b"early",
+        "events.out.tfevents.1": events,
         "deep/model.bin": b"weights",
         "log.txt": b"hello\n['look at the loss'] 1\n",
     }

@@ -1,0 +1,210 @@
+"""Projects on a real store: whose run is next, what is over a quota, and what is charged to whom, once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+
+from control_plane.access.key_ring import WantedKey
+from control_plane.runs.explainer import class_reasons, explanation
+from control_plane.runs.submission import Submission
+from control_plane.server.deps import Deps
+from control_plane.store.queue.projects import Projects
+from control_plane.upkeep.fair_sharer import FairSharer
+from events.queue.abilities import Abilities
+from events.queue.claims import Claim
+from events.queue.matching import Named, Seeker
+from events.queue.settlement import End
+from events.text.key_text import RunToken, letters
+from pod_worker.queue.mongo import MongoQueue, connect
+from tests.integration.in_process import application, control_plane
+
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+POD = Seeker("pod/1", "experiment", Abilities(frozenset({"probe"}), 80.0, None))
+VISION = "probe/24/any/@vision"
+
+
+@dataclass(frozen=True, slots=True)
+class Later(Projects):
+    """The same store, some time later."""
+
+    by: timedelta = timedelta(0)
+
+    async def now(self) -> datetime:
+        return await Projects(self.db).now() + self.by
+
+
+async def is_here() -> bool:
+    return False
+
+
+async def submit(deps: Deps, project: str, count: int = 1, gib: float = 24) -> str:
+    wanted = Submission(kind="probe", spec={}, by="test", project=project, requires={"gpu_gib": gib})
+    for _ in range(count):
+        submitted = await deps.submitter.submit(wanted)
+    return submitted.run_id
+
+
+async def claim(deps: Deps) -> tuple[str, RunToken] | None:
+    """Claim as a pod without a database does; return the project of the run, and the token."""
+    token = letters(deps.ids.token())
+    found = await deps.claimer.claim(POD, token=token, key_id=None, wait_s=0.0, is_gone=is_here)
+    if found is None:
+        return None
+    run = await deps.db.runs.find_one({"_id": found.run_id})
+    assert run is not None
+    return run["classKey"].rpartition("@")[2], RunToken(found.run_id, found.attempt, token)
+
+
+def directly(deps: Deps, url: str) -> Claim | None:
+    """Claim as a pod with a database does."""
+    db = connect(url)
+    try:
+        return MongoQueue(db).claim(POD, token=letters(deps.ids.token()))
+    finally:
+        db.client.close()
+
+
+async def tell(deps: Deps, by_s: float = 10.0) -> dict[str, Any]:
+    """Tell the shares as upkeep does, some time from now; return them by project."""
+    await deps.db.shares.update_one({}, {"$set": {"at": LONG_AGO}})
+    later = FairSharer(Later(deps.db, timedelta(seconds=by_s)))
+    assert await later.run_once()
+    told, known = await Projects(deps.db).shares(), deps.claimer.claims.known
+    known.read(told, deps.clock.monotonic_s() + 60)  # by which its own claims are told
+    known.read(told, deps.clock.monotonic_s())
+    assert told is not None
+    return {each["name"]: each for each in told["projects"]}
+
+
+async def put(deps: Deps, name: str, **quotas: float | None) -> None:
+    quotas = {"gpus": None, "gpuHours": None, "usd": None, **quotas}
+    await Projects(deps.db).put(name, {"weight": 1.0, "quotas": quotas, "setBy": "test"})
+
+
+async def test_a_sweep_lets_others_go_first_and_a_closed_project_waits(database_url: str) -> None:
+    async with control_plane(database_url) as deps:
+        assert await deps.fair_sharer.run_once() == 0, "without projects there is nothing to do"
+        for name in ("vision", "zoe"):
+            await put(deps, name)
+        await submit(deps, "vision", 4)
+        first = await claim(deps)
+        assert first is not None
+        assert (await tell(deps))["vision"]["gpus"] == 1
+        await submit(deps, "zoe")
+        found = directly(deps, database_url)
+        assert found is not None, "and a pod with a database claims so, too"
+        zoe = await deps.db.runs.find_one({"_id": found.run_id})
+        assert zoe is not None
+        assert zoe["classKey"] == "probe/24/any/@zoe"
+
+        await put(deps, "vision", gpus=2)
+        run_id = await submit(deps, "vision")
+        assert (await tell(deps))["vision"]["free"] == 1
+        second = await claim(deps)
+        assert second is not None
+        assert second[0] == "vision"
+        assert await claim(deps) is None, "its own claims count before they are told"
+        assert (await tell(deps))["vision"]["closed"] == "its quota of 2 GPUs: 2 run now"
+        assert await claim(deps) is None
+        assert directly(deps, database_url) is None
+        heard = deps.claimer.hear(Named(["probe/24/any"]), key_id=None, wait_s=0.01, is_gone=is_here)
+        assert await heard is None, "nor is a pod woken for it"
+        why = "project vision is over its quota of 2 GPUs: 2 run now"
+        assert (await explanation(deps.reading, run_id)).reasons[0].message == why
+        assert (await class_reasons(deps.reading, [VISION]))[VISION] == why
+        await deps.claimer.claims.settle(second[1], End("completed"), 0, jitter=0.0)
+        assert (await tell(deps))["vision"]["closed"] is None
+        assert await claim(deps) is not None
+
+
+async def test_what_projects_have_used_is_added_once_and_can_be_added_anew(database_url: str) -> None:
+    async with control_plane(database_url) as deps:
+        await put(deps, "vision", gpuHours=1.0)
+        await submit(deps, "vision")
+        held = await claim(deps)
+        assert held is not None
+        await deps.claimer.claims.settle(held[1], End("completed"), 0, jitter=0.0)
+        await deps.sweeper.run_once()
+        begun = (await Projects(deps.db).now()).replace(microsecond=0) - timedelta(seconds=7200)
+        is_same_month = begun.month == (begun + timedelta(seconds=7300)).month
+        await deps.db.attempts.update_one({"runId": held[1].run_id}, {"$set": {"claimedAt": begun}})
+        young = (await tell(deps, 0.0))["vision"]
+        assert (await deps.db.project_usage.find_one({}) or {"used": {}})["used"] == {}
+        later = [FairSharer(Later(deps.db, timedelta(seconds=120 + each))) for each in range(2)]
+        await asyncio.gather(*(each.run_once() for each in later))
+        kept = await deps.db.project_usage.find_one({})
+        assert kept is not None
+        await deps.db.project_usage.delete_one({})
+        for after_s in (200.0, 300.0, 400.0):
+            again = (await tell(deps, after_s))["vision"]
+            if is_same_month:
+                assert 7200 <= young["gpuS"] < 7300
+                assert abs(again["gpuS"] - young["gpuS"]) < 0.01
+                assert abs(kept["used"]["vision"]["gpuS"] - young["gpuS"]) < 0.01
+                assert again["closed"].startswith("its quota of 1 GPU hours a month, until ")
+            assert abs(again["used"] - young["used"]) < 0.01 * young["used"], "it counts less by now"
+
+
+async def test_projects_are_set_by_admins_and_keys_are_bound_to_them(database_url: str) -> None:
+    async with control_plane(database_url) as deps, application(deps) as asking:
+
+        def codes(answer: httpx.Response) -> tuple[int, str]:
+            return answer.status_code, answer.json().get("code", "")
+
+        body: dict[str, Any] = {"weight": 2, "quotas": {"gpus": 4}}
+        assert (await asking.put("/api/projects/vision", json=body)).status_code == 201
+        again = await asking.put("/api/projects/vision", json={**body, "quotas": {"usd": 9.5}})
+        assert (again.status_code, again.json()["quotas"]) == (
+            200,
+            {"gpus": None, "gpuHours": None, "usd": 9.5},
+        )
+        for wrong in (
+            {"weight": 0},
+            {"weight": 2000},
+            {"quotas": {"gpus": -1}},
+            {"quotas": {"usd": 1e10}},
+            {"x": 1},
+        ):
+            assert (await asking.put("/api/projects/vision", json=wrong)).status_code == 422
+        assert (await asking.put("/api/projects/Vision", json={})).status_code == 422
+        run = {"kind": "probe", "spec": {}}
+        nobodys = await asking.post("/api/runs", json={**run, "project": "nobody"})
+        assert codes(nobodys) == (422, "unknown_project")
+        group = {
+            "id": "g",
+            "run": {**run, "project": "nobody"},
+            "plan": {"kind": "matrix", "values": {"seconds": [1]}},
+        }
+        assert codes(await asking.post("/api/groups", json=group)) == (422, "unknown_project")
+        schedule = {"id": "s", "cron": "@daily", "run": {**run, "project": "vision"}}
+        assert (await asking.post("/api/schedules", json=schedule)).json()["run"]["project"] == "vision"
+        assert (await asking.get("/api/projects/nobody")).status_code == 404
+        made = await deps.key_ring.make(
+            WantedKey(kind="operator", name="ada", projects=("vision",)), by="root"
+        )
+        key = {"authorization": f"Bearer {made.text}"}
+        submitted = (await asking.post("/api/runs", json=run, headers=key)).json()
+        assert submitted["classKey"] == "probe/cpu/any/@vision"
+        foreign = await asking.post("/api/runs", json={**run, "project": "default"}, headers=key)
+        assert codes(foreign) == (403, "foreign_project")
+        assert codes(await asking.put("/api/projects/vision", json=body, headers=key)) == (
+            403,
+            "missing_scope",
+        )
+        changed = await asking.patch(f"/api/runs/{submitted['id']}", json={"requires": {"region": "eu"}})
+        assert changed.json()["classKey"] == "probe/cpu/eu/@vision", "a change keeps the project"
+        (default, vision) = (await asking.get("/api/projects")).json()["items"]
+        assert (default["id"], vision["id"], vision["waiting"]) == ("default", "vision", 1)
+        page = await asking.get("/projects")
+        assert "vision</code>" in page.text
+        form = {"name": "speech", "weight": "0.5", "gpus": "2", "gpu_hours": "", "usd": "1.5"}
+        assert (await asking.post("/projects", data=form)).status_code == 303
+        stored = (await asking.get("/api/projects/speech")).json()
+        assert (stored["weight"], stored["quotas"]) == (0.5, {"gpus": 2, "gpuHours": None, "usd": 1.5})
+        for wrong_form in ({**form, "name": "Loud"}, {**form, "gpus": "2.5"}, {**form, "usd": "much"}):
+            assert (await asking.post("/projects", data=wrong_form)).status_code == 422

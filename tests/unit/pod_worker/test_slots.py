@@ -1,0 +1,276 @@
+"""The slots of a pod: which devices each has and what it tells of them; how their supervisor keeps them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from events.runtime.errors import ConfigError
+from events.testing import ManualClock
+from pod_worker.attempt.usage import HOUR_S, Rate, usage_of
+from pod_worker.config import Settings, Wishes, read_settings
+from pod_worker.machine.foreign import foreign
+from pod_worker.machine.gauges import Gauges
+from pod_worker.machine.gpu import device_names, open_driver
+from pod_worker.program import LEAVE_S as SLOT_LEAVES_S
+from pod_worker.slots.division import Slot, devices_of, problem_with, share_of, slots_of
+from pod_worker.slots.supervisor import (
+    AGAIN_FIRST_S,
+    EXIT_CONFIG,
+    EXIT_LEFT_UNDELIVERED,
+    LEAVE_S,
+    STEADY_S,
+    Outcome,
+    Supervisor,
+    held,
+    slots_to_run,
+)
+from testing.gpu_double.library import Library
+
+EIGHT = [f"GPU-{letter}" for letter in "abcdefgh"]
+URL = {"MONGODB_URL": "mongodb://127.0.0.1/podfleet"}
+
+
+def slot(number: int, count: int = 8) -> Slot:
+    return Slot(number, count, "b00t", 4711)
+
+
+def settings(wishes: Wishes, **values: str) -> Settings:
+    return read_settings({**URL, **values}, wishes, dotenv=Path("none"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1", "1/2", "0/2/b/1", "1/2//1", "1/2/b/0", "1/2/b/1/1", "1/2/b\n/1", "\u0661/2/b/1"],
+)
+def test_only_what_a_supervisor_says_is_a_slot(text: str) -> None:
+    assert Slot.read(text) is None
+    with pytest.raises(ConfigError, match="--slot is "):
+        settings(Wishes(slot=text))
+
+
+def test_a_slot_is_said_to_its_worker_which_has_a_folder_and_a_share_of_the_price(tmp_path: Path) -> None:
+    said = Wishes(data=tmp_path, slot=slot(3).argument)
+    third = settings(said, PODFLEET_GPU_USD_PER_HOUR="16")
+    assert (third.slot, third.data, third.pod_data) == (slot(3), tmp_path / "slots" / "3", tmp_path)
+    assert third.gpu_usd_per_hour == 2.0
+    assert third.environ["PODFLEET_GPU_USD_PER_HOUR"] == "2.0"
+    first = settings(Wishes(data=tmp_path, slot=slot(1).argument))
+    assert (first.data, first.runs_max) == (tmp_path, None), "the worker of a pod with one slot had it"
+    assert settings(Wishes(slot=slot(9).argument)).runs_max == 0
+
+
+@pytest.mark.parametrize("wanted", ["0", "65", "-1", "1.5", "x", "9999999999999"])
+def test_a_number_of_slots_that_makes_no_sense_is_refused(wanted: str) -> None:
+    with pytest.raises(ConfigError, match=r"--slots \(PODFLEET_SLOTS\) is .* from 1 to 64"):
+        settings(Wishes(), PODFLEET_SLOTS=wanted)
+
+
+def test_each_device_belongs_to_one_slot() -> None:
+    for count in (1, 2, 4, 8):
+        owned = [devices_of(slot(number, count), EIGHT) for number in range(1, count + 1)]
+        assert [name for each in owned for name in each or ()] == EIGHT
+    assert devices_of(slot(9), EIGHT) == []
+    assert devices_of(slot(1), []) is None, "there is nothing that it could take from others"
+
+
+def test_workers_of_one_machine_each_own_a_share_of_its_devices_where_they_can_be_divided() -> None:
+    assert [share_of(f"{number}/4", EIGHT) for number in (1, 4)] == [EIGHT[:2], EIGHT[6:]]
+    for text in ("1/3", "5/4", "0/4", "1/0", "1/16", "x", "1/4/1", ""):
+        assert share_of(text, EIGHT) is None
+    assert share_of("1/4", []) is None
+
+
+def test_a_pod_has_a_slot_for_each_device_unless_it_says_another_number_that_fits() -> None:
+    assert [slots_of(None, 8), slots_of(None, 0), slots_of(2, 8), slots_of(4, 0)] == [8, 1, 2, 4]
+    assert problem_with(4, 8) is None
+    assert problem_with(16, 0) is None
+    assert (problem_with(3, 8) or "").endswith("the pod has 8 GPUs; slots that fit: 1, 2, 4, 8")
+    assert problem_with(16, 8) is not None
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_an_hour_of_all_slots_on_eight_cards_is_eight_gpu_hours_and_the_price_of_the_pod(count: int) -> None:
+    """The same holds for as many workers that somebody started, each with its CUDA_VISIBLE_DEVICES."""
+    told = []
+    for number in range(1, count + 1):
+        named = ",".join(devices_of(slot(number, count), EIGHT) or ())
+        price = settings(Wishes(slot=slot(number, count).argument), PODFLEET_GPU_USD_PER_HOUR="16")
+        gauges = Gauges(open_driver(Library(count=8), named))
+        told.append(usage_of(Rate(len(gauges.capabilities().gpus), price.gpu_usd_per_hour), HOUR_S))
+    assert sum(each.gpu_s for each in told) == 8 * HOUR_S
+    assert sum(each.cost_usd or 0 for each in told) == 16
+
+
+def test_a_slot_measures_its_own_cards_alone() -> None:
+    library = Library(count=8, xids=[(5, 79)])
+    gauges = Gauges(open_driver(library, "GPU-e,GPU-f"))
+    assert library.listened_to == [4, 5]
+    sample = gauges.sample()
+    assert sample.gpu_memory_mib == (5 + 6) * 512
+    assert sample.gpu_temperature_c == 45
+    assert sample.gpu_faults == ("Xid 79 (GPU 2)",)
+
+
+def test_devices_are_divided_by_uuids_and_where_the_driver_tells_none_not_at_all() -> None:
+    assert device_names(open_driver(Library(count=8))) == EIGHT
+    assert device_names(open_driver(Library(count=8), "7,GPU-a,9,1")) == ["GPU-h", "GPU-a"]
+    assert device_names(open_driver(Library({"uuid": 3}, count=8))) == []
+
+
+def test_processes_on_a_card_that_do_not_stand_below_the_worker_are_named() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        library = Library(processes={0: [child.pid, os.getpid(), os.getppid(), 2**22 + 1, -1], 1: []})
+        told = Gauges(open_driver(library, "0")).sample().gpu_foreign
+        child.kill()
+    assert len(told) == 1
+    assert told[0].endswith(f" (pid {os.getppid()})")
+
+
+def test_a_list_of_processes_may_be_damaged(tmp_path: Path) -> None:
+    for pid, stat in ((7, "7 (a) b) S 8 8"), (8, "8 (x) S 7 7"), (9, "9"), (10, "10 (x) S one")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(stat)
+        (tmp_path / str(pid) / "comm").write_bytes(b"a\x00\xff " * 1_000)
+    named = foreign([7, 9, 10, 11], worker=1_000, proc=tmp_path)
+    assert [each.endswith("(pid 7)") and len(each) < 100 for each in named] == [True]
+
+
+@dataclass
+class Process:
+    """A slot's process, which ends as the test says."""
+
+    slot: Slot
+    status: int | None = None
+    heard: list[int] = field(default_factory=list)
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def send_signal(self, sig: int) -> None:
+        self.heard.append(sig)
+        if sig == signal.SIGKILL:
+            self.status = -sig
+
+
+@dataclass
+class Pod:
+    """The slots of a pod, by the clock of the test."""
+
+    count: int = 2
+    clock: ManualClock = field(default_factory=ManualClock)
+    stop: threading.Event = field(default_factory=threading.Event)
+    started: list[Process] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        numbers = range(1, self.count + 1)
+        slots = [slot(number, self.count) for number in numbers]
+        self.supervisor = Supervisor(slots, self.start, self.clock, self.stop)
+        self.supervisor.begin()
+        assert self.supervisor.run_once()
+
+    def start(self, wanted: Slot) -> Process:
+        self.started.append(Process(wanted))
+        return self.started[-1]
+
+    def after(self, seconds: float) -> bool:
+        self.clock.advance(seconds)
+        return self.supervisor.run_once()
+
+
+def test_a_slot_that_dies_is_started_again_alone_and_later_each_time() -> None:
+    pod = Pod()
+    first, other = pod.started
+    first.status = -signal.SIGKILL
+    pod.after(0)
+    pod.after(AGAIN_FIRST_S / 2)
+    assert len(pod.started) == 2
+    pod.after(AGAIN_FIRST_S)
+    assert pod.started[2].slot == first.slot, "its number, boot and folder are the same"
+    pod.started[2].status = 1
+    pod.after(0)
+    pod.after(1.5 * AGAIN_FIRST_S)
+    assert len(pod.started) == 3
+    pod.after(AGAIN_FIRST_S)
+    pod.clock.advance(STEADY_S)
+    pod.started[3].status = 1
+    pod.after(0)
+    pod.after(AGAIN_FIRST_S)
+    assert len(pod.started) == 5, "who lived long begins with the first wait"
+    assert other.heard == []
+
+
+def test_a_signal_goes_to_all_slots_once_and_who_does_not_leave_in_time_is_killed() -> None:
+    pod = Pod()
+    first, second = pod.started
+    pod.stop.set()
+    assert pod.after(0)
+    first.status = 0
+    assert pod.after(SLOT_LEAVES_S)
+    assert (first.heard, second.heard) == ([signal.SIGTERM], [signal.SIGTERM])
+    assert pod.after(LEAVE_S - SLOT_LEAVES_S)
+    assert second.heard == [signal.SIGTERM, signal.SIGKILL]
+    assert not pod.after(0)
+    assert SLOT_LEAVES_S < LEAVE_S < 5.0, "one provider gives a pod five seconds"
+    assert len(pod.started) == 2
+    assert pod.supervisor.outcome() == Outcome(0)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "outcome"),
+    [
+        ((0, 0), Outcome(0)),
+        ((3, 3), Outcome(3)),
+        ((3, EXIT_LEFT_UNDELIVERED), Outcome(3, is_delivered=False)),
+        ((3, 0), Outcome(0)),
+    ],
+)
+def test_a_pod_has_left_when_all_its_slots_have(statuses: tuple[int, int], outcome: Outcome) -> None:
+    pod = Pod()
+    pod.started[0].status = statuses[0]
+    assert pod.after(0)
+    pod.started[1].status = statuses[1]
+    assert not pod.after(100)
+    assert pod.supervisor.outcome() == outcome
+
+
+def test_settings_that_cannot_work_end_the_pod_and_later_trouble_does_not() -> None:
+    pod = Pod()
+    pod.started[0].status = EXIT_CONFIG
+    assert pod.after(0)
+    assert pod.started[1].heard == [signal.SIGTERM]
+    pod.started[1].status = 0
+    assert not pod.after(0)
+    assert pod.supervisor.outcome() == Outcome(EXIT_CONFIG)
+    pod = Pod()
+    pod.started[0].status = 1
+    pod.after(0)
+    pod.after(AGAIN_FIRST_S)
+    pod.started[2].status = EXIT_CONFIG
+    pod.after(0)
+    assert not pod.stop.is_set()
+
+
+def test_what_slots_left_that_a_pod_has_no_more_is_delivered(tmp_path: Path) -> None:
+    for name in ("2", "3", "65", "x", "0"):
+        (tmp_path / "slots" / name).mkdir(parents=True)
+        (tmp_path / "slots" / name / "outbox.db").touch()
+    found = slots_to_run(2, "b", tmp_path)
+    assert [(each.number, each.is_spare) for each in found] == [(1, False), (2, False), (3, True)]
+
+
+def test_a_folder_has_one_supervisor(tmp_path: Path) -> None:
+    clock, stop = ManualClock(), threading.Event()
+    with (
+        held(tmp_path, clock, stop),
+        pytest.raises(ConfigError, match="another worker uses"),
+        held(tmp_path, clock, stop),
+    ):
+        pytest.fail("nobody holds it twice")
