@@ -15,12 +15,12 @@ from control_plane.files.trees import TreeShelf
 from control_plane.store.queue.runs import Runs
 from control_plane.store.reads import RunReads
 from events.files.checkpoints import PREFIX
-from events.files.inputs import OF_RUN, is_source
 from events.files.paths import BadPath, RunPath
 from events.files.trees import RunFiles, TreeFile, is_tree_id
 from events.kinds import KINDS
 from events.lifecycle import FINAL
 from events.runtime.errors import Conflict, NotFound, Rejected
+from events.text.input_source import OF_RUN, is_source
 
 FILES_MAX: Final = 10_000  # of a run, that are an input
 PAGE: Final = 1_000

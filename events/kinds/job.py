@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from events.files.inputs import is_source
 from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Kind
 from events.kinds.results import FLOAT_MAX, WHOLE_MAX
 from events.text import filling
+from events.text.input_source import is_source
 
 WORDS_MAX: Final = 256
 WORD_CHARS_MAX: Final = 8_192
