@@ -167,6 +167,12 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return outbox.pending() if has_left else None
 
 
+def _trees(settings: Settings, control_plane: ControlPlane, storage: httpx.Client, clock: Clock) -> PodTrees:
+    """Return the file trees of this pod."""
+    cache = TreeCache(settings.pod_data / TREES, clock, settings.tree_cache_bytes)
+    return PodTrees(cache, control_plane, storage, clock)
+
+
 def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:
     """Return what measures the machine, and the worker's own devices of it."""
     driver = open_driver(named=settings.environ.get(VARIABLE))

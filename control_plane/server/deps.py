@@ -269,15 +269,13 @@ class Deps:
 
 def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database; all of it goes by the store's clock."""
-    clock = MeasuredClock(machine)
+    clock, submissions, schedules = MeasuredClock(machine), Submissions(db), Schedules(db)
     runs, events, documents, counts = Runs(db), Events(db), Documents(db), ByteCounts(db)
-    submissions, schedules = Submissions(db), Schedules(db)
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered, unclaimed = UnnumberedEvents(runs, events, clock, ids), UnclaimedStore(db)
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
-    ingest_store = together(runs, events, projector)
-    budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
+    ingest_store, budgets = together(runs, events, projector), _budgets(settings, counts, clock)
     feed, log_feed, releaser = ChangeFeed(), ChangeFeed(), Releaser(runs, Successors(db))
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     notifier, new_pods = Notifier(), RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
@@ -338,6 +336,10 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         broadcaster=Broadcaster(RunReads(db)),
         live=_live(db, clock, ids),
     )
+
+
+def _budgets(settings: Settings, counts: ByteCounts, clock: Clock) -> Budgets:
+    return Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
 
 
 def _reading(db: Database, url: str, pod_rules: PodRules, clock: Clock) -> Reading:
