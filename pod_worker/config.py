@@ -25,7 +25,7 @@ from events.runtime.errors import ConfigError
 from pod_worker.child.live_view import flush_rule
 from pod_worker.child.process import secrets_of
 from pod_worker.files.environments import ENVIRONMENT_CACHE_BYTES
-from pod_worker.files.trees import TREE_CACHE_BYTES
+from pod_worker.files.folder_cache import TREE_CACHE_BYTES
 from pod_worker.rental.provider import NEEDED, Rental, rental_of
 from pod_worker.services.allowed import SETTING as SERVICES_SETTING
 from pod_worker.services.allowed import services_of

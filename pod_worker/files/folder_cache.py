@@ -26,6 +26,7 @@ from events.runtime.clock import Clock
 from events.runtime.errors import Rejected, Transient
 
 ROOM_BYTES: Final = 256 << 20  # that a folder leaves of the disk
+TREE_CACHE_BYTES: Final = 100 << 30  # of file trees, unless the pod says another limit
 TURN_S: Final = 0.2
 LOCK: Final = ".lock"
 PARTIAL: Final = ".partial"

@@ -18,9 +18,8 @@ from events.files.tree_fetch import TreeFetch
 from events.queue.claims import Claim
 from events.runtime.clock import Clock
 from events.runtime.errors import NotFound, Rejected
-from pod_worker.files.folder_cache import ID, FolderCache
+from pod_worker.files.folder_cache import ID, TREE_CACHE_BYTES, FolderCache
 
-TREE_CACHE_BYTES: Final = 100 << 30
 CALL_S: Final = 10.0
 
 
