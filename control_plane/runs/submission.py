@@ -15,10 +15,10 @@ import msgspec
 from control_plane.access.auth import ASKER, Forbidden
 from control_plane.access.keys import person_id_in
 from control_plane.access.secrets.naming import require_named, require_names
+from control_plane.files.inputs import Inputs, InputsAsGiven
 from control_plane.model.run import Run
 from control_plane.reads.kinds.loops import beside_loop
 from control_plane.reads.lineage import Lineage
-from control_plane.runs.inputs import Inputs, InputsAsGiven
 from control_plane.runs.options import LABEL_CHARS_MAX, NO_CHANGES, QUEUE_LIMIT_S, OptionChanges, StartOptions
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Groups

@@ -20,6 +20,7 @@ from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit
 from control_plane.config import Settings
 from control_plane.files.blobs import Blobs, open_blobs
+from control_plane.files.inputs import KnownInputs
 from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
 from control_plane.files.trees import TreeShelf
@@ -62,7 +63,6 @@ from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.races.reads import RaceReads
 from control_plane.runs.groups.races.service import RaceService
 from control_plane.runs.groups.service import GroupService
-from control_plane.runs.inputs import KnownInputs
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
@@ -82,10 +82,10 @@ from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
-from control_plane.store.held_times import HeldTimes
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
+from control_plane.store.log.held_times import HeldTimes
 from control_plane.store.log.inspections import Inspections
 from control_plane.store.log.live_texts import LiveTextStore
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
@@ -278,18 +278,16 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
-    feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
-    releaser = Releaser(runs, Successors(db))
+    feed, log_feed, releaser = ChangeFeed(), ChangeFeed(), Releaser(runs, Successors(db))
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
-    new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
+    notifier, new_pods = Notifier(), RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
+    multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading = _reading(db, url, pod_rules, clock)
-    inputs = KnownInputs(TreeShelf(blobs, inspector, Trees(db)), runs, RunReads(db))
-    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), inputs)
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), _inputs(db, blobs, inspector))
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
-    multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     return Deps(
         settings=settings,
         db=db,
@@ -366,6 +364,10 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
         open_blobs(settings.storage, blobs.clock, is_quick=True),
         clock,
     )
+
+
+def _inputs(db: Database, blobs: Blobs, inspector: Inspector) -> KnownInputs:
+    return KnownInputs(TreeShelf(blobs, inspector, Trees(db)), Runs(db), RunReads(db))
 
 
 def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:

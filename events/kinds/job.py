@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from events.files.inputs import is_source
 from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Kind
 from events.kinds.results import FLOAT_MAX, WHOLE_MAX
@@ -30,8 +31,6 @@ DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
 # The run itself says these; another value would mislead the program or what it loads.
 RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
-
-COMMIT: Final = r"\A[0-9a-f]{40}([0-9a-f]{24})?\Z"
 
 VariableName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")]
 VariableValue = Annotated[str, msgspec.Meta(max_length=VARIABLE_CHARS_MAX, pattern=r"\A[^\x00]*\Z")]
@@ -51,7 +50,12 @@ ParamValue = (
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where the files of a working folder come from."""
 
-    commit: Annotated[str, msgspec.Meta(pattern=COMMIT, description="The commit that was checked out.")]
+    commit: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"\A[0-9a-f]{40}([0-9a-f]{24})?\Z", description="The commit that was checked out."
+        ),
+    ]
     branch: Annotated[str, msgspec.Meta(max_length=250, description="Its branch.")] = ""
     remote: Annotated[
         str, msgspec.Meta(max_length=500, description="The address of its repository, without credentials.")
@@ -83,14 +87,6 @@ class Git(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     def is_https(self) -> bool:
         """Say whether it is asked for by https, else by ssh."""
         return self.url.startswith("https://")
-
-
-OF_RUN: Final = "run:"  # before the id of a run whose files are an input
-# A tree by its id, a data set, or files of a run; what it was found to be stands behind `@`.
-_SOURCE: Final = re.compile(
-    r"[0-9a-f]{64}|([a-z0-9][a-z0-9._-]{0,99}(/[1-9][0-9]{0,8})?"
-    r"|run:[A-Za-z0-9._-]{1,64}(/[^\x00-\x1f]{1,500})?)(@[0-9a-f]{64})?"
-)
 
 
 @lru_cache(maxsize=SPLITS_MAX)
@@ -223,11 +219,6 @@ def _params_problems(spec: JobSpec) -> Iterator[str]:
         yield f"params: no {{{unused[0]}}} stands in command or env, so that its value would change nothing"
 
 
-def is_source(text: str) -> bool:
-    """Say whether a text has the form of an input."""
-    return _SOURCE.fullmatch(text) is not None
-
-
 def _title(spec: JobSpec) -> str:
     return (shlex.join(spec.words) if spec.params else " ".join(spec.command.split()))[:TITLE_MAX]
 
@@ -248,6 +239,7 @@ KIND: Final = Kind(
     stages=(RUN,),
     commands={"run": ("podfleet.kinds.job", "Run a command of your own on a pod: `run -- COMMAND`.")},
     is_open=True,
+    has_inputs=True,
     prepares=True,
     codes={
         "ENVIRONMENT_FAILED": "uv could not make the environment: what it says is in environment.txt.",

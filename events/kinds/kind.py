@@ -127,6 +127,7 @@ class Kind:
     - `commands`: commands of the command line beside those of its nouns: the module of each, and its help;
     - `quick`: the button that starts a run of it, of a kind that many start by hand;
     - `is_open`: whether its runs record rows and numbers that are not declared: those of people's programs;
+    - `has_inputs`: whether `inputs` of its specifications names trees, data sets and files of runs;
     - `drawn`: fields of the specification that follow from the run's id unless they are given;
     - `normal`: returns a specification in the one form in which runs that do the same store it.
     """
@@ -160,6 +161,7 @@ class Kind:
     tells: bool = False
     prepares: bool = False
     is_open: bool = False
+    has_inputs: bool = False
     quick: QuickStart | None = None
     scheduled_as: Callable[[Any], str] | None = None
     drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)

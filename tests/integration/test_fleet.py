@@ -108,6 +108,13 @@ def test_a_cancel_reaches_a_talking_child_before_the_next_renewal(fleet: Any, un
     assert run["attempts"][0]["outcome"] == "canceled"
 
 
+def ledger(fleet: Any) -> dict[str, Any]:
+    """Return the total of what the fleet spent its time on."""
+    answer = fleet.client.get("/api/ledger", params={"by": "run"})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json()["total"])
+
+
 def test_a_killed_worker_leaves_no_child_and_gives_the_run_back_when_it_is_started_again(
     fleet: Any, database: Any, until: Any
 ) -> None:
@@ -127,6 +134,18 @@ def test_a_killed_worker_leaves_no_child_and_gives_the_run_back_when_it_is_start
     assert "started again" in lost["message"]
     of_first = {"runId": run_id, "attempt": 1, "sequence": {"$gt": 1}}
     until(lambda: database.events.count_documents(of_first) > 0)  # what it had stored is delivered too
+    until(lambda: ledger(fleet)["classes"]["useful"]["seconds"] > 0)
+    found = ledger(fleet)
+    assert {name for name, spent in found["classes"].items() if spent["seconds"]} >= {"useful", "lost_pod"}
+    parts = [round(1_000 * each["seconds"]) for each in found["classes"].values()]
+    assert sum(parts) == round(1_000 * found["all"]["seconds"])
+    page = fleet.client.get("/ledger?by=run")
+    assert (page.status_code, f'href="/runs/{run_id}"' in page.text) == (200, True)
+    file = fleet.client.get("/api/ledger/export", params={"by": "run"})
+    assert file.text.startswith("key,title,all_seconds")
+    assert f"\r\n{run_id},probe," in file.text
+    wrong = fleet.client.get("/api/ledger", params={"from": "2222-01-01T00:00:00Z"})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "ledger_window"), wrong.text
 
 
 def test_a_person_takes_a_run_from_a_pod_that_is_gone(fleet: Any, database: Any, until: Any) -> None:

@@ -237,6 +237,7 @@ def test_a_folder_runs_on_a_pod_and_goes_on_from_its_checkpoint_after_the_pod_di
         assert refused.json()["code"] == code, refused.text
 
 
+@pytest.mark.slow("a worker that is killed, and seven programs one after another on that in its place")
 def test_a_sweep_outlives_a_pod_and_a_study_ends_what_measures_worse(fleet: Fleet, tmp_path: Path) -> None:
     folder = tmp_path / "swept"
     folder.mkdir()

@@ -256,6 +256,42 @@ async def test_two_runs_are_compared_item_by_item(deps: Deps, asking: httpx.Asyn
     assert (await asking.get("/runs/compare/items", params={"ids": f"{one},none"})).status_code == 404
 
 
+async def job(deps: Deps, asking: httpx.AsyncClient, rows: int) -> str:
+    """Make a job that has recorded rows of a set of its own: one in the middle, and the last, have more."""
+    made = await asking.post("/api/runs", json={"kind": "job", "spec": {"command": "true"}})
+    run_id = str(made.json()["id"])
+    told: list[dict[str, Any]] = [{"loss": float(number)} for number in range(rows)]
+    if rows:
+        told[rows // 2]["note"], told[-1]["late"] = "middle", True
+        await deps.db.results.insert_many(
+            [{**row(run_id, f"{n:05}", each), "set": "epochs"} for n, each in enumerate(told)]
+        )
+    return run_id
+
+
+async def test_rows_that_no_kind_declares_are_read_exported_and_compared(
+    deps: Deps, asking: httpx.AsyncClient
+) -> None:
+    one, other, none = [await job(deps, asking, rows) for rows in (300, 2, 0)]
+    page = (await asking.get(f"/api/runs/{one}/results", params={"limit": 1})).json()
+    assert (page["set"], [each["name"] for each in page["columns"]]) == ("epochs", ["loss", "late"])
+    address = f"/api/runs/{one}/results/export"
+    lines = (await asking.get(address, params={"filter": "note=middle"})).text.splitlines()
+    assert lines == ["key,status,loss,note,late,detail", "00150,,150.0,middle,,"], "columns of every row"
+    for first, second in ((other, none), (none, other)):
+        found = (await asking.get("/api/results/compare", params={"run": [first, second]})).json()
+        assert [each["name"] for each in found["columns"]] == ["loss", "note", "late"]
+        assert [each["differs"] for each in found["items"]] == [True, True]
+    for path in ("compare", "pairs"):
+        asked = {"run": [none, other], "set": "no_set"}
+        refused = await asking.get(f"/api/results/{path}", params=asked)
+        assert (refused.status_code, path) == (200 if path == "compare" else 422, path)
+    refused = await asking.get(f"/api/runs/{none}/results")
+    assert (refused.status_code, "has recorded no rows" in refused.text) == (422, True)
+    assert "This run has recorded no rows so far." in (await asking.get(f"/runs/{none}/results")).text
+    assert f'href="/runs/{none}/results"' in (await asking.get(f"/runs/{none}")).text
+
+
 async def test_twelve_thousand_items_are_paged_gone_through_and_compared_quickly(
     deps: Deps, asking: httpx.AsyncClient
 ) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from control_plane.files.trees import TreeShelf
 from control_plane.server.web.sections import RunPage, Section
+from events.files.inputs import OF_RUN
 from events.files.trees import is_tree_id, tree_in
-from events.kinds.job import OF_RUN
 from events.runtime.errors import PodfleetError
 
 UNTOLD: Final = {"commit": "", "branch": "", "remote": "", "is_dirty": False, "diff": ""}

@@ -27,6 +27,7 @@ from events.runtime.errors import Rejected
 
 RUNS_MAX: Final = 2_000
 DRAWS_MAX: Final = 100  # of a trial, until one is new
+UNMEASURED_MAX: Final = 10  # members that succeed without the number of the goal, before any has it
 COST: Final = "cost_usd"  # the headline number by which a budget counts
 
 
@@ -94,6 +95,10 @@ class Study:
         if (spent := self._spent(members)) is not None:
             return spent
         trials = members.trials
+        if members.succeeded >= UNMEASURED_MAX and all(each.objective is None for each in trials):
+            return (
+                f"{members.succeeded} members succeeded, and none has the number {' and '.join(self.metrics)}"
+            )
         if not self.reruns.top:
             return self._reached(trials)
         if self.is_confirming(trials):

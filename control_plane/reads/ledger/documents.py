@@ -6,21 +6,20 @@ Law: an attempt's own marks count only within the time for which it was held.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from control_plane.reads.ledger.shares import Held, Life
 from events.kinds.results import is_measured
+from events.queue.requirements import read_class
 
 GPUS_MAX: Final = 1_024
 USD_MAX: Final = 1e6
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def milliseconds(at: datetime) -> int:
     """Return a moment as milliseconds since 1970, exactly."""
-    past = at - _EPOCH
-    return (past.days * 86_400 + past.seconds) * 1_000 + past.microseconds // 1_000
+    return round(at.timestamp() * 1_000)
 
 
 def life_of(document: Mapping[str, Any]) -> Life | None:
@@ -92,6 +91,14 @@ def saved_of(attempts: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, int]]
             went_on = went_on or mark(known[number], "workedFrom") is not None
             went_on = went_on and mark(known[number], "setAsideAt") is None
     return found
+
+
+def project_of(class_key: object) -> str:
+    """Return the project of a run by its class, nothing where that is none."""
+    try:
+        return read_class(class_key).project if isinstance(class_key, str) else ""
+    except ValueError:
+        return ""
 
 
 def price_of(told: object) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol
 
@@ -16,12 +16,13 @@ from control_plane.reads.ledger.documents import (
     is_saved,
     life_of,
     milliseconds,
+    project_of,
     saved_of,
 )
 from control_plane.reads.ledger.shares import Held, Life, Share, lived, shares, within
 from control_plane.reads.ledger.sums import Sums, summed, summed_by_day
-from control_plane.store.held_times import HELD_MAX, WORKERS_MAX
 from control_plane.store.log.documents import attempt_fields
+from control_plane.store.log.held_times import HELD_MAX, WORKERS_MAX
 from events.answers.fleet import Ledger
 from events.queue.rules import pod_name
 from events.runtime.clock import Clock
@@ -58,6 +59,7 @@ class Ledgers:
 
     times: Times
     clock: Clock
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # one at a time holds its attempts in memory
 
     async def read(
         self,
@@ -68,6 +70,10 @@ class Ledgers:
     ) -> Ledger:
         """Return the ledger of a window: by default of the last seven days. Raises `Rejected`."""
         since, until = self._window(since, until)
+        async with self._turn:
+            return await self._read(by, since, until, limit)
+
+    async def _read(self, by: By, since: datetime, until: datetime, limit: int) -> Ledger:
         workers, held = await asyncio.gather(self.times.workers(since, until), self.times.held(since, until))
         saved = {each["runId"] for each in held if is_saved(each) and isinstance(each.get("runId"), str)}
         later = await self.times.later(saved) if saved else ()
@@ -113,8 +119,8 @@ class Ledgers:
 
     async def _projects(self, held: Documents) -> dict[str, str]:
         runs = {each["runId"] for each in held if isinstance(each.get("runId"), str)}
-        found = await self.times.fields(runs, "project")
-        return {id_: name for id_, each in found.items() if isinstance(name := each.get("project"), str)}
+        found = await self.times.fields(runs, "classKey")
+        return {id_: project_of(each.get("classKey")) for id_, each in found.items()}
 
     async def _titles(self, runs: Sequence[str]) -> dict[str, str]:
         found = await self.times.fields(runs, "title")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from events.lifecycle import Fault
 
@@ -17,6 +17,8 @@ from events.lifecycle import Fault
 Class = Literal[
     "useful", "overhead", "lost_run", "lost_pod", "lost_outside", "preempted", "canceled", "running", "idle"
 ]
+# Of a worker: how many GPUs it has, and its price.
+Rate = tuple[int, float | None]
 CLASSES: Final[tuple[Class, ...]] = get_args(Class)
 LOST: Final[tuple[Class, ...]] = ("lost_run", "lost_pod", "lost_outside", "preempted", "canceled")
 _FAULTS: Final[dict[str | None, Class]] = {Fault.POD: "lost_pod", Fault.OUTSIDE: "lost_outside"}
@@ -37,9 +39,13 @@ class Life:
     gpus: int = 0
     usd_per_hour: float | None = None
 
+    @property
+    def rate(self) -> Rate:
+        """How many GPUs it has, and its price."""
+        return self.gpus, self.usd_per_hour
 
-@dataclass(frozen=True, slots=True)
-class Held:
+
+class Held(NamedTuple):
     """An attempt that a worker held, and the marks of its log; `until` is None while it runs.
 
     `saved_until` is the moment of its last checkpoint, None unless a later attempt went on from it.
@@ -57,8 +63,7 @@ class Held:
     saved_until: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """A part of a life that is of one class; of no run where that is idle."""
 
     life: Life

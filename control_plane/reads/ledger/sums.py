@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from control_plane.reads.ledger.shares import CLASSES, LOST, Class, Share
+from control_plane.reads.ledger.shares import CLASSES, LOST, Class, Rate, Share
 from events.answers.fleet import LedgerRow, LedgerSpent
 
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
-# Of a pod: how many GPUs it has, and its price.
-Rate = tuple[int, float | None]
 
 
 @dataclass(slots=True)
@@ -27,7 +25,7 @@ class Row:
 
     def add(self, share: Share, ms: int) -> None:
         """Count a share."""
-        part = (share.of, (share.life.gpus, share.life.usd_per_hour))
+        part = share.of, share.life.rate
         self.parts[part] = self.parts.get(part, 0) + ms
 
     @property

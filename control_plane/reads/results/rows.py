@@ -50,6 +50,7 @@ PAIR: Final = 2
 NEAREST_PAGES: Final = 6  # that are looked through for a neighbour
 NO_OUTCOME: Final = "no_outcome"
 UNKNOWN_SET: Final = "unknown_set"
+NO_ROWS: Final = "no rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +152,12 @@ class Results:
         attempt = await self.reads.newest_attempt(run_id)
         sets = await self._sets(run, attempt)
         names = ", ".join(each.name for each in sets) or "none"
-        if query.set is None and not sets:
+        is_lacking = may_lack and _is_open(run)
+        if query.set is None and not sets and not is_lacking:
             raise Rejected(UNKNOWN_SET, f"run {run_id} has recorded no rows")
-        declared = sets[0] if query.set is None else set_named(sets, query.set)
-        if declared is None and may_lack and query.set is not None and _is_open(run):
-            declared = ResultSet(query.set, query.set, (), is_declared=False)
+        declared = set_named(sets, query.set or (sets[0].name if sets else ""))
+        if declared is None and is_lacking:
+            declared = ResultSet(query.set or NO_ROWS, query.set or NO_ROWS, (), is_declared=False)
         if declared is None:
             raise Rejected(UNKNOWN_SET, f"run {run_id} has no result set {query.set!r}; it has {names}")
         if is_whole and attempt is not None and not declared.is_declared:
@@ -259,7 +261,7 @@ class Results:
         distinct = compared_runs(run_ids)
         if len(distinct) != PAIR:
             raise Rejected("bad_selection", f"{PAIR} runs are compared item by item, not {len(distinct)}")
-        query = ResultQuery(set=set_name or await self._first_set(distinct))
+        query = ResultQuery(set=set_name)
         opened = [await self.open(each, query, may_lack=True) for each in distinct]
         outcome = opened[0].declared.outcome
         if outcome is None or outcome != opened[1].declared.outcome:

@@ -48,7 +48,7 @@ class Field:
 
     `type` and `limits` are words for people. A `choice` takes one of `choices`. A `group` is an object of
     `fields`, none of which is a group. An `either` takes text, or JSON of a type in `takes`; `json` takes
-    any. One that `is_long` needs several lines.
+    any. One that `is_long` needs several lines; one that `has_pairs` is an object of texts by any names.
     """
 
     path: tuple[str, ...]
@@ -60,6 +60,7 @@ class Field:
     is_required: bool = False
     is_nullable: bool = False
     is_long: bool = False
+    has_pairs: bool = False
     choices: tuple[Any, ...] = ()
     takes: frozenset[str] = frozenset()
     fields: tuple[Field, ...] = ()
@@ -153,6 +154,7 @@ def _field(path: tuple[str, ...], node: Json, definitions: Json, is_required: bo
         is_long=shape == "json"
         or (shape == "either" and bool(takes & {"object", "array"}))
         or _is_long(only),
+        has_pairs=shape == "json" and not is_nullable and _has_pairs(only, definitions),
         choices=choices,
         takes=takes,
         fields=inner if shape == "group" else (),
@@ -222,6 +224,12 @@ def _says(node: Json) -> str:
     found = node.get("description")
     text = inspect.cleandoc(found).partition("\n\n")[0] if isinstance(found, str) else ""
     return " ".join(text.split())
+
+
+def _has_pairs(node: Json, definitions: Json) -> bool:
+    """Say whether an object has texts alone, by names that nobody has declared."""
+    each = _resolved(node.get("additionalProperties"), definitions)
+    return _type(node) == "object" and "properties" not in node and _type(each) == "string"
 
 
 def _is_long(node: Json) -> bool:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from control_plane.reads.ledger.documents import milliseconds
+from control_plane.reads.ledger.documents import cost_before, milliseconds
 from control_plane.reads.ledger.export import in_csv, in_ndjson
 from control_plane.reads.ledger.reader import By, Ledgers
 from control_plane.reads.ledger.shares import CLASSES, LOST, Held, Life, cuts, lived, shares
 from events.answers.fleet import Ledger, LedgerRow
+from events.queue.requirements import Requirements, class_key
 from events.runtime.errors import Rejected
 from events.testing import ManualClock
 
@@ -106,7 +107,7 @@ def random_fleet(chance: Random) -> Stored:
                     f"run-{chance.randint(1, 5)}", chance.randint(1, 4), worker, since, until,
                     chance.choice(OUTCOMES), chance.choice(FAULTS), **marks,
                 )  # fmt: skip
-    stored.runs = {"run-1": {"project": "=vision", "title": "one"}, "run-2": {"project": 7}}
+    stored.runs = {"run-1": {"classKey": "probe/cpu/any", "title": "one"}, "run-2": {"classKey": "?"}}
     return stored
 
 
@@ -231,6 +232,27 @@ def test_rows_beyond_the_limit_are_in_the_total_and_a_file_has_no_formula() -> N
     assert first.startswith("'=pod-4,,14.0,0.0,,0.0,")
     assert in_ndjson(found.items).startswith(b'{"key":"=pod-4","title":null,"all_seconds":14.0')
     assert in_csv([]) == in_ndjson([]) == b""
+
+
+def test_the_project_of_a_run_stands_in_its_class() -> None:
+    stored = Stored()
+    stored.pod("a/1", 0, 100)
+    keys = {"r": class_key("probe", Requirements(), "vision"), "s": "probe/cpu/any", "t": "?", "u": None}
+    for number, (run, key) in enumerate(keys.items()):
+        stored.attempt(run, 1, "a/1", 10 * number, 10 * number + 10, "completed")
+        stored.runs[run] = {"classKey": key}
+    found = stored.read(by="project")
+    assert {row.key: row.all.seconds for row in found.items} == {"vision": 10, "default": 10, "": 80}
+
+
+def test_what_was_spent_is_known_only_once_every_attempt_has_ended() -> None:
+    hour: dict[str, Any] = {"claimedAt": at(0), "endedAt": at(3600), "pod": "a/1"}
+    priced: dict[str, object] = {"a/1": 2.5, "b/1": "much"}
+    attempts = {1: hour, 2: {**hour, "pod": "b/1"}, 3: {**hour, "endedAt": None}}
+    assert cost_before(1, attempts, priced) == 0.0
+    assert cost_before(3, attempts, priced) == pytest.approx(2.5)
+    assert cost_before(4, attempts, priced) is None
+    assert cost_before(3, {1: hour}, priced) is None, "its document is not written yet"
 
 
 def test_a_damaged_document_is_left_out() -> None:

@@ -34,6 +34,7 @@ from control_plane.model.projection import (
 from control_plane.model.run import CurrentStage
 from events import catalog as c
 from events.envelope import Event
+from events.files.checkpoints import emptied
 from events.kinds.benchmark import ItemsAsked
 from events.kinds.declaring.fact import Fact
 from events.kinds.experiment import (
@@ -267,8 +268,40 @@ def test_an_automatic_validation_that_starts_is_a_phase_and_no_more() -> None:
 def test_what_is_said_of_a_stage_is_written_to_its_document_and_is_what_the_attempt_does_now(
     fact: Fact, now: CurrentStage, fields: Mapping[str, Any]
 ) -> None:
-    expected = Update(replace(FULL, current_stage=now), (of_stage("test", 7, fields),), None, None)
+    name = {c.StageStarted: "workedFrom", c.StageCompleted: "workedUntil"}.get(type(fact))
+    marks = None if name is None else {name: moment_at(7)}
+    expected = Update(
+        replace(FULL, current_stage=now, marks=marks), (of_stage("test", 7, fields),), None, None
+    )
     assert project(FULL, event_of(fact, 7)) == expected
+
+
+def test_the_marks_of_an_attempt_are_those_of_its_own_work_and_of_its_last_checkpoint() -> None:
+    def kept(manifest: str, *, sets_aside: bool = False) -> c.ArtifactRegistered:
+        name = f"checkpoints/{manifest}/manifest.json"
+        digest = hashlib.sha256(emptied(manifest, "r", 2)).hexdigest() if sets_aside else SHA256
+        return c.ArtifactRegistered(name=name, key=f"runs/r/a2/0123/{name}", size=3, sha256=digest)
+
+    told: list[tuple[Fact, dict[str, int] | None]] = [
+        (c.StageStarted(stage="environment"), None),
+        (c.StageCompleted(stage="environment"), None),
+        (kept("train", sets_aside=True), {"setAsideAt": 3}),
+        (c.StageStarted(stage="train"), {"setAsideAt": 3, "workedFrom": 4}),
+        (histories.artifact(attempt=2), {"setAsideAt": 3, "workedFrom": 4}),
+        (kept("train"), {"setAsideAt": 3, "workedFrom": 4, "savedUntil": 6}),
+        (
+            c.StageCompleted(stage="train"),
+            {"setAsideAt": 3, "workedFrom": 4, "savedUntil": 6, "workedUntil": 7},
+        ),
+        (c.StageStarted(stage="test"), {"setAsideAt": 3, "workedFrom": 4, "savedUntil": 6}),
+        (kept("test"), {"setAsideAt": 3, "workedFrom": 4, "savedUntil": 9}),
+    ]
+    view, log = VIEW, log_of([fact for fact, _ in told], attempt=2)
+    for event, (_, marks) in zip(log, told, strict=True):
+        view = fold(view, [event], (event.sequence or 0) - 1).view
+        shown = None if marks is None else {name: moment_at(second) for name, second in marks.items()}
+        assert view.marks == shown
+    assert fold(view, log, 0).view.marks == view.marks, "the same stretch again changes nothing"
 
 
 def test_a_stage_has_one_document_from_its_start_to_its_end() -> None:
@@ -289,7 +322,9 @@ def test_a_stage_has_one_document_from_its_start_to_its_end() -> None:
         "activity": None, "completedAt": moment_at(3), "durationS": 2.0,
     }  # fmt: skip
     writes = {("stages", "r/a2/train"): of_stage("train", 3, fields)}
-    assert folded == Fold(replace(VIEW, current_stage=DONE), 3, writes, [], None, [])
+    marks = {"workedFrom": moment_at(1), "workedUntil": moment_at(3)}
+    view = replace(VIEW, current_stage=DONE, marks=marks)
+    assert folded == Fold(view, 3, writes, [], None, [])
 
 
 def test_each_stage_has_a_document_of_its_own() -> None:
@@ -656,7 +691,16 @@ def test_a_whole_life_folds_to_the_attempts_view_and_every_document_beside_it() 
     }  # fmt: skip
     identity = artifact_id("r", 2, "probe.bin")
     assert folded == Fold(
-        view=AttemptView("r", 2, CurrentStage("probe", 1.0, None), moment_at(1), None, None, 7),
+        view=AttemptView(
+            "r",
+            2,
+            CurrentStage("probe", 1.0, None),
+            moment_at(1),
+            None,
+            None,
+            7,
+            marks={"workedFrom": moment_at(2), "workedUntil": moment_at(6)},
+        ),
         seq=7,
         writes={
             ("stages", "r/a2/probe"): of_stage("probe", 6, stage),

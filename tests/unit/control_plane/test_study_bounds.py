@@ -47,6 +47,18 @@ def test_a_number_that_the_kind_does_not_declare_is_refused_with_those_that_it_d
         require_measured(make_study(), replace(KINDS["probe"], headline=(Column("value", type="text"),)))
 
 
+def test_a_study_ends_when_several_members_succeed_and_none_has_the_number_of_the_goal() -> None:
+    study = make_study(goal="min:los")
+    without = [Trial(slot, {"x": float(slot)}, True, None) for slot in range(10)]
+    assert study.stopped(Members(succeeded=9, failed=1, trials=without)) is None
+    assert (
+        study.stopped(Members(succeeded=10, trials=without))
+        == "10 members succeeded, and none has the number los"
+    )
+    measured = [*without, Trial(10, {"x": 10.0}, True, 1.0)]
+    assert study.stopped(Members(succeeded=11, trials=measured)) is None
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "x", "x < 3", "x <= ", "x <= y", "<= 3", "x <= 3 ", "x <= nan", "x <= 1e301", "x <= 3\n", "a.b <= 3",

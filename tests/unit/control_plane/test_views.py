@@ -84,6 +84,7 @@ SHOWN = {
     "tasks": TaskRow,
 }
 HIDDEN = {
+    "attempts": {"marks"},  # of the ledger
     "pods": {"lookedUntil"},
     "tasks": {"begun"},
     "events": {"ceId", "hash", "expiresAt", "orphan"},

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError
 from events.testing import ManualClock
 from pod_worker.attempt.usage import HOUR_S, Rate, usage_of
@@ -26,6 +27,7 @@ from pod_worker.slots.supervisor import (
     EXIT_CONFIG,
     EXIT_LEFT_UNDELIVERED,
     LEAVE_S,
+    LOCK,
     STEADY_S,
     Outcome,
     Supervisor,
@@ -274,3 +276,47 @@ def test_a_folder_has_one_supervisor(tmp_path: Path) -> None:
         held(tmp_path, clock, stop),
     ):
         pytest.fail("nobody holds it twice")
+
+
+SUPERVISOR = """
+import os, sys, threading
+from pathlib import Path
+from events.runtime.clock import SystemClock
+from pod_worker.slots.supervisor import Supervisor, held, slots_to_run, starter
+
+folder, stop, clock = Path(sys.argv[1]), threading.Event(), SystemClock()
+with held(folder, clock, stop) as lock:
+    start = starter([sys.executable, "-c", sys.argv[2], str(folder)], lambda slot: dict(os.environ), lock)
+    Supervisor(slots_to_run(2, "b00t", folder), start, clock, stop).run()
+"""
+WORKER = """
+import os, signal, sys, threading
+from pathlib import Path
+from pod_worker.slots.division import Slot
+from pod_worker.slots.parent import die_with
+
+slot, stop = Slot.read(sys.argv[-1].removeprefix("--slot=")), threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: stop.set())
+die_with(slot, stop)
+Path(sys.argv[1], f"{slot.number}.began").touch()
+stop.wait(60)
+Path(sys.argv[1], f"{slot.number}.left").touch()
+"""
+
+
+def test_slots_leave_when_their_supervisor_is_killed_and_hold_the_folder_till_then(
+    tmp_path: Path,
+) -> None:
+    clock, never = SystemClock(), threading.Event()
+
+    def wait_for(names: set[str]) -> None:
+        until_s = clock.monotonic_s() + 60
+        while {each.name for each in tmp_path.iterdir()} < names:
+            assert clock.monotonic_s() < until_s
+            clock.wait(never, 0.02)
+
+    with subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(tmp_path), WORKER]) as supervisor:
+        wait_for({"1.began", "2.began", LOCK})
+        supervisor.kill()
+    with held(tmp_path, clock, never):
+        assert {"1.left", "2.left"} <= {each.name for each in tmp_path.iterdir()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfleet.commands.groups.values import Range, fixed_and_varied, limits_of, plan_of, values_of
+from podfleet.commands.groups.values import Range, example_of, fixed_and_varied, limits_of, plan_of, values_of
 from podfleet.parameters import Unreadable
 
 
@@ -83,3 +83,10 @@ def test_further_fields_of_a_plan_are_json_or_texts_and_dots_lead_into_them() ->
     }  # fmt: skip
     with pytest.raises(Unreadable):
         limits_of({}, None, ["confirm"])
+
+
+def test_a_first_run_is_an_example_of_all() -> None:
+    spec: dict[str, Any] = {"command": "train {lr} {depth}"}
+    varied = fixed_and_varied(spec, ["params.lr=log(0.1,1)", "params.depth=int(2,8)", "params.opt=sgd,adam"])
+    assert example_of(spec, varied)["params"] == {"lr": 0.1, "depth": 2, "opt": "sgd"}
+    assert "params" not in spec

@@ -97,7 +97,9 @@ class Input:
     def hint(self) -> str:
         """The purpose of the field, and what it accepts, unless its choices are listed."""
         words = "" if self.field.choices else self.field.words
-        if self.field.shape in ("either", "json") and self.field.is_long:
+        if self.field.has_pairs:
+            words = "One a line, NAME=value"
+        elif self.field.shape in ("either", "json") and self.field.is_long:
             words = f"{words.removesuffix('JSON')} (JSON)".strip()
         return " ".join(sentence(each) for each in (self.field.says.removesuffix("."), words) if each)
 

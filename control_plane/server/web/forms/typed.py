@@ -44,12 +44,16 @@ def value_of(field: Field, text: str) -> Any:
             return text
         case "either":
             return _either(field, text)
+        case _ if field.has_pairs and not text.startswith("{"):
+            return dict(map(_pair, filter(None, map(str.strip, text.splitlines()))))
         case _:
             return read_json(text)
 
 
 def text_of(field: Field, value: Any) -> str:
     """Return the text that says `value` in `field`."""
+    if field.has_pairs and isinstance(value, dict) and value and all(map(_is_line, value, value.values())):
+        return "\n".join(f"{name}={each}" for name, each in value.items())
     is_text = isinstance(value, str) and field.shape != "json"
     return value if is_text else json.dumps(value, ensure_ascii=False)
 
@@ -65,6 +69,23 @@ def read_json(text: str) -> Any:
     if _is_deeper(found, DEPTH_MAX - 1):
         raise ValueError(f"deeper than {DEPTH_MAX} levels")
     return found
+
+
+def _pair(line: str) -> tuple[str, str]:
+    name, equals, value = line.partition("=")
+    if not equals:
+        raise ValueError(f"lines such as NAME=value; {line[:40]!r} is none")
+    return name.strip(), value.strip()
+
+
+def _is_line(name: str, value: object) -> bool:
+    """Say whether a line can say a value by its name."""
+    is_plain = isinstance(value, str) and name and "=" not in name and not name.startswith("{")
+    return (
+        bool(is_plain)
+        and _pair(f"{name}={value}") == (name, value)
+        and len(f"{name}={value}".splitlines()) == 1
+    )
 
 
 def _choice(field: Field, text: str) -> Any:

@@ -34,6 +34,8 @@ from events.runtime.errors import Conflict, Rejected
 PATH: Final = "/runs/new"
 PRESSED_MAX: Final = 26
 MODELS_SUGGESTED: Final = 200
+DATA_SETS_READ: Final = 200  # versions, of which the newest of each name is shown
+DATA_SETS_SHOWN: Final = 50
 
 Name = Annotated[str | None, Query(max_length=200)]
 
@@ -62,6 +64,7 @@ class NewRunPages:
             "new_run.html",
             code,
             models=await self._models(form.kind) if quick is not None and quick.models else [],
+            data_sets=await self._data_sets() if form.kind.has_inputs else [],
             kinds=_kinds(),
             form=form,
             parts=form.shown(problems or {}),
@@ -83,6 +86,13 @@ class NewRunPages:
         assert kind.quick is not None
         named = (await self.site.deps.catalogue.page(MODELS_SUGGESTED, None)).items
         return [*dict.fromkeys([str(kind.example[kind.quick.models]), *(each.id for each in named)])]
+
+    async def _data_sets(self) -> list[str]:
+        """Return the newest versions of data sets that a run could read."""
+        found: dict[str, str] = {}
+        for each in (await self.site.deps.tree_shelf.versions(None, DATA_SETS_READ, None)).items:
+            found.setdefault(each.name, each.id)
+        return [*found.values()][:DATA_SETS_SHOWN]
 
     async def look(self, typed: Mapping[str, str]) -> dict[str, Any]:
         """Return the problem of the field that was typed last, where the run could start, and its commands.
@@ -123,7 +133,8 @@ class NewRunPages:
             await self.site.deps.submitter.require_secrets(order)
             # what is measured is confirmed before it is queued, and again after a change of the words
             if typed.get("do") == "check" or order.measures != typed.get("confirmed", ""):
-                return await self.one(form, found=await checked(wanted))
+                exact = await self.site.deps.submitter.exact(wanted)
+                return await self.one(form, found=await checked(exact))
             # one page makes one run of what it says, however often its button is pressed
             key = f"new/{typed.get('pressed', '')[:PRESSED_MAX]}/{order.digest}"
             made = await self.site.deps.submitter.submit(replace(wanted, idempotency_key=key))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from control_plane.server.web.forms.fields import Unfit
 from control_plane.server.web.forms.run import RunForm
-from control_plane.server.web.forms.typed import value_of
+from control_plane.server.web.forms.typed import text_of, value_of
 from control_plane.server.web.forms.validation_errors import complaints, placed
 from control_plane.server.web.page_renderer import Pages
 from events.kinds import KINDS
@@ -95,6 +95,40 @@ def test_text_is_json_where_the_field_takes_its_type(text: str, takes: str, valu
     field = Field(path=("x",), shape="either", type="any", takes=frozenset({takes}))
     found = value_of(field, text)
     assert (found, type(found)) == (value, type(value))
+
+
+PAIRS: Final = Field(path=("x",), shape="json", type="object", has_pairs=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("A=1", {"A": "1"}),
+        (" A = x=y \n\nB=\n", {"A": "x=y", "B": ""}),
+        ('{"A": "1\\n2"}', {"A": "1\n2"}),
+        ("{}", {}),
+    ],
+)
+def test_an_object_of_texts_is_typed_in_lines_or_as_json(text: str, value: Any) -> None:
+    assert value_of(PAIRS, text) == value
+
+
+@given(st.dictionaries(st.text("a={ \n\x85é", max_size=3), st.text("a= \n\u2028", max_size=3), max_size=3))
+def test_an_object_of_texts_is_shown_as_it_could_be_typed(value: dict[str, str]) -> None:
+    assert value_of(PAIRS, text_of(PAIRS, value)) == value
+
+
+def test_a_job_is_typed_in_a_few_fields() -> None:
+    typed = {"spec.command": "python train.py", "spec.env": "A=1", "spec.inputs": "images=images/3"}
+    form = RunForm(KINDS["job"], typed)
+    assert form.body().spec == {
+        "command": "python train.py", "env": {"A": "1"}, "inputs": {"images": "images/3"},
+    }  # fmt: skip
+    like = RunForm.like(KINDS["job"], form.body().model_dump())
+    assert {name: like.typed[name] for name in typed} == typed
+    with pytest.raises(Unfit) as unfit:
+        RunForm(KINDS["job"], typed | {"spec.env": "A", "spec.inputs": "images=../x"}).body()
+    assert "lines such as NAME=value; 'A' is none" in unfit.value.fields["spec.env"]
 
 
 def test_what_is_empty_is_not_sent() -> None:
@@ -249,9 +283,11 @@ def valid(field: Field) -> st.SearchStrategy[str]:
             return st.lists(LETTERS, max_size=3).map(json.dumps)
         case (("concurrency" | "rates"), _) if field.takes == {"array"}:
             return st.lists(st.integers(1, 99), max_size=3).map(json.dumps)
-        case "tree", _:
+        case "commit", _:
+            return st.from_regex(r"[0-9a-f]{40}", fullmatch=True)
+        case (("tree" | "diff"), _):
             return st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
-        case (("env" | "inputs"), _):
+        case (("env" | "inputs" | "params"), _):
             return st.just("{}")
         case "outputs", _:
             return st.lists(st.from_regex(r"[a-z]{1,9}", fullmatch=True), max_size=3).map(json.dumps)

@@ -11,6 +11,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,34 @@ class Job:
         return "\n".join(each.message for each in self.reporter.of(RunLog))
 
 
+def test_the_last_values_of_metrics_are_summed_up_within_bounds_also_where_a_program_fails(
+    tmp_path: Path,
+) -> None:
+    program = """
+        from podfleet import run
+        run.summary({"m3": 0.5})
+        for step in range(2):
+            run.log({"a/b": 1.0, **{f"m{n}": n + step for n in range(40)}}, step)
+            run.log({f"m{n}": n + step for n in range(40, 100)}, step)
+        raise SystemExit("it fails")
+    """
+    job = Job(tmp_path, program, env={"PYTHONPATH": str(ROOT)})
+    with pytest.raises(PipelineError, match="it fails"):
+        job.run()
+    said, measured = (each.values for each in job.reporter.of(RunSummarized))
+    assert said == {"m3": 0.5}
+    assert (len(measured), "m3" in measured, "a/b" in measured) == (62, False, False)
+    assert (measured["m0"], measured["m62"]) == (1.0, 63.0)
+
+
+def test_a_program_has_the_values_of_its_parameters_each_in_one_word(tmp_path: Path) -> None:
+    job = Job(tmp_path, 'import os, sys; print(sys.argv[1:], os.environ["A"])')
+    spec = {"command": job.context.spec.command + " --lr {lr} '{name} {{}}'", "env": {"A": "<{name}>"}}
+    context = replace(job.context, spec=read_spec("job", {**spec, "params": {"lr": 0.1, "name": "a b;'"}}))
+    run(context)
+    assert job.files["log.txt"].decode() == """['--lr', '0.1', "a b;' {}"] <a b;'>\n"""
+
+
 @contextmanager
 def canceled_when_ready(job: Job) -> Iterator[None]:
     """Cancel a job once it has printed that it is ready."""
@@ -116,7 +145,11 @@ def test_a_program_says_measures_and_leaves_what_its_run_keeps(tmp_path: Path) -
     assert [each.value for each in metrics] == [1, 0.5, pytest.approx(1 / 3)]
     assert "odd is nan at step 1" in job.lines
     assert [(each.progress, each.activity) for each in job.reporter.of(StageProgress)] == [(0.5, "epoch 1")]
-    assert job.reporter.of(RunSummarized)[0].values == {"accuracy": 0.9, "name": "small"}
+    said, measured = job.reporter.of(RunSummarized)
+    assert said.values == {"accuracy": 0.9, "name": "small"}
+    assert measured.values == {"loss": pytest.approx(1 / 3)}, (
+        "the last value of what it has summed up in no way"
+    )
     row = job.reporter.of(ResultRecorded)[0]
     assert (row.set, row.key, row.values, row.status) == ("epochs", "1", {"loss": 0.5, "best": True}, "done")
     assert job.files == {

@@ -15,13 +15,13 @@ from control_plane.files.trees import TreeShelf
 from control_plane.store.queue.runs import Runs
 from control_plane.store.reads import RunReads
 from events.files.checkpoints import PREFIX
+from events.files.inputs import OF_RUN, is_source
 from events.files.paths import BadPath, RunPath
 from events.files.trees import RunFiles, TreeFile, is_tree_id
-from events.kinds.job import KIND, OF_RUN, is_source
+from events.kinds import KINDS
 from events.lifecycle import FINAL
 from events.runtime.errors import Conflict, NotFound, Rejected
 
-READERS: Final = frozenset({KIND.name})  # the kinds whose specifications have such inputs
 FILES_MAX: Final = 10_000  # of a run, that are an input
 PAGE: Final = 1_000
 
@@ -52,7 +52,7 @@ class KnownInputs:
 
     async def exact(self, kind: str, spec: Mapping[str, Any], *, by: str) -> Mapping[str, Any]:
         """Return a specification with each input as a tree; what is no source of one stays as it is."""
-        if kind not in READERS:
+        if kind not in KINDS or not KINDS[kind].has_inputs:
             return spec
         tree, inputs = spec.get("tree"), spec.get("inputs")
         if isinstance(tree, str) and is_tree_id(tree):

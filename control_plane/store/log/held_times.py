@@ -12,7 +12,7 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.queue.runs import Runs
 from events.kinds.declaring.queues import QUEUES
 
-HELD_MAX: Final = 200_000
+HELD_MAX: Final = 120_000  # of one reading: some 150 MB
 WORKERS_MAX: Final = 20_000
 LATER_MAX: Final = 50_000
 ATTEMPTS_MAX: Final = 10_000  # of a run
