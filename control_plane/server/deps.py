@@ -277,18 +277,15 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
     ingest_store = together(runs, events, projector)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
-    feed, log_feed, notifier, releaser = (
-        ChangeFeed(),
-        ChangeFeed(),
-        Notifier(),
-        Releaser(runs, Successors(db)),
-    )
+    feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading = _reading(db, url, pod_rules, clock)
-    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), _inputs(db, blobs, inspector))
+    inputs = _inputs(db, blobs, inspector)
+    releaser = Releaser(runs, Successors(db), inputs)
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), inputs)
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
