@@ -136,12 +136,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             rate=Rate(len(capabilities.gpus), settings.gpu_usd_per_hour),
             stores=stores,
             live=HttpLive(control_plane),
-            trees=PodTrees(
-                TreeCache(settings.pod_data / TREES, clock, settings.tree_cache_bytes),
-                control_plane,
-                storage,
-                clock,
-            ),
+            trees=_trees(settings, control_plane, storage, clock),
             environments=_environments(settings, clock),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
@@ -161,7 +156,6 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             return world.child(fork_server.spawn())
 
         worker = Worker(pod, queue, ports, intent, roster, spawn, pauses, health)
-
         try:
             has_left = _work(worker, sender, health, inventory, quiet, world)
         finally:
@@ -173,10 +167,22 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return outbox.pending() if has_left else None
 
 
+def _trees(settings: Settings, control_plane: ControlPlane, storage: httpx.Client, clock: Clock) -> PodTrees:
+    """Return the file trees of this pod."""
+    cache = TreeCache(settings.pod_data / TREES, clock, settings.tree_cache_bytes)
+    return PodTrees(cache, control_plane, storage, clock)
+
+
 def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:
     """Return what measures the machine, and the worker's own devices of it."""
     driver = open_driver(named=settings.environ.get(VARIABLE))
     return Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
+
+
+def _trees(settings: Settings, control_plane: ControlPlane, storage: httpx.Client, clock: Clock) -> PodTrees:
+    """Return the file trees of this pod."""
+    cache = TreeCache(settings.pod_data / TREES, clock, settings.tree_cache_bytes)
+    return PodTrees(cache, control_plane, storage, clock)
 
 
 def _environments(settings: Settings, clock: Clock) -> PodEnvironments:

@@ -62,7 +62,7 @@ NEEDED: Final = (
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
 )
-PACKAGES: Final = "PODFLEET_PACKAGE_FOLDERS"  # not set by people: folders of the settings of uv and pip
+PACKAGES: Final = "UV_FIND_LINKS"  # as folders alone, beside one another
 WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME", PACKAGES)
 # What is the machine's own; whatever else lies at the root of its file system is somebody's.
 SYSTEM: Final = (

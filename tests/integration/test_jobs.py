@@ -308,8 +308,8 @@ for place in (DATA + "/environments", DATA + "/trees", DATA, *glob.glob(DATA + "
         open(place + "/poison", "w").close()
     except OSError:
         pass
-lives_on = "while :; do for each in " + DATA + "/work/*/environment/made/lib/*/*/tinyone/__init__.py; do " \\
-    "echo 'value = 666' > $each; done; done"
+made = os.path.join(DATA, "work", "*", "environment/made/lib/*/*/tinyone/__init__.py")
+lives_on = f"while :; do for each in {made}; do echo 'value = 666' > $each; done; done"
 subprocess.Popen(["sh", "-c", lives_on], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
 """
 USES = """

@@ -1,22 +1,31 @@
 """Pick-up at idle: from the submission over HTTP to the first word of the pipeline's process.
 
+Of a job it is the first line that its program prints, in an environment that the pod has.
+
 Peers' jobs run in the worker itself: told is the time until the first line of the job.
 """
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
 from pymongo import MongoClient, WriteConcern
 
 from events.lifecycle import FINAL
+from podfleet import Client
+from podfleet.client.trees.packing import pack
+from podfleet.client.trees.pushing import Push
 from podfleet.embedded.stack import Programs
 from testing.bench.comparison import (
     OURS,
@@ -47,6 +56,10 @@ METRICS: Final = (
     Metric("p99", "ms", more_is_better=False, goals=(Goal(50),)),
     Metric("submission", "ms", more_is_better=False),
 )
+PROBE: Final = "empty probe, to its end"
+FIRST_WORD: Final = "empty probe, to its first word"
+FIRST_LINE: Final = (Metric("median", "ms", more_is_better=False, goals=(Goal(1.3, beside=PROBE),)),)
+PRINTS: Final = "python -c 'import time; print(time.time())'"
 
 
 def run(setting: Setting) -> Iterator[Row]:
@@ -98,6 +111,53 @@ def run(setting: Setting) -> Iterator[Row]:
             "Celery": way(celery, peer),
         }
         yield from contest("pick-up", METRICS, ways, setting)
+        tree = _tree_of_a_job(stack.url, setting.scratch / "job")
+
+        def probe(*, is_whole: bool) -> float:
+            begun_s, run_id = CLOCK.now().timestamp(), _submit(client)
+            ended = datetime.fromisoformat(_finished(client, run_id)["finishedAt"])
+            if is_whole:
+                return ended.timestamp() - begun_s
+            return float(dict(line.split() for line in heard.read_text().splitlines())[run_id]) - begun_s
+
+        first = {
+            OURS: partial(_first_lines, partial(_job, client, tree, "uv"), count, draw),
+            "the pod's own Python": partial(_first_lines, partial(_job, client, tree, "pod"), count, draw),
+            PROBE: partial(_first_lines, partial(probe, is_whole=True), count, draw),
+            FIRST_WORD: partial(_first_lines, partial(probe, is_whole=False), count, draw),
+        }
+        _job(client, tree, "uv")  # makes the environment
+        yield from contest("empty job", FIRST_LINE, first, setting)
+
+
+def _tree_of_a_job(url: str, folder: Path) -> str:
+    """Send a folder whose environment has no package, and return its tree."""
+    folder.mkdir()
+    (folder / "requirements.txt").write_text("# none\n")
+    packed = pack(folder)
+    with Client(url) as client:
+        Push(client, CLOCK).run(packed)
+    return hashlib.sha256(packed.tree.manifest()).hexdigest()
+
+
+def _job(client: httpx.Client, tree: str, python: str) -> float:
+    """Return the seconds until a job's program prints."""
+    begun_s = CLOCK.now().timestamp()
+    spec = {"command": PRINTS, "tree": tree, "python": python}
+    run_id = client.post("/api/runs", json={"kind": "job", "spec": spec}).raise_for_status().json()["id"]
+    _finished(client, run_id)
+    files = client.get(f"/api/runs/{run_id}/artifacts").json()["items"]
+    log = next(each["id"] for each in files if each["name"] == "log.txt")
+    place = client.get(f"/api/artifacts/{log}").headers["location"]
+    return float(httpx.get(place, trust_env=False).raise_for_status().text) - begun_s
+
+
+def _first_lines(measured: Callable[[], float], count: int, draw: random.Random) -> Figures:
+    late_s = []
+    for _ in range(count):
+        pause(IDLE_S * (1 + draw.random()))
+        late_s.append(measured())
+    return {"median": 1000 * percentile(late_s, 0.5)}
 
 
 def _late(seconds: Sequence[float]) -> Figures:
