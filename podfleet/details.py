@@ -74,7 +74,9 @@ def show_run(run: Run, reasons: Sequence[Reason] = ()) -> None:
 
 def _vain_wait(run: Run) -> str | None:
     after = run.cancel_requested.after if run.cancel_requested else None
-    return f"run {after.run}, for which it waited, is {after.status or 'gone'}" if after else None
+    if not after:
+        return None
+    return after.problem or f"run {after.run}, for which it waited, is {after.status or 'gone'}"
 
 
 def _show_error(run: Run, error: Failure) -> None:

@@ -6,7 +6,7 @@ So a run that is submitted again reads the same, and everybody can see what that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol
@@ -29,15 +29,22 @@ PAGE: Final = 1_000
 class Inputs(Protocol):
     """Says what the inputs of runs are."""
 
-    async def exact(self, kind: str, spec: Mapping[str, Any], *, by: str) -> Mapping[str, Any]:
-        """Return a specification with each input as a tree. Raises `Rejected` for one that there is not."""
+    async def exact(
+        self, kind: str, spec: Mapping[str, Any], *, by: str, later: Collection[str] = ()
+    ) -> Mapping[str, Any]:
+        """Return a specification with each input as a tree. Raises `Rejected` for one that there is not.
+
+        Files of the runs `later`, which are waited for, stay as they are named until these have ended.
+        """
         ...
 
 
 class InputsAsGiven:
     """Leaves specifications as they are."""
 
-    async def exact(self, kind: str, spec: Mapping[str, Any], *, by: str) -> Mapping[str, Any]:
+    async def exact(
+        self, kind: str, spec: Mapping[str, Any], *, by: str, later: Collection[str] = ()
+    ) -> Mapping[str, Any]:
         """Return the specification as it is."""
         return spec
 
@@ -50,7 +57,9 @@ class KnownInputs:
     runs: Runs
     reads: RunReads
 
-    async def exact(self, kind: str, spec: Mapping[str, Any], *, by: str) -> Mapping[str, Any]:
+    async def exact(
+        self, kind: str, spec: Mapping[str, Any], *, by: str, later: Collection[str] = ()
+    ) -> Mapping[str, Any]:
         """Return a specification with each input as a tree; what is no source of one stays as it is."""
         if kind not in KINDS or not KINDS[kind].has_inputs:
             return spec
@@ -60,12 +69,12 @@ class KnownInputs:
         if not isinstance(inputs, Mapping):
             return spec
         exact = {
-            name: await self._exact(each, by) if isinstance(each, str) and is_source(each) else each
+            name: await self._exact(each, by, later) if isinstance(each, str) and is_source(each) else each
             for name, each in inputs.items()
         }
         return {**spec, "inputs": exact}
 
-    async def _exact(self, source: str, by: str) -> str:
+    async def _exact(self, source: str, by: str, later: Collection[str]) -> str:
         if is_tree_id(source):
             await self.shelf.require(source)
             return source
@@ -74,6 +83,8 @@ class KnownInputs:
         )
         if named.startswith(OF_RUN):
             run_id, _, pattern = named.removeprefix(OF_RUN).partition("/")
+            if run_id in later and not known and await self._is_to_come(run_id):
+                return source
             found = f"{named}@{await self._files(run_id, pattern, by)}"
         else:
             name, _, number = named.partition("/")
@@ -82,6 +93,11 @@ class KnownInputs:
         if known and found != source:
             raise Conflict("other_input", f"{named!r} is not the tree {known}: write it without `@`")
         return found
+
+    async def _is_to_come(self, run_id: str) -> bool:
+        """Say whether a run may register further files."""
+        found = await self.runs.find(run_id)
+        return found is not None and (found.run.status not in FINAL or found.run.log_open)
 
     async def _files(self, run_id: str, pattern: str, by: str) -> str:
         """Return the tree of the files of a run whose names match a pattern; of all but its checkpoints."""

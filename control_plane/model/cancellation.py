@@ -14,14 +14,19 @@ from events.queue.journal import Decision, ServerTime
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """A run for which another one waits; `status` is None where there is none of this id any more."""
+    """A run for which another one waits; `status` is None where there is none of this id any more.
+
+    `problem` says why its files cannot be an input.
+    """
 
     run_id: str
     status: Status | None
+    problem: str | None = None
 
     def stored(self) -> dict[str, Any]:
         """Return it as a cancel keeps it."""
-        return {"run": self.run_id, "status": self.status}
+        problem = {} if self.problem is None else {"problem": self.problem}
+        return {"run": self.run_id, "status": self.status, **problem}
 
 
 def cancel_decision(
@@ -58,4 +63,6 @@ def prune_decision(run: Run, attempt: int, stop: Stop, *, by: str) -> Decision |
 def vain_wait_of(run: Mapping[str, Any]) -> str | None:
     """Return for which run, and its end, a stored run was canceled; None where it was not."""
     after = (run.get("cancelRequested") or {}).get("after")
-    return None if not after else f"run {after['run']}, for which it waited, is {after['status'] or 'gone'}"
+    if not after:
+        return None
+    return after.get("problem") or f"run {after['run']}, for which it waited, is {after['status'] or 'gone'}"

@@ -54,7 +54,8 @@ CLAIMABLE: Final[Writers] = {
 OWNERS: Final[Mapping[str, Writers]] = {
     **dict.fromkeys(QUEUES, CLAIMABLE),
     "run_specs": {
-        **_by("submit", "kind", "spec", "requires", "hypothesisId", "fromStage", "traceparent", "putAt",
+        **_by("submit, release", "spec"),
+        **_by("submit", "kind", "requires", "hypothesisId", "fromStage", "traceparent", "putAt",
               "barrier"),
         **_by("sweep", "unchecked"),
     },

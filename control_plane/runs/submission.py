@@ -96,7 +96,8 @@ class Submitter:
 
     async def exact(self, wanted: Submission) -> Submission:
         """Return a submission whose specification says what its inputs are. Raises `Rejected`."""
-        return replace(wanted, spec=await self.inputs.exact(wanted.kind, wanted.spec, by=wanted.by))
+        spec = await self.inputs.exact(wanted.kind, wanted.spec, by=wanted.by, later=wanted.after)
+        return replace(wanted, spec=spec)
 
     @property
     def successors(self) -> Successors:

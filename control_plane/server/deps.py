@@ -276,14 +276,15 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     unnumbered, unclaimed = UnnumberedEvents(runs, events, clock, ids), UnclaimedStore(db)
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
     ingest_store, budgets = together(runs, events, projector), _budgets(settings, counts, clock)
-    feed, log_feed, releaser = ChangeFeed(), ChangeFeed(), Releaser(runs, Successors(db))
+    feed, log_feed = ChangeFeed(), ChangeFeed()
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     notifier, new_pods = Notifier(), RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
-    reading = _reading(db, url, pod_rules, clock)
-    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), _inputs(db, blobs, inspector))
+    reading, inputs = _reading(db, url, pod_rules, clock), _inputs(db, blobs, inspector)
+    releaser = Releaser(runs, Successors(db), inputs)
+    submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), inputs)
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
     return Deps(

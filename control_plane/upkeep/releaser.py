@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from control_plane.concurrency.loops import serve_all
+from control_plane.files.inputs import Inputs, InputsAsGiven
 from control_plane.model.cancellation import Predecessor, cancel_decision
 from control_plane.model.run import Run
 from control_plane.store.changes import Change
 from control_plane.store.queue.runs import Found, Runs
+from control_plane.store.queue.submissions import Submissions
 from control_plane.store.queue.successors import PAGE_MAX, Successors
 from events.kinds.declaring.queues import RUNS
 from events.lifecycle import FINAL, SUCCEEDED, Cause, Illegal, Status
 from events.queue.journal import Decision, Expression
+from events.runtime.errors import Rejected
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +38,7 @@ class Releaser:
 
     runs: Runs
     successors: Successors
+    inputs: Inputs = field(default_factory=InputsAsGiven)
     ended: set[str] = field(default_factory=set)
     after: str = ""
 
@@ -71,9 +75,31 @@ class Releaser:
         self.ended |= {name for name, each in standing.items() if each["logOpen"] and each["status"] in FINAL}
 
         async def serve(run: Run) -> bool:
-            return await self._decide(run, next_step(run, standing))
+            decision = next_step(run, standing)
+            if decision is not None and decision.cause is Cause.RELEASE:
+                decision = await self._with_inputs(run, decision)
+            return await self._decide(run, decision)
 
         return sum(await serve_all(page, serve))
+
+    async def _with_inputs(self, run: Run, release: Decision) -> Decision | None:
+        """Write down what the inputs of a run are, now that all are there; without one, it is canceled.
+
+        Whoever comes second writes the same.
+        """
+        submissions = Submissions(self.runs.db)
+        stored = await submissions.spec(run.id)
+        if stored is None:
+            return release
+        try:
+            spec = await self.inputs.exact(run.kind, stored["spec"], by=BY)
+        except Rejected as error:
+            last = Predecessor(run.after[-1], Status.COMPLETED, error.message)
+            decision = cancel_decision(run, by=BY, predecessor=last)
+            return None if isinstance(decision, Illegal) else decision
+        if spec != stored["spec"]:
+            await submissions.put_inputs(run.id, spec["inputs"])
+        return release
 
     async def _decide(self, run: Run, decision: Decision | None) -> bool:
         if decision is None or await self.runs.decide(Found(RUNS.collection, run), decision) is None:

@@ -49,10 +49,14 @@ class Pruned(Answer, frozen=True, kw_only=True):
 
 
 class VainWait(Answer, frozen=True, kw_only=True):
-    """A run for which another one waited, and how it ended; null where there is none any more."""
+    """A run for which another one waited, and how it ended; null where there is none any more.
+
+    `problem` says why its files could not be an input.
+    """
 
     run: str
     status: str | None
+    problem: str | UnsetType | None = UNSET
 
 
 class CancelRequest(Answer, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
@@ -129,6 +129,11 @@ class Submissions:
         """Return when a claimable document was made."""
         found = await self.db[collection].find_one({"_id": run_id}, {"createdAt": 1})
         return None if found is None else found["createdAt"]
+
+    @answers()
+    async def put_inputs(self, run_id: str, inputs: Mapping[str, Any]) -> None:
+        """Replace the inputs of a snapshot whose run waits, by what they are exactly."""
+        await self.db.run_specs.update_one({"_id": run_id}, {"$set": {"spec.inputs": {**inputs}}})
 
     async def drop_spec(self, run_id: str) -> None:
         """Remove the snapshot of a run that came to nothing."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pytest
@@ -20,7 +22,7 @@ from events.lifecycle import Cause, Status
 from events.queue.abilities import Abilities
 from events.queue.matching import Seeker
 from events.queue.settlement import End
-from events.runtime.errors import Conflict, Rejected
+from events.runtime.errors import Conflict, NotFound, Rejected
 from events.testing import EPOCH
 from tests.unit.control_plane.test_change import BY, LATER, Scene, make_run
 
@@ -93,6 +95,42 @@ async def test_a_run_is_claimed_only_when_all_that_it_waits_for_have_completed()
     assert line.take() == last
     assert await line.look() == 0
     await line.must_agree()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Knows inputs of runs that have ended: all, or none."""
+
+    problem: str = ""
+
+    async def exact(
+        self, kind: str, spec: Mapping[str, Any], *, by: str, later: Collection[str] = ()
+    ) -> Mapping[str, Any]:
+        if self.problem:
+            raise NotFound("no_files", self.problem)
+        return {**spec, "inputs": {"model": "run:1@tree"}}
+
+
+async def test_files_of_a_run_are_looked_for_when_it_has_completed() -> None:
+    line = Line()
+    first = await line.add()
+    last = await line.add(first)
+    line.end(first, DONE)
+    line.releasers = [replace(each, inputs=Known()) for each in line.releasers]
+    assert await line.look() == 1
+    assert line.pods.run_specs.find_one({"_id": last})["spec"]["inputs"] == {"model": "run:1@tree"}
+    assert line.status(last) == "QUEUED"
+    await line.must_agree()
+
+
+async def test_a_run_whose_inputs_are_missing_is_canceled() -> None:
+    line = Line()
+    first = await line.add()
+    last = await line.add(first)
+    line.end(first, DONE)
+    line.releasers = [replace(each, inputs=Known("it has kept no files")) for each in line.releasers]
+    assert (await line.look(), line.status(last)) == (1, "CANCELED")
+    assert vain_wait_of(line.stored(last)) == "it has kept no files"
 
 
 async def test_one_that_fails_ends_what_waits_for_it_and_what_waits_for_that() -> None:
