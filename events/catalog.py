@@ -106,15 +106,16 @@ class NoteAnswered(Fact, frozen=True):
 
 
 class LaneReady(Fact, frozen=True):
-    """The run is prepared, and waits for the start of its race.
+    """The run is prepared, and waits for the start of its race, or for the other nodes of its job.
 
     The pod's own clock is `offset_s` ahead of the store's, which it knows up to `bound_s`; it hears of the
-    start within `hears_s`.
+    start within `hears_s`. Other pods reach it at `address`, on a port that was free: HOST:PORT.
     """
 
     offset_s: Seconds
     bound_s: Duration
     hears_s: Duration
+    address: Annotated[str, msgspec.Meta(max_length=300)] = ""
 
 
 class LaneStarted(Fact, frozen=True):

@@ -57,6 +57,7 @@ class Cause(StrEnum):
     CHANGE = "change"
     START = "start"
     RELEASE = "release"
+    PREEMPT = "preempt"
 
 
 class Fault(StrEnum):
@@ -93,7 +94,7 @@ _LEADING: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
         S.CANCELING: (S.CANCELED,),
     },
     Cause.END_FAILED: {**_from_live(S.DELAYED, S.QUEUED, S.FAILED), S.CANCELING: (S.CANCELED,)},
-    Cause.END_PREEMPTED: {**_from_live(S.QUEUED, S.FAILED), S.CANCELING: (S.CANCELED,)},
+    Cause.END_PREEMPTED: {**_from_live(S.QUEUED, S.FAILED, S.DELAYED), S.CANCELING: (S.CANCELED,)},
     Cause.END_CANCELED: {**_from_live(S.QUEUED, S.FAILED), S.CANCELING: (S.CANCELED,)},
     Cause.RESCUE: {**_from_live(S.QUEUED, S.DELAYED, S.FAILED), S.CANCELING: (S.CANCELED,)},
     Cause.CANCEL: {
@@ -125,6 +126,8 @@ TRANSITIONS: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
     **_LEADING,
     Cause.REVISE: REVISED,
     Cause.PAUSE: _staying(LIVE),
+    # An order to its owner: the end of the attempt follows.
+    Cause.PREEMPT: _staying(LIVE),
     Cause.RESUME: _staying(status for status in Status if status not in AT_REST),
     # While nobody has it: a later start delays it, an earlier one ends the delay.
     Cause.CHANGE: {S.QUEUED: (S.QUEUED, S.DELAYED), S.DELAYED: (S.DELAYED, S.QUEUED)},
@@ -204,7 +207,8 @@ OF_RUN: Final = Judgement(Fault.RUN)
 class Standing:
     """The part of a run on which its end depends.
 
-    `pod` holds it, `place` is where it stands, `past` are its earlier failures that were not its own.
+    `pod` holds it, `place` is where it stands, `past` are its earlier failures that were not its own. An
+    attempt that was ordered to give its pod back `waits_s` afterwards, and is charged to nothing.
     """
 
     status: Status
@@ -214,6 +218,7 @@ class Standing:
     pod: str = ""
     place: str | None = None
     past: tuple[PastFault, ...] = ()
+    waits_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +259,8 @@ def end(
             return Ending(S.AWAITING_HUMAN if run.review else S.COMPLETED, run.failures)
         case "failed":
             return _failed(run, judgement, retryable=retryable, jitter=jitter)
+        case "preempted" if run.waits_s is not None:
+            return Ending(S.DELAYED, run.failures, run.waits_s)
         case "preempted" | "canceled":
             failures = replace(run.failures, preempted=run.failures.preempted + 1)
             spent = failures.preempted > PREEMPTIONS_MAX

@@ -84,12 +84,13 @@ class Context:
         """Report a fact."""
         self.reporter.say(fact)
 
-    def wait_for_start(self) -> None:
+    def wait_for_start(self) -> Mapping[str, str]:
         """Say that everything is prepared, and wait until the run may start: a lane of a race for the others.
 
-        Returns at once in a run of no race, and from the second call on.
+        Returns at once in a run of no race, and from the second call on. A node of a job gets the variables
+        by which its program finds the others.
         """
-        self.barrier.wait()
+        return self.barrier.wait()
 
     def log(self, message: str, level: Level = "info") -> None:
         """Write one line for people; it names the stage it was written in."""

@@ -42,7 +42,8 @@ CLAIMABLE: Final[Writers] = {
     **_by("review", "sealed"),
     **_by("pause, resume", "paused"),
     **_by("note", "notes"),
-    **_by("start", "startAt"),
+    **_by("start", "startAt", "node"),
+    **_by("preempt", "preempt"),
     **_by("application", "lastEventSeq", "currentStage", "startedAt", "validation"),
     **_by("application", "summary", "summaryAttempt"),
     **_by("claim, settle, application, catch-up, review", "logOpen", "logIncomplete"),
@@ -81,7 +82,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     ),
     "lanes": _by(
         "application", "runId", "attempt", "readyAt", "startedAt", "agreedAt", "lateS", "readyLateS",
-        "hearsS", "offsetS", "boundS", "seq",
+        "hearsS", "offsetS", "boundS", "address", "seq",
     ),
     **{
         each.name: _by("application", "runId", "attempt", *each.fields, "seq") for each in DOCUMENTS

@@ -195,6 +195,7 @@ def _lane_write(event: Event, fact: c.LaneReady | c.LaneStarted) -> Write:
     match fact:
         case c.LaneReady():
             fields |= {"readyAt": _moment(event), "hearsS": fact.hears_s}
+            fields |= {"address": fact.address} if fact.address else {}
         case c.LaneStarted():
             fields |= {
                 "startedAt": _moment(event),

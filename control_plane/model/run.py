@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from events.lifecycle import HELD, Failures, PastFault, Standing, Status
+from events.queue.claims import waits_s
 from events.queue.faults import boot_of, place_of
 from events.queue.lease_times import LEASE_TTL_S
 from events.text.attempt_id import AttemptId
@@ -157,6 +158,8 @@ class Run:
     start_at: datetime | None = None  # of a lane of a race, once it was told
     after: tuple[str, ...] = ()  # the runs for which it waits, or has waited
     waits_for_runs: bool = False
+    node: Mapping[str, Any] | None = None  # of a job of several: what an attempt was told
+    preempt: Mapping[str, Any] | None = None  # which attempt gives its pod back
 
     @property
     def attempt_id(self) -> AttemptId:
@@ -176,6 +179,7 @@ class Run:
             pod=boot_of(self.claimed_by or ""),
             place=place,
             past=self.faults,
+            waits_s=waits_s(self.preempt, self.attempt),
         )
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
@@ -16,7 +16,7 @@ from control_plane.runs.options import OptionChanges
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Found, Runs
-from events.lifecycle import Cause, Illegal, Status, next_status
+from events.lifecycle import LIVE, Cause, Illegal, Status, next_status
 from events.queue.journal import Decision, Expression, ServerTime
 from events.queue.settlement import rescue_decision
 from events.record_digest import NO_LINES, Roots
@@ -119,6 +119,15 @@ class Decider:
     async def start(self, run_id: str, at: datetime, *, by: str) -> Run:
         """Tell a lane of a race when it starts: once, the first moment stands. Idempotent."""
         return await self._decide(run_id, lambda run: start_decision(run, at, by=by))
+
+    async def begin(self, run_id: str, at: datetime, node: Mapping[str, Any], *, by: str) -> Run:
+        """Tell an attempt of a node of a job that it begins, and of the others. Idempotent."""
+        return await self._decide(run_id, lambda run: begin_decision(run, at, node, by=by))
+
+    async def preempt(self, attempt_id: AttemptId, wait_s: float, *, by: str) -> Run:
+        """Let an attempt give its pod back; then the run waits. Idempotent."""
+        run_id, attempt = attempt_id
+        return await self._decide(run_id, lambda run: preempt_decision(run, attempt, wait_s, by=by))
 
     async def note(self, run_id: str, text: str, *, by: str) -> Run:
         """Add a note to a run. Its pipeline reads it at its next step; after the end it is for people only.
@@ -239,6 +248,24 @@ def start_decision(run: Run, at: datetime, *, by: str) -> Decision | Illegal | N
         return None
     usual = next_status(run.status, Cause.START)
     return usual if isinstance(usual, Illegal) else Decision(Cause.START, None, by, sets={"startAt": at})
+
+
+def begin_decision(run: Run, at: datetime, node: Mapping[str, Any], *, by: str) -> Decision | None:
+    """Return the decision by which an attempt of a node begins; None where it was told, or is over."""
+    if run.status not in LIVE or run.attempt != node["attempt"]:
+        return None
+    if run.node is not None and run.node["attempt"] == run.attempt:
+        return None
+    return Decision(Cause.START, None, by, sets={"startAt": at, "node": dict(node)})
+
+
+def preempt_decision(run: Run, attempt: int, wait_s: float, *, by: str) -> Decision | None:
+    """Return the decision that an attempt gives its pod back; None where it was told, or is over."""
+    if run.status not in LIVE or run.attempt != attempt:
+        return None
+    if run.preempt is not None and run.preempt["attempt"] == attempt:
+        return None
+    return Decision(Cause.PREEMPT, None, by, sets={"preempt": {"attempt": attempt, "waitS": wait_s}})
 
 
 def noted(text: str) -> str:

@@ -82,10 +82,10 @@ from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
-from control_plane.store.held_times import HeldTimes
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
+from control_plane.store.log.held_times import HeldTimes
 from control_plane.store.log.inspections import Inspections
 from control_plane.store.log.live_texts import LiveTextStore
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
@@ -269,26 +269,23 @@ class Deps:
 
 def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database; all of it goes by the store's clock."""
-    clock = MeasuredClock(machine)
+    clock, submissions, schedules = MeasuredClock(machine), Submissions(db), Schedules(db)
     runs, events, documents, counts = Runs(db), Events(db), Documents(db), ByteCounts(db)
-    submissions, schedules = Submissions(db), Schedules(db)
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     unnumbered, unclaimed = UnnumberedEvents(runs, events, clock, ids), UnclaimedStore(db)
     unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
-    ingest_store = together(runs, events, projector)
-    budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
-    feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
-    releaser = Releaser(runs, Successors(db))
+    ingest_store, budgets = together(runs, events, projector), _budgets(settings, counts, clock)
+    feed, log_feed, releaser = ChangeFeed(), ChangeFeed(), Releaser(runs, Successors(db))
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
-    new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
+    notifier, new_pods = Notifier(), RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
+    multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading = _reading(db, url, pod_rules, clock)
     submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), _inputs(db, blobs, inspector))
     decider = Decider(runs, documents, events, inspector, ids, clock)
     grouped = _grouped(db, clock, submitter, decider)
-    multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     return Deps(
         settings=settings,
         db=db,
@@ -339,6 +336,10 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         broadcaster=Broadcaster(RunReads(db)),
         live=_live(db, clock, ids),
     )
+
+
+def _budgets(settings: Settings, counts: ByteCounts, clock: Clock) -> Budgets:
+    return Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
 
 
 def _reading(db: Database, url: str, pod_rules: PodRules, clock: Clock) -> Reading:

@@ -22,6 +22,7 @@ EMPTY_AT_FIRST: Final = (
 # What it is steered by; a run from before there was such a thing lacks it.
 UNSTEERED: Final[Mapping[str, Any]] = {
     "paused": False, "notes": [], "requires": None, "startAt": None, "waitsForRuns": False,
+    "node": None, "preempt": None,
 }  # fmt: skip
 ATTEMPT_DECIDED: Final = ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision")
 

@@ -36,7 +36,13 @@ def violations(standing: Standing) -> Iterator[tuple[str, str]]:
         return
     if standing.members.live or filled != following:
         yield "group-closed", f"it is {status}, and {standing.members.live} members have not ended"
-    elif status != (due := end(standing.members, is_canceled=group["canceled"])):
+    elif status != (due := _end(standing)):
         yield "group-closed", f"it is {status}, and its members make it {due}"
     if group["counts"] != standing.members.counts():
         yield "group-counts", f"stored is {group['counts']}, the members are {standing.members.counts()}"
+
+
+def _end(standing: Standing) -> GroupStatus:
+    """Return the status that the members of a closed group give it."""
+    group = standing.group
+    return end(standing.members, is_canceled=group["canceled"], needs_all=bool(group["plan"].get("nodes")))

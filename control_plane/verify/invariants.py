@@ -270,6 +270,8 @@ def _budget(entry: Entry) -> str | None:
         case Cause.END_FAILED | Cause.RESCUE:
             usual = Fault.RUN if entry.cause == Cause.END_FAILED else Fault.POD
             return BUDGETS.get((entry.sets.get("error") or {}).get("fault") or usual)
+        case Cause.END_PREEMPTED if entry.to == Status.DELAYED:
+            return None  # it was ordered, since other nodes of its job are missing
         case Cause.END_PREEMPTED | Cause.END_CANCELED:
             return "preempted"
     return None

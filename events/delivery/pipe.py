@@ -109,9 +109,13 @@ class Environment(msgspec.Struct, frozen=True, tag_field="frame", tag="environme
 
 
 class Go(msgspec.Struct, frozen=True, tag_field="frame", tag="go"):
-    """Parent: begin at this second of the monotonic clock; at once, where it is over."""
+    """Parent: begin at this second of the monotonic clock; at once, where it is over.
+
+    `variables` are for the environment of what begins.
+    """
 
     at_s: float
+    variables: dict[str, str] = {}
 
 
 class Renewed(msgspec.Struct, frozen=True, tag_field="frame", tag="renewed"):

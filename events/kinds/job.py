@@ -38,7 +38,7 @@ TreeId = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
 InputSource = Annotated[str, msgspec.Meta(max_length=700)]
 InputName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
-ParamName = Annotated[str, msgspec.Meta(pattern=rf"\A{filling.NAME}\Z")]
+ParamName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,63}\Z")]
 ParamValue = (
     bool
     | Annotated[int, msgspec.Meta(ge=-WHOLE_MAX, le=WHOLE_MAX)]

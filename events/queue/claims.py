@@ -30,7 +30,9 @@ Document = dict[str, Any]
 CLAIM_ORDER: Final = [("priority", -1), ("queuedAt", 1), ("_id", 1)]
 SETTLE_TRIES_MAX: Final = 50
 # The fields that orders are read from; `until` of a lease that was extended tells the store's moment.
-ORDERS: Final = {"status": 1, "paused": 1, "notes": 1, "startAt": 1, "lease.until": 1}
+ORDERS: Final = dict.fromkeys(
+    ("status", "attempt", "paused", "notes", "startAt", "node", "preempt", "lease.until"), 1
+)
 _HELD: Final = {"$in": [status.value for status in HELD]}
 
 
@@ -74,10 +76,20 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Node:
+    """The place of a run in a job of several nodes; the first of these is reached at `address`, HOST:PORT."""
+
+    rank: int
+    nodes: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Orders:
     """The orders for the owner of a run; `notes` are all of them, the oldest first.
 
-    `start_at` is when a lane of a race starts, once that is decided. `now` is the store's moment of the
+    `start_at` is when a lane of a race starts, once that is decided, and a `node` of a job, which is told of
+    the others then. One to `preempt` gives its pod back. `now` is the store's moment of the
     answer, None where it is not told.
     """
 
@@ -85,6 +97,8 @@ class Orders:
     paused: bool = False
     notes: tuple[Note, ...] = ()
     start_at: datetime | None = None
+    node: Node | None = None
+    preempt: bool = False
     now: datetime | None = None
 
 
@@ -172,11 +186,16 @@ def extension(ttl_s: float) -> list[Document]:
 
 def orders_of(run: Mapping[str, Any], *, extended_s: float | None = None) -> Orders:
     """Return the orders for the owner of a stored run, whose lease was just extended by `extended_s`."""
+    told, wanted = run.get("node"), run.get("preempt")
+    is_current = told is not None and told["attempt"] == run["attempt"]
     return Orders(
         cancel=run["status"] == Status.CANCELING.value,
         paused=_is_paused(run),
         notes=_notes(run),
-        start_at=run.get("startAt"),
+        # each attempt of a node waits for the others anew
+        start_at=run.get("startAt") if told is None or is_current else None,
+        node=Node(told["rank"], told["nodes"], told["address"]) if told is not None and is_current else None,
+        preempt=wanted is not None and wanted["attempt"] == run["attempt"],
         now=None if extended_s is None else run["lease"]["until"] - ServerTime(extended_s).offset,
     )
 
@@ -226,7 +245,13 @@ def standing_of(run: Mapping[str, Any]) -> Standing:
         pod=boot_of(run["claimedBy"] or ""),
         place=place_of(stage.get("name"), stage.get("progress")),
         past=past_faults(run.get("faults")),
+        waits_s=waits_s(run.get("preempt"), run["attempt"]),
     )
+
+
+def waits_s(preempt: Mapping[str, Any] | None, attempt: int) -> float | None:
+    """Return how long a run waits after this attempt, where that was ordered to give its pod back."""
+    return preempt["waitS"] if preempt is not None and preempt["attempt"] == attempt else None
 
 
 def past_faults(stored: Iterable[Mapping[str, Any]] | None) -> tuple[PastFault, ...]:

@@ -81,6 +81,7 @@ from pod_worker.child.process import Exit, Heard, Listener
 from pod_worker.files.empty_checkpoints import emptied_checkpoints
 from pod_worker.files.fetch_result import Fetched
 from pod_worker.files.uploads import NotStored
+from pod_worker.machine.address import free_address
 
 log = logging.getLogger(__name__)
 
@@ -245,7 +246,9 @@ class Attempt:
         clock = self.ports.clock
         self.inbox = Inbox(clock)
         stores = self.ports.stores or MeasuredClock(clock)
-        self.barrier = Barrier(clock, stores, self.heartbeat, self.child.begin, self.claim.barrier)
+        self.barrier = Barrier(
+            clock, stores, self.heartbeat, self.child.begin, self.claim.barrier, free_address
+        )
         self.live = LiveStream(self.ports.live, self.claim, clock, self.ports.threads)
         self.environment = EnvironmentUse(
             self.ports.environments, self.workspace, self.ports.threads, self.child.answer
@@ -629,7 +632,7 @@ class Attempt:
     def _wanted(self) -> Order | None:
         if self.heartbeat.pulse.cancel:
             return "cancel"
-        return "preempt" if self.ports.stop.is_set() else None
+        return "preempt" if self.ports.stop.is_set() or self.heartbeat.pulse.preempt else None
 
     def _obey(self) -> None:
         """Pass on a cancel or the pod's stop; a child that does not end in time is killed."""

@@ -15,6 +15,7 @@ from typing import Final
 from events.catalog import SECONDS_MAX, LaneReady, LaneStarted
 from events.delivery.pipe import Began, Go, Waiting
 from events.kinds.declaring.fact import Fact
+from events.queue.claims import Node
 from events.runtime.clock import Clock
 from events.runtime.measured_clock import MeasuredClock
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
@@ -31,6 +32,7 @@ class Barrier:
     heartbeat: Heartbeat
     begin: Callable[[Go], None]
     is_raced: bool
+    address: Callable[[], str] = str  # where other pods reach this one
     ready_s: float | None = None  # when the child was, by the monotonic clock
     go: Go | None = None
     agreed: datetime | None = None
@@ -73,7 +75,7 @@ class Barrier:
         else:
             self.agreed = pulse.start_at
             left_s = (pulse.start_at - self.stores.now()).total_seconds()
-            self._begin(Go(self.clock.monotonic_s() + left_s))
+            self._begin(Go(self.clock.monotonic_s() + left_s, variables_of(pulse.node)))
         return said
 
     def _is_heard_since(self, second: float, pulse: Pulse) -> bool:
@@ -91,7 +93,12 @@ class Barrier:
 
     def _ready(self, pulse: Pulse) -> LaneReady:
         hears_s = LOOK_EVERY_S + (pulse.took_s or 0.0)
-        return LaneReady(offset_s=self._offset_s(), bound_s=self._bound_s(), hears_s=_told(hears_s))
+        return LaneReady(
+            offset_s=self._offset_s(),
+            bound_s=self._bound_s(),
+            hears_s=_told(hears_s),
+            address=self.address(),
+        )
 
     def _started(self, go: Go, at_s: float) -> list[Fact]:
         if self.agreed is None or self.ready_s is None:  # it is in no race
@@ -112,6 +119,31 @@ class Barrier:
     def _bound_s(self) -> float:
         known = self.stores.known
         return SECONDS_MAX if known is None else _told(known.bound_after(self.clock.monotonic_s()))
+
+
+def variables_of(node: Node | None) -> dict[str, str]:
+    """Return what the program of a node finds in its environment.
+
+    `PET_` are the options of `torchrun`, the others are what a program reads that is alone on its node.
+    """
+    if node is None:
+        return {}
+    host, _, port = node.address.rpartition(":")
+    rank, nodes = str(node.rank), str(node.nodes)
+    return {
+        "PODFLEET_NODE_RANK": rank,
+        "PODFLEET_NODES": nodes,
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
+        "RANK": rank,
+        "WORLD_SIZE": nodes,
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "PET_NNODES": nodes,
+        "PET_NODE_RANK": rank,
+        "PET_MASTER_ADDR": host,
+        "PET_MASTER_PORT": port,
+    }
 
 
 def _told(seconds: float) -> float:

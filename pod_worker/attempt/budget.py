@@ -67,8 +67,7 @@ def allowance(spec: Mapping[str, Any], rate: Rate, spent_usd: float | None) -> A
         lasts_s = max(0.0, total_s) if left > 0 else 0.0
         message = (
             f"the run may cost {budget:g} USD, of which {spent_usd:.4f} are spent: the rest lasts "
-            f"{lasts_s:.0f} s on this pod at {rate.usd_per_hour:g} USD an hour, and an attempt needs "
-            f"{LEAST_S:g} s to begin"
+            f"{lasts_s:.0f} s on this pod ({rate.usd_per_hour:g} USD/h), and an attempt needs {LEAST_S:g} s"
         )
         return RunFailed(code="BUDGET_SPENT", message=message, retryable=False)
     return Allowance(total_s, budget)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
-from events.queue.claims import Claim, Orders
+from events.queue.claims import Claim, Node, Orders
 from events.queue.lease_times import RENEW_EVERY_S
 from events.queue.notes import Note
 from events.runtime.clock import Clock, instant
@@ -35,6 +35,8 @@ class Pulse:
     paused: bool = False
     notes: tuple[Note, ...] = ()
     start_at: datetime | None = None
+    node: Node | None = None
+    preempt: bool = False
     took_s: float | None = None
 
 
@@ -91,6 +93,8 @@ class Heartbeat:
                     paused=orders.paused,
                     notes=orders.notes,
                     start_at=orders.start_at,
+                    node=orders.node,
+                    preempt=self.pulse.preempt or orders.preempt,
                     took_s=took_s,
                 )
         return self.pulse

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,10 +28,10 @@ class ChildBarrier:
         self._go = self._go or go
         self._told.set()
 
-    def wait(self) -> None:
-        """Say that the run is prepared; return at the second that the parent names."""
+    def wait(self) -> Mapping[str, str]:
+        """Say that the run is prepared; return at the second that the parent names, with its variables."""
         if self.is_open:
-            return
+            return {} if self._go is None else self._go.variables
         self.send(Waiting())
         while not self.clock.wait(self._told, TURN_S):
             pass
@@ -41,3 +41,4 @@ class ChildBarrier:
             self.clock.wait(never, min(left_s, TURN_S))
         self.is_open = True
         self.send(Began(self.clock.monotonic_s()))
+        return self._go.variables

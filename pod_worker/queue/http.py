@@ -18,7 +18,7 @@ from events.answers.worker.claims import ClaimAnswer, PodNote, RunOrders, Settle
 from events.codec import moment
 from events.delivery.control_plane_client import ControlPlane
 from events.kinds.declaring.queues import Mode
-from events.queue.claims import Claim, Orders
+from events.queue.claims import Claim, Node, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.notes import Note
 from events.queue.roster import REPORT_EVERY_S
@@ -103,6 +103,8 @@ class HttpQueue:
             paused=found.paused,
             notes=_notes(found.notes),
             start_at=_moment(found.start_at),
+            node=None if (node := found.node) is msgspec.UNSET else Node(node.rank, node.nodes, node.address),
+            preempt=found.preempt is True,
             now=_moment(found.now),
         )
 

@@ -4,47 +4,40 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 from events.answers.groups import GroupMember
 from events.answers.kinds.results import ResultRow
-from events.answers.kinds.trees import DataSet
+from events.files.trees import TREE_BYTES_MAX
 from events.runtime.clock import SystemClock
 from podfleet.client.problems import Unsendable
+from podfleet.client.trees.commit import DIFF, commit_of
 from podfleet.client.trees.listing import Unpackable
 from podfleet.client.trees.packing import WORKING_FOLDER_BYTES_MAX, pack
 from podfleet.client.trees.pushing import Push, Trees, Unpushed
 
-KIND: Final = "job"
 PYTHON: Final = "python"
 PARAMS: Final = "params."
 NO_SET: Final = "unknown_set"
 OF_A_MEMBER: Final = ("run_id", "status", "key")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-_INPUT: Final = re.compile(r"([^/]+)(?:/([0-9]{1,9}))?", re.ASCII)
 
 Params = Mapping[str, bool | int | float | str]
 Table = list[dict[str, Any]]
-
-
-class Fleet(Trees, Protocol):
-    """The calls by which a program is sent."""
-
-    def data_set(self, name: str) -> DataSet: ...
-
-    def data_set_version(self, name: str, number: int) -> DataSet: ...
+Pushes = Callable[[Path, Sequence[str], int], str]  # a folder, of so many bytes at most: its tree
 
 
 def specification(
-    fleet: Fleet,
+    trees: Trees,
     program: str | Sequence[str],
     params: Params | None,
     *,
     folder: str | Path | None,
     include: Sequence[str],
-    inputs: Sequence[str],
+    inputs: Mapping[str, str] | None,
     env: Mapping[str, str] | None,
 ) -> dict[str, Any]:
     """Return the specification of a job, once the fleet has its folder. Raises the errors of a client."""
@@ -54,15 +47,32 @@ def specification(
     if env:
         spec["env"] = dict(env)
     if inputs:
-        found = [_data_set(fleet, each) for each in inputs]
-        spec["inputs"] = {each.name: each.tree for each in found}
+        spec["inputs"] = dict(inputs)
     if folder is not None:
+
+        def pushed(folder: Path, include: Sequence[str], bytes_max: int) -> str:
+            packed = pack(folder, include=include, bytes_max=bytes_max)
+            return Push(trees, SystemClock()).run(packed).id
+
         try:
-            packed = pack(Path(folder), include=include, bytes_max=WORKING_FOLDER_BYTES_MAX)
-            spec["tree"] = Push(fleet, SystemClock()).run(packed).id
+            spec |= sent_folder(pushed, Path(folder), include)
         except (Unpackable, Unpushed) as error:
             raise Unsendable(str(error)) from error
     return spec
+
+
+def sent_folder(push: Pushes, folder: Path, include: Sequence[str]) -> dict[str, Any]:
+    """Push a working folder, and return what a specification says of it. Raises what `push` raises."""
+    tree = push(folder, include, WORKING_FOLDER_BYTES_MAX)
+    commit = commit_of(folder)
+    if commit is None:
+        return {"tree": tree}
+    source = commit.told()
+    if commit.diff:
+        with TemporaryDirectory(prefix="podfleet-") as beside:
+            Path(beside, DIFF).write_bytes(commit.diff)
+            source["diff"] = push(Path(beside), (), TREE_BYTES_MAX)
+    return {"tree": tree, "source": source}
 
 
 def command(program: str | Sequence[str], params: Params) -> str:
@@ -80,13 +90,6 @@ def command(program: str | Sequence[str], params: Params) -> str:
         message = f"{program[:200]!r} is neither a script, such as train.py, nor a module, such as pkg.train"
         raise Unsendable(f"{message}; give the words of another command as a list")
     return shlex.join([*words, *(word for name in params for word in (f"--{name}", f"{{{name}}}"))])
-
-
-def _data_set(fleet: Fleet, name: str) -> DataSet:
-    found = _INPUT.fullmatch(name)
-    if found is None:
-        raise Unsendable(f"{name[:200]!r} is no data set: NAME, or NAME/1 for its first version")
-    return fleet.data_set(found[1]) if found[2] is None else fleet.data_set_version(found[1], int(found[2]))
 
 
 def row_of(row: ResultRow) -> dict[str, Any]:

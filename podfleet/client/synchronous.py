@@ -194,14 +194,15 @@ class Client(Connected):
         *,
         folder: str | Path | None = ".",
         include: Sequence[str] = (),
-        inputs: Sequence[str] = (),
+        inputs: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Return the specification of a job that runs a program of this machine; its folder is sent.
 
         A `program` is a script (`train.py`), a module (`pkg.train`), or the words of a command. It has each
         of the `params` as `--NAME VALUE`; in words they are where `{NAME}` stands. `folder` is what is sent
-        (None: nothing), `include` adds what git ignores there, `inputs` are data sets, `env` variables.
+        (None: nothing), `include` adds what git ignores there. `inputs` and `env` are as a specification has
+        them.
         """
         from podfleet.client import programs
 
@@ -216,14 +217,16 @@ class Client(Connected):
         *,
         folder: str | Path | None = ".",
         include: Sequence[str] = (),
-        inputs: Sequence[str] = (),
+        inputs: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
         """Queue a job that runs a program of this machine, as `program` and `submit` take it."""
+        from events.kinds import OF_PROGRAMS
+
         spec = self.program(program, params, folder=folder, include=include, inputs=inputs, env=env)
-        return self.submit("job", spec, idempotency_key=idempotency_key, **options)
+        return self.submit(OF_PROGRAMS, spec, idempotency_key=idempotency_key, **options)
 
     def run_table(self, run_id: str, set: str | None = None) -> Table:
         """Return the rows of a run as dictionaries: those of its first result set, or of `set`."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import typer
 
+from events.runtime.clock import SystemIds
 from podfleet import parameters
+from podfleet.client.options import StartOptions
 from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import check
 from podfleet.commands.data import push_folder
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
 from podfleet.nouns import noun
-from podfleet.output import AsJson
+from podfleet.output import AsJson, print_json, say
 from podfleet.parameters import (
     After,
     Attempts,
@@ -34,7 +36,6 @@ from podfleet.parameters import (
 )
 
 KIND: Final = "job"
-FOLDER_BYTES_MAX: Final = 200 << 20
 app = noun("run", has_verbs=False)
 
 
@@ -97,6 +98,10 @@ def run(
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
     after: After = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", min=2, max=64, help="Pods that run it together, as a group."),
+    ] = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -123,8 +128,100 @@ def run(
         secret=[*(secret or ()), *([git_secret] if git_secret and git_secret not in (secret or ()) else ())],
         project=project,
     )
+    if nodes is not None:
+        if after or not_before is not None or watch:
+            raise typer.BadParameter("--nodes makes a group: --after, --not-before, --watch are of one run")
+        start_nodes(control_plane, spec, nodes, wanted, key, as_json=as_json)
+        return
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What the options of another command say of a program that it runs."""
+
+    command: Sequence[str]
+    params: Sequence[str]
+    env: Sequence[str]
+    data: Sequence[str]
+    git: dict[str, str] | None
+    folder: Path | None
+    include: Sequence[str]
+    requires: Sequence[str]
+    has_folder: bool
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The secrets without which it cannot be fetched."""
+        return [self.git["secret"]] if self.git and "secret" in self.git else []
+
+    @property
+    def is_given(self) -> bool:
+        """Say whether an option is of a program alone."""
+        return bool(self.command or self.params or self.env or self.data or self.git or self.folder)
+
+    def complete(self, spec: dict[str, Any]) -> None:
+        """Put it into a specification. Ends the command at what cannot be."""
+        completed(spec, self.command, self.env, self.data)
+        if self.git:
+            spec["git"] = self.git
+
+    def send(self, spec: dict[str, Any], control_plane: Client) -> None:
+        """Send its folder, where it has one."""
+        if self.has_folder and not spec.get("git"):
+            send_folder(spec, control_plane, self.folder, self.include)
+
+
+programs = typer.Typer(add_completion=False)
+
+
+@programs.command()
+def program(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND]", help="Program of each run, with {NAME} for a --param."),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="NAME=VALUES", help="Parameter of the command, as -p params.NAME."),
+    ] = None,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
+    folder: Folder = None,
+    git: GitAddress = None,
+    git_secret: GitSecret = None,
+    no_folder: NoFolder = False,
+    include: Include = None,
+    data: Inputs = None,
+    env: Variables = None,
+) -> Program:
+    """Return what the options say of a program."""
+    return Program(
+        command=command or (),
+        params=param or (),
+        env=env or (),
+        data=data or (),
+        git=commit_named(git, git_secret) if git else None,
+        folder=folder,
+        include=include or (),
+        requires=needed(gpu, gpus),
+        has_folder=not no_folder,
+    )
+
+
+def start_nodes(
+    control_plane: Client, spec: Any, nodes: int, wanted: StartOptions, key: str | None, *, as_json: bool
+) -> None:
+    """Run a job on several pods together, and print the name of its group."""
+    options: Any = {name: value for name, value in wanted.items() if name != "not_before"}
+    plan: Any = {"kind": "matrix", "nodes": nodes}
+    name = f"{KIND}-{SystemIds().ulid()[-8:].lower()}"
+    group = control_plane.add_group(name, KIND, spec, plan=plan, idempotency_key=key, **options)
+    if as_json:
+        print_json(group)
+    else:
+        say(group.id)
 
 
 def completed(
@@ -163,18 +260,12 @@ def needed(gpu: str | None, gpus: int | None) -> list[str]:
 
 def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
     """Send a folder, and return what a specification says of it. Ends the command where that cannot be."""
-    from podfleet.client.trees.commit import DIFF, commit_of
+    from podfleet.client import programs
 
-    pushed = push_folder(control_plane, folder, include, (), bytes_max=FOLDER_BYTES_MAX)
-    commit = commit_of(folder)
-    if commit is None:
-        return {"tree": pushed.id}
-    source = commit.told()
-    if commit.diff:
-        with TemporaryDirectory(prefix="podfleet-") as beside:
-            Path(beside, DIFF).write_bytes(commit.diff)
-            source["diff"] = push_folder(control_plane, Path(beside), (), ()).id
-    return {"tree": pushed.id, "source": source}
+    def pushed(folder: Path, include: Sequence[str], bytes_max: int) -> str:
+        return push_folder(control_plane, folder, include, (), bytes_max=bytes_max).id
+
+    return programs.sent_folder(pushed, folder, include)
 
 
 def commit_named(given: str, secret: str | None) -> dict[str, str]:

@@ -37,16 +37,17 @@ class Notes(Protocol):
 class Barrier(Protocol):
     """What a run waits at that starts together with others."""
 
-    def wait(self) -> None:
-        """Say that the run is prepared; return when it may start."""
+    def wait(self) -> Mapping[str, str]:
+        """Say that the run is prepared; return when it may start, with variables for its environment."""
         ...
 
 
 class NoBarrier:
     """The barrier of a run that starts alone."""
 
-    def wait(self) -> None:
+    def wait(self) -> Mapping[str, str]:
         """Return at once."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

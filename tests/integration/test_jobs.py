@@ -21,6 +21,7 @@ from podfleet import Client
 from tests.integration.command_line import podfleet
 from tests.integration.conftest import Fleet
 from tests.integration.packages import source, wheel
+from tests.integration.test_steering import must_agree_with_its_log
 
 PYTHON = sys.executable
 PATIENCE_S = 90.0
@@ -58,6 +59,35 @@ print(os.environ["NAME"], flush=True)
 if (lr == 3 and first) or lr == 50:
     time.sleep(600)
 run.result("epochs", "last", {"loss": lr / 3})
+"""
+
+NODES = """
+import os, pathlib, socket, sys, time
+from podfleet import run
+
+rank, nodes = int(os.environ["PODFLEET_NODE_RANK"]), int(os.environ["WORLD_SIZE"])
+at = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+begin = int(run.restored().read_text()) if run.restored() else 0
+if rank == 0:
+    peer = socket.create_server(at).accept()[0]
+else:
+    for _ in range(600):
+        try:
+            peer = socket.create_connection(at)
+            break
+        except OSError:
+            time.sleep(0.1)
+peer.sendall(b"%d\\n" % (rank + 1))
+total = rank + 1 + int(peer.makefile().readline())
+print("node", rank, "of", nodes, "sum", total, "from", begin, flush=True)
+if not begin:
+    pathlib.Path("state.txt").write_text("1")
+    run.checkpoint("state.txt")
+    run.flush()
+    if rank == 1:
+        sys.exit("fails once")
+    peer.recv(1)  # until the other one is gone
+    time.sleep(600)
 """
 
 READ = """
@@ -235,6 +265,31 @@ def test_a_folder_runs_on_a_pod_and_goes_on_from_its_checkpoint_after_the_pod_di
             "/api/runs", json={"kind": "job", "spec": {**spec, "inputs": {"n": source}}}
         )
         assert refused.json()["code"] == code, refused.text
+
+
+@pytest.mark.slow("two pods, which begin one job twice")
+def test_two_pods_run_one_job_and_begin_again_together_when_one_fails(fleet: Fleet, tmp_path: Path) -> None:
+    folder = tmp_path / "nodes"
+    folder.mkdir()
+    (folder / "train.py").write_text(NODES)
+    done = podfleet(fleet.url, "run", "--nodes", "2", "--folder", str(folder), "--", PYTHON, "train.py")
+    assert done.returncode == 0, done.stderr
+    group = done.stdout.strip()
+    for name in ("first", "second"):
+        fleet.start_quick_worker(name=name)
+    clock, never = SystemClock(), threading.Event()
+    until_s = clock.monotonic_s() + PATIENCE_S
+    while (found := fleet.client.get(f"/api/groups/{group}").json())["status"] == "OPEN":
+        assert clock.monotonic_s() < until_s, found
+        clock.wait(never, 0.3)
+    assert found["status"] == "COMPLETED"
+    members = fleet.client.get(f"/api/groups/{group}/members").raise_for_status().json()["items"]
+    runs = [fleet.wait_for(each["run"]["id"], "COMPLETED") for each in members]
+    for rank, run in enumerate(runs):
+        assert run["attempt"] == 2
+        assert f"node {rank} of 2 sum 3 from 1" in artifact(fleet, run["id"], "log.txt").decode()
+    assert [run["failures"]["app"] for run in runs] == [0, 1]  # the other one was told to begin again
+    must_agree_with_its_log(fleet)
 
 
 @pytest.mark.slow("a worker that is killed, and seven programs one after another on that in its place")

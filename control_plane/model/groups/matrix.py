@@ -12,16 +12,23 @@ from control_plane.model.groups.parameters import Values
 from events.runtime.errors import Rejected
 
 SLOTS_MAX: Final = 10_000
+NODES_MAX: Final = 64
+READY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """`rows`, or the product of `axes`, whose last one changes fastest."""
+    """`rows`, or the product of `axes`, whose last one changes fastest; or `nodes` that start together.
+
+    Nodes wait for each other for `ready_s` at most before they give their pods back.
+    """
 
     axes: Mapping[str, Sequence[Any]]
     rows: Sequence[Values]
     parallel: int
     stop_after_failures: int | None
+    nodes: int = 0
+    ready_s: float = READY_S
 
     @property
     def slots(self) -> int:
@@ -56,14 +63,18 @@ class Matrix:
 
 def matrix_of(plan: Mapping[str, Any]) -> Matrix:
     """Return the plan in a body or a document. Raises `Rejected` for one without slots, or with too many."""
+    nodes = plan.get("nodes") or 0
     made = Matrix(
         axes=plan.get("values") or {},
-        rows=plan.get("rows") or (),
-        parallel=plan["parallel"],
+        rows=plan.get("rows") or [{} for _ in range(nodes)],
+        parallel=nodes or plan["parallel"],
         stop_after_failures=plan.get("stop_after_failures"),
+        nodes=nodes,
+        ready_s=plan.get("ready_s") or READY_S,
     )
-    if bool(made.axes) == bool(made.rows):
-        raise Rejected("bad_plan", "plan: a matrix has `values` or `rows`; give one of them, not empty")
+    if bool(made.axes) == bool(made.rows) or (nodes and plan.get("rows")):
+        parts = "`values`, `rows` or `nodes`"
+        raise Rejected("bad_plan", f"plan: a matrix has {parts}; give one of them, not empty")
     if empty := [name for name, values in made.axes.items() if not values]:
         raise Rejected("bad_plan", f"plan.values: {empty[0]!r} has no value")
     if made.slots > SLOTS_MAX:

@@ -62,14 +62,15 @@ class Wait:
 
 def next_slots(group: Group, members: Members) -> Submit | Close | Wait:
     """Decide what a group does next; every slot before `next` has its run."""
+    needs_all = isinstance(group.plan, Matrix) and group.plan.nodes > 0
     if group.status in (GroupStatus.CLOSING, GroupStatus.CANCELING):
         is_canceled = group.is_canceled or group.status is GroupStatus.CANCELING
-        return Wait() if members.live else Close(end(members, is_canceled=is_canceled))
+        return Wait() if members.live else Close(end(members, is_canceled=is_canceled, needs_all=needs_all))
     if group.status is not GroupStatus.OPEN:
         return Wait()
     left = group.plan.slots - (group.next - group.first)
     if left <= 0:
-        return Wait() if members.live else Close(end(members, is_canceled=False))
+        return Wait() if members.live else Close(end(members, is_canceled=False, needs_all=needs_all))
     if (reason := group.plan.stopped(members)) is not None:
         return Close(GroupStatus.CLOSING, reason)
     if isinstance(group.plan, Study) and group.plan.rests(members):
@@ -78,10 +79,12 @@ def next_slots(group: Group, members: Members) -> Submit | Close | Wait:
     return Submit(count) if count > 0 else Wait()
 
 
-def end(members: Members, *, is_canceled: bool) -> GroupStatus:
-    """Return the status of a group all of whose members have ended."""
+def end(members: Members, *, is_canceled: bool, needs_all: bool = False) -> GroupStatus:
+    """Return the status of a group all of whose members have ended; nodes of a job need each other."""
     if is_canceled:
         return GroupStatus.CANCELED
+    if needs_all and (members.failed or members.canceled):
+        return GroupStatus.FAILED
     return GroupStatus.COMPLETED if members.succeeded else GroupStatus.FAILED
 
 

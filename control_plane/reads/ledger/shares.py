@@ -121,11 +121,20 @@ def _rest(held: Held) -> Class:
 
 
 def lived(life: Life, held: Sequence[Held]) -> Life:
-    """Return a life that includes what its attempts prove: that it claimed, and that it told an end."""
+    """Return a life that includes what its attempts prove: that it claimed, and what it said of them."""
     since = min([life.since, *(each.since for each in held)])
-    said = [each.until for each in held if each.until is not None and each.outcome in _OWN]
-    until = max([life.until, *(each.since for each in held), *said])
+    until = max([life.until, *map(_last_word, held)])
     return replace(life, since=since, until=until)
+
+
+def _last_word(held: Held) -> int:
+    """Return when a worker was last heard of in an attempt: at its end where it told that, else at a mark."""
+    if held.until is None:
+        return held.since
+    if held.outcome in _OWN:
+        return max(held.since, held.until)
+    marks = [each for each in (held.worked_from, held.worked_until, held.saved_until) if each is not None]
+    return max([held.since, *(min(each, held.until) for each in marks)])
 
 
 def within(life: Life, since: int, until: int) -> Life | None:

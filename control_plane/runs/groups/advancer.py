@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from control_plane.concurrency.loops import serve_all
+from control_plane.model.groups.matrix import Matrix
 from control_plane.model.groups.members import Members, member_id
 from control_plane.model.groups.parameters import Values
 from control_plane.model.groups.plan import Close, Group, Submit, group_of, next_slots
@@ -20,6 +21,7 @@ from control_plane.model.groups.races.race import Race
 from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.model.groups.study import COST, Study
 from control_plane.runs.decisions import Decider
+from control_plane.runs.groups.coordinator import Coordinator
 from control_plane.runs.groups.members import submission
 from control_plane.runs.groups.proposals import Proposals
 from control_plane.runs.groups.proposer import Proposer
@@ -134,6 +136,9 @@ class Advancer:
         is_given_up = group.status is GroupStatus.CANCELING
         if isinstance(group.plan, Race) and group.status in (GroupStatus.OPEN, GroupStatus.CLOSING):
             is_given_up = await self._race(stored, group, group.plan)
+        elif isinstance(group.plan, Matrix) and group.plan.nodes and group.status is GroupStatus.OPEN:
+            coordinator = Coordinator(self.groups, Races(self.groups.db), self.decider)
+            is_given_up = await coordinator.step(stored, group, group.plan)
         if is_given_up:
             await self._cancel(group, members)
         return None
@@ -188,7 +193,8 @@ class Advancer:
 def _submission(stored: Document, group: Group, slot: int) -> Submission:
     values = _values(stored, group, slot)
     pod = group.plan.lanes[slot - group.first].pod if isinstance(group.plan, Race) else None
-    return submission(stored, slot, values, pod=pod)
+    waits = isinstance(group.plan, Matrix) and group.plan.nodes > 0
+    return submission(stored, slot, values, pod=pod, barrier=waits)
 
 
 def _values(stored: Document, group: Group, slot: int) -> Values:

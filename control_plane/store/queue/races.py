@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.model.groups.members import newest
+from control_plane.model.groups.races.nodes import Member
 from control_plane.model.groups.races.race import Entrant
 from control_plane.model.projection import LANES, lane_id
 from control_plane.store.database import Database, Document, answers
@@ -20,6 +21,7 @@ WORKERS_MAX: Final = 500
 FIELDS: Final = ("slot", "status", "attempt", "createdAt", "startAt", "logOpen", "claimedBy")
 # What of a lane's run its page tells besides.
 TOLD: Final = (*FIELDS, "finishedAt", "summary", "error.code", "error.message", "classKey")
+OF_NODES: Final = (*FIELDS, "claimedAt", "node", "preempt")
 OF_LIST: Final = (*FIELDS, "groupId", "finishedAt", "summary", "classKey")
 HIDDEN: Final = ("journal", "rounds", "pending")
 _NEWEST: Final[Order] = (("createdAt", -1), ("_id", -1))
@@ -43,6 +45,13 @@ class Races:
     async def entrants(self, group_id: str, first: int) -> list[Entrant]:
         """Return the lanes from this slot on that have runs, in their order."""
         return [each.entrant for each in await self._lanes({"$gte": first}, group_id, FIELDS)]
+
+    @answers()
+    async def nodes(self, group_id: str, first: int) -> list[Member]:
+        """Return the nodes of a job from this slot on that have runs, in the order of their ranks."""
+        lanes = await self._lanes({"$gte": first}, group_id, OF_NODES)
+        said = await self._said([_id_of(each.run) for each in lanes])
+        return [_member(each.run, said.get(_id_of(each.run), {}), first) for each in lanes]
 
     @answers()
     async def lanes(self, group_id: str, first: int, until: int | None) -> list[LaneRun]:
@@ -95,6 +104,20 @@ class Races:
     async def _said(self, ids: Iterable[str]) -> dict[str, Document]:
         found = await self.db[LANES].find({"_id": {"$in": list(ids)}}).to_list()
         return {each["_id"]: each for each in found}
+
+
+def _member(run: Mapping[str, Any], said: Mapping[str, Any], first: int) -> Member:
+    return Member(
+        rank=run["slot"] - first,
+        run_id=run["_id"],
+        status=Status(run["status"]),
+        attempt=run["attempt"],
+        claimed_at=run.get("claimedAt"),
+        ready_at=said.get("readyAt"),
+        address=said.get("address") or "",
+        told=(run.get("node") or {}).get("attempt", 0),
+        preempted=(run.get("preempt") or {}).get("attempt", 0),
+    )
 
 
 def _was_held(run: Mapping[str, Any]) -> bool:

@@ -296,6 +296,8 @@ def decode(document: Mapping[str, Any]) -> Run:
         start_at=document.get("startAt"),
         after=tuple(document.get("after") or ()),
         waits_for_runs=bool(document.get("waitsForRuns")),
+        node=document.get("node"),
+        preempt=document.get("preempt"),
     )
 
 

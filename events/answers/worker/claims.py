@@ -17,16 +17,27 @@ class PodNote(Answer, frozen=True, kw_only=True):
     by: str
 
 
+class PodNode(Answer, frozen=True, kw_only=True):
+    """The place of a run in a job of several nodes; the first of these is reached at `address`, HOST:PORT."""
+
+    rank: int
+    nodes: int
+    address: str
+
+
 class RunOrders(Answer, frozen=True, kw_only=True):
     """The orders for the owner of a run; `notes` are all of them, the oldest first.
 
-    `start_at` is when a lane of a race starts, once that is decided; `now` is the store's moment.
+    `start_at` is when a lane of a race starts, once that is decided, and a `node` of a job. A run to
+    `preempt` gives its pod back. `now` is the store's moment.
     """
 
     cancel: bool
     paused: bool
     notes: list[PodNote]
     start_at: Moment | UnsetType = UNSET
+    node: PodNode | UnsetType = UNSET
+    preempt: bool | UnsetType = UNSET
     now: Moment | UnsetType = UNSET
 
 

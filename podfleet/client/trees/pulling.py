@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from events.answers.kinds.trees import FileTree, TreeChunks
 from events.files.tree_fetch import TreeFetch
 from events.runtime.clock import Clock
 from events.runtime.errors import Transient
 from podfleet.client.problems import Unreachable
-from podfleet.client.synchronous import Client
-from podfleet.client.transport import is_loopback
+from podfleet.client.transport import Target, is_loopback
 
 ASKED_AT_ONCE: Final = 32  # chunks: a URL has to be used within minutes
 
@@ -25,11 +24,21 @@ class Unpulled(Exception):
     """A tree cannot be put where it shall be; the text says why."""
 
 
+class StoredTrees(Protocol):
+    """The calls by which a tree is pulled, and where they are sent."""
+
+    target: Target
+
+    def tree(self, tree_id: str) -> FileTree: ...
+
+    def tree_chunks(self, tree_id: str, *, first: int = 0, limit: int | None = None) -> TreeChunks: ...
+
+
 @dataclass(frozen=True, slots=True)
 class TreesOfClient:
     """Asks the control plane of a client for its trees. Raises the errors of a client, and `Transient`."""
 
-    client: Client
+    client: StoredTrees
 
     def tree(self, tree_id: str) -> FileTree:
         """Return what is known of a tree."""
@@ -46,7 +55,9 @@ class TreesOfClient:
             raise Transient("control_plane_unreachable", str(error)) from error
 
 
-def pull(client: Client, clock: Clock, tree_id: str, folder: Path, told: Callable[[int, int], None]) -> None:
+def pull(
+    client: StoredTrees, clock: Clock, tree_id: str, folder: Path, told: Callable[[int, int], None]
+) -> None:
     """Put the files of a tree into a new folder.
 
     Raises `Unpulled`, `Rejected` where the storage holds other bytes, `Transient`, and errors of a client.

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+from typer.main import get_command
 
+from events.kinds import OF_PROGRAMS
 from events.runtime.clock import SystemIds
 from podfleet import parameters
 from podfleet.commands.catalogue.kind_help import KindHelp, check
 from podfleet.commands.groups.values import example_of, fixed_and_varied, limits_of, plan_of
 from podfleet.connection import client
-from podfleet.kinds import job
-from podfleet.nouns import noun
+from podfleet.nouns import NOUNS, noun
 from podfleet.output import AsJson, print_json, say
 from podfleet.parameters import (
     Attempts,
@@ -70,30 +71,44 @@ Values = Annotated[
 ]
 
 
-@app.command(cls=KindHelp)
+Kind = Annotated[str | None, typer.Option(help="Kind of run; with --help, its fields. Not of a COMMAND.")]
+Name = Annotated[str | None, typer.Option("--name", help="Name of the group.")]
+Parallel = Annotated[int, typer.Option(min=1, max=10_000, help="Runs at once.")]
+StopAfter = Annotated[
+    int | None, typer.Option("--stop-after-failures", min=1, help="Submit nothing more after so many.")
+]
+Paused = Annotated[bool, typer.Option("--paused", help="Create it paused.")]
+Key = Annotated[
+    str | None, typer.Option("--idempotency-key", help="A repeated key and name return the same group.")
+]
+
+PROGRAM: Final = "podfleet.program"
+OF_A_STUDY: Final = ("goal", "max_runs", "repeats", "patience", "target", "seed")
+
+
+class SweepCommand(KindHelp):
+    """A command with the options of a program beside its own; what they say is in the context."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.of_program: Any = get_command(import_module(NOUNS["run"][0]).programs)
+        self.params = [*self.of_program.params, *self.params]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Take the options of a program out of the others."""
+        given = {each.name: ctx.params.pop(each.name) for each in self.of_program.params}
+        ctx.meta[PROGRAM] = self.of_program.callback(**given)
+        return super().invoke(ctx)
+
+
+@app.command(cls=SweepCommand)
 def sweep(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- COMMAND]", help="Program of each run, with {NAME} for a --param."),
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="Kind of run; with --help, its fields. Of a COMMAND: job.")
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", metavar="NAME=VALUES", help="Parameter of the command: -p params.NAME=..."),
-    ] = None,
+    ctx: typer.Context,
+    kind: Kind = None,
     parameter: Values = None,
     file: SpecFile = None,
-    gpu: job.Gpu = None,
-    gpus: job.Gpus = None,
-    folder: job.Folder = None,
-    no_folder: job.NoFolder = False,
-    include: job.Include = None,
-    data: job.Inputs = None,
-    env: job.Variables = None,
-    name: Annotated[str | None, typer.Option("--name", help="Name of the group.")] = None,
-    parallel: Annotated[int, typer.Option(min=1, max=10_000, help="Runs at once.")] = 10,
+    name: Name = None,
+    parallel: Parallel = 10,
     study: Sampler = None,
     goal: Goal = None,
     max_runs: MaxRuns = None,
@@ -104,9 +119,7 @@ def sweep(
     constraint: Constraints = None,
     prune: Prune = None,
     plan: Further = None,
-    stop_after: Annotated[
-        int | None, typer.Option("--stop-after-failures", min=1, help="Submit nothing more after so many.")
-    ] = None,
+    stop_after: StopAfter = None,
     priority: Priority = None,
     label: Labels = None,
     requires: Requires = None,
@@ -114,60 +127,39 @@ def sweep(
     queue_limit: QueueLimit = None,
     secret: SecretNames = None,
     project: Project = None,
-    paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
-    key: Annotated[
-        str | None, typer.Option("--idempotency-key", help="A repeated key and name return the same group.")
-    ] = None,
+    paused: Paused = False,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Run every combination of the given values as a group, or a study of them, and print its name.
 
-    A command runs as jobs: `podfleet sweep --param lr=0.1,0.01 -- python train.py --lr {lr}`.
+    Of a command: `podfleet sweep --param lr=0.1,0.01 -- python train.py --lr {lr}`.
     """
-    kind = kind_of(kind, command)
-    spec = parameters.spec(file, None)
-    pairs = [*(parameter or ()), *(f"params.{each}" for each in param or ())]
-    limits: dict[str, Any] = {
-        "parallel": parallel,
-        "stop_after_failures": stop_after,
-        "goal": goal,
-        "max_runs": max_runs,
-        "repeats": repeats,
-        "patience": patience,
-        "target": target,
-        "seed": seed,
-        "constraints": constraint or None,
-    }
+    program = ctx.meta[PROGRAM]
+    kind, spec = kind_of(kind, program), parameters.spec(file, None)
+    limits: dict[str, Any] = {each: ctx.params[each] for each in OF_A_STUDY}
+    limits |= {"parallel": parallel, "stop_after_failures": stop_after, "constraints": constraint or None}
     try:
-        limits = limits_of(limits, prune, plan or ())
-        varied = fixed_and_varied(spec, pairs)
-        made_plan = plan_of(study, varied, limits)
+        varied = fixed_and_varied(spec, [*(parameter or ()), *(f"params.{each}" for each in program.params)])
+        made_plan = plan_of(study, varied, limits_of(limits, prune, plan or ()))
     except Unreadable as error:
         raise typer.BadParameter(str(error)) from error
     control_plane = client()
-    if kind == job.KIND:
-        job.completed(spec, command, env, data)
+    if kind == OF_PROGRAMS:
+        program.complete(spec)
         check(kind, example_of(spec, varied))
-        if not no_folder:
-            job.send_folder(spec, control_plane, folder, include)
-    elif folder or include or data or env:
-        raise typer.BadParameter(f"--folder, --include, --input and --env are of a command, not of {kind}")
+        program.send(spec, control_plane)
+    options = parameters.options(
+        priority=priority,
+        label=label,
+        requires=[*(requires or ()), *program.requires],
+        attempts=attempts,
+        queue_limit=queue_limit,
+        secret=[*(secret or ()), *program.secrets],
+        project=project,
+    )
     made = control_plane.add_group(
-        name or group_name(kind),
-        kind,
-        spec,
-        plan=made_plan,
-        paused=paused,
-        idempotency_key=key,
-        **parameters.options(
-            priority=priority,
-            label=label,
-            requires=[*(requires or ()), *job.needed(gpu, gpus)],
-            attempts=attempts,
-            queue_limit=queue_limit,
-            secret=secret,
-            project=project,
-        ),
+        name or group_name(kind), kind, spec, plan=made_plan, paused=paused, idempotency_key=key, **options
     )
     if as_json:
         print_json(made)
@@ -175,13 +167,13 @@ def sweep(
         say(made.id)
 
 
-def kind_of(kind: str | None, command: Sequence[str] | None) -> str:
-    """Return the kind that is run: of a command a job. Ends the command where neither is given, or both."""
-    if command and kind not in (None, job.KIND):
-        raise typer.BadParameter(f"a command is run by the kind {job.KIND}: leave out --kind {kind}")
-    if kind is None and not command:
+def kind_of(kind: str | None, program: Any) -> str:
+    """Return the kind that is run. Ends the command where neither it nor a program is given, or both."""
+    if program.is_given and kind not in (None, OF_PROGRAMS):
+        raise typer.BadParameter(f"a command, its folder and --param are not of the kind {kind}")
+    if kind is None and not program.is_given:
         raise typer.BadParameter("name a --kind, or give a command after `--`")
-    return kind or job.KIND
+    return kind or OF_PROGRAMS
 
 
 def group_name(kind: str) -> str:

@@ -56,7 +56,7 @@ STEPS: Final = (
 )
 # What git is told of a token: whoever has one takes any name.
 ASKED: Final = """#!/bin/sh
-case "$1" in Username*) echo x-access-token;; *) printf '%s\\n' "$PODFLEET_GIT_TOKEN";; esac
+case "$1" in Username*) echo x-access-token;; *) printf '%s\\n' "$JOB_GIT_TOKEN";; esac
 """
 BY_SSH: Final = (
     "ssh -F none -o BatchMode=yes -o IdentitiesOnly=yes -o IdentityAgent=none -o ForwardAgent=no "
@@ -161,7 +161,7 @@ class GitSource:
             asked = self.beside / "asked"
             asked.write_text(ASKED)
             asked.chmod(0o700)
-            environment |= {"GIT_ASKPASS": str(asked), "PODFLEET_GIT_TOKEN": secret}
+            environment |= {"GIT_ASKPASS": str(asked), "JOB_GIT_TOKEN": secret}
         elif secret:
             key = self.beside / "key"
             key.touch(0o600)

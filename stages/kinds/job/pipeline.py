@@ -72,6 +72,7 @@ class _Job:
     event_files: EventFiles | None = None
     notes: int = -1
     not_kept: int = 0
+    is_node: bool = False  # of a job of several
     measured: dict[str, float] = field(default_factory=dict)  # the last value of each metric
 
     def run(self) -> str:
@@ -90,7 +91,9 @@ class _Job:
                 environment |= python_environment(environment, python, work, self._folder("python"))
             self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
             self._pass_notes(control)  # those that are there at the start
-            self.context.wait_for_start()
+            others = self.context.wait_for_start()
+            environment |= others
+            self.is_node = bool(others)
             self.begun_s = self.context.clock.monotonic_s()
             with self.context.stage(RUN, index=1, total=1) as self.stage:
                 variables, secrets = self.context.tools.variables, self.context.tools.secrets
@@ -134,7 +137,8 @@ class _Job:
         if code:
             how = f"status {code}" if code > 0 else f"signal {-code}"
             said = f": {printed.last_line}" if printed.last_line else ""
-            raise PipelineError("JOB_FAILED", f"the program ended with {how}{said}")
+            # of several nodes one may fail since another one is gone, which is heard of later
+            raise PipelineError("JOB_FAILED", f"the program ended with {how}{said}", retryable=self.is_node)
         return code
 
     def _look(self, box: Inbox, control: Path, within_s: float) -> None:

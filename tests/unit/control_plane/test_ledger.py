@@ -197,6 +197,17 @@ def test_a_silent_pod_counts_until_its_last_word_and_what_it_held_was_lost_by_it
     assert seconds(stored.read(by="pod").items[1])["useful"] == 20
 
 
+def test_what_a_pod_said_after_its_last_report_was_in_its_life() -> None:
+    stored = Stored()
+    stored.pod("a/1", 0, 5)
+    stored.attempt("r", 1, "a/1", 6, 400, "lost", "pod", workedFrom=8)
+    stored.attempt("s", 1, "a/1", 400, 500, "lost", "pod", workedFrom=900)
+    rows = {row.key: seconds(row) for row in stored.read(by="run").items}
+    assert rows["s"] == {"lost_pod": 100}, "not beyond its end"
+    del stored.attempts[1]
+    assert seconds(stored.read(by="pod").total) == {"idle": 6, "lost_pod": 2}
+
+
 def test_what_a_later_attempt_set_aside_was_not_saved() -> None:
     stored = Stored()
     stored.pod("a/1", 0, 100)

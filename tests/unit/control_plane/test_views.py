@@ -88,7 +88,7 @@ HIDDEN = {
     "pods": {"lookedUntil"},
     "tasks": {"begun"},
     "events": {"ceId", "hash", "expiresAt", "orphan"},
-    "runs": INTERNAL | {"startAt", "userId"},  # a race tells the one; nobody is told the other
+    "runs": INTERNAL | {"startAt", "node", "preempt", "userId"},  # of its group, and of its user
 }
 
 

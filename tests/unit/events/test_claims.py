@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.lifecycle import Cause, Failures, Fault, PastFault, Standing, Status
+from events.lifecycle import Cause, Ending, Failures, Fault, PastFault, Standing, Status, end
 from events.queue.claims import (
     CLAIM_ORDER,
     ORDERS,
     SETTLE_TRIES_MAX,
     Claim,
+    Node,
     Orders,
     claim_decision,
     claim_of,
@@ -25,6 +26,7 @@ from events.queue.claims import (
     orders_of,
     owned,
     settling,
+    standing_of,
     taking,
     waiting_in,
 )
@@ -100,13 +102,16 @@ def test_a_settlement_is_tried_again_in_a_bounded_number() -> None:
 
 
 def test_orders_are_read_from_these_fields_and_no_other() -> None:
-    assert ORDERS == {"status": 1, "paused": 1, "notes": 1, "startAt": 1, "lease.until": 1}
+    names = ("status", "attempt", "paused", "notes", "startAt", "node", "preempt", "lease.until")
+    assert dict.fromkeys(names, 1) == ORDERS
     until = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
     whole = make_stored(
         status="CANCELING",
         paused=True,
         notes=[make_note(1)],
         startAt=until,
+        node=None,
+        preempt=None,
         lease={"until": until},
     )
     read = {name.partition(".")[0] for name in ORDERS}
@@ -114,6 +119,25 @@ def test_orders_are_read_from_these_fields_and_no_other() -> None:
     assert known == orders_of(whole, extended_s=60.0)
     assert (known.start_at, known.now) == (until, until - timedelta(seconds=60))
     assert (orders_of(make_stored()).start_at, orders_of(make_stored()).now) == (None, None)
+
+
+def test_what_a_node_is_told_is_for_one_attempt() -> None:
+    at = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+    told = {"attempt": 2, "rank": 1, "nodes": 3, "address": "a:1"}
+    now = orders_of(make_stored(attempt=2, startAt=at, node=told, preempt={"attempt": 2, "waitS": 5.0}))
+    assert (now.start_at, now.node, now.preempt) == (at, Node(1, 3, "a:1"), True)
+    later = orders_of(make_stored(attempt=3, startAt=at, node=told, preempt={"attempt": 2, "waitS": 5.0}))
+    assert (later.start_at, later.node, later.preempt) == (None, None, False)
+
+
+def test_an_attempt_that_was_ordered_to_give_its_pod_back_waits_and_is_charged_to_nothing() -> None:
+    ordered = make_stored(status="RUNNING", attempt=2, preempt={"attempt": 2, "waitS": 5.0})
+    ending = end(standing_of(ordered), "preempted", retryable=False, jitter=0.0)
+    assert isinstance(ending, Ending)
+    assert (ending.to, ending.failures.preempted, ending.delay_s) == (Status.DELAYED, 3, 5.0)
+    ending = end(standing_of({**ordered, "attempt": 3}), "preempted", retryable=False, jitter=0.0)
+    assert isinstance(ending, Ending)
+    assert (ending.to, ending.failures.preempted) == (Status.QUEUED, 4)
 
 
 def test_the_filters_name_the_term_and_its_proof() -> None:

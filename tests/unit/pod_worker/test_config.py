@@ -132,5 +132,6 @@ def test_a_pod_says_what_it_measures_over_what_its_operator_says(monkeypatch: py
     )
     assert said == {
         "gpu": "h100", "gpus": "4", "gpu_gib": "80", "cpu": "64", "memory": "512", "disk": "2000",
-        "driver": "550.54.15", "region": "eu-de", "rack": "a4", "engine-vllm": "yes", "endpoint-ollama": "yes",
+        "driver": "550.54.15", "region": "eu-de", "rack": "a4", "engine-vllm": "yes",
+        "endpoint-ollama": "yes",
     }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, Field, StringConstraints
 
 from control_plane.model.groups.constraints import CONSTRAINT, CONSTRAINTS_MAX
-from control_plane.model.groups.matrix import SLOTS_MAX
+from control_plane.model.groups.matrix import NODES_MAX, SLOTS_MAX
 from control_plane.model.groups.pruning import METRIC, PEERS_MAX
 from control_plane.model.groups.races.race import LANES_MAX, LANES_MIN
 from control_plane.model.groups.study import RUNS_MAX
@@ -38,7 +38,8 @@ class MatrixPlan(Body):
     """A run for each combination of `values`, or for each of `rows`; names lead by dots into mappings.
 
     At most `parallel` wait for a pod or have one at once. Nothing more is submitted after
-    `stop_after_failures` members failed.
+    `stop_after_failures` members failed. Or so many `nodes` of one job: all start together, or none. They
+    wait for each other for `ready_s`, then they give their pods back, and try again later.
     """
 
     kind: Literal["matrix"]
@@ -53,6 +54,8 @@ class MatrixPlan(Body):
     rows: Annotated[list[Row], Field(min_length=1, max_length=SLOTS_MAX)] | None = None
     parallel: Limit = 10
     stop_after_failures: Limit | None = None
+    nodes: Annotated[int, Field(ge=2, le=NODES_MAX), WHOLE] | None = None
+    ready_s: Annotated[float, Field(ge=1, le=24 * 3600, allow_inf_nan=False)] | None = None
 
 
 Number = Annotated[float, Field(ge=-1e300, le=1e300, allow_inf_nan=False)]

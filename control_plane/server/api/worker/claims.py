@@ -7,6 +7,7 @@ A pod authenticates by its key. A request about a claimed run also takes the run
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Final
 
@@ -32,6 +33,7 @@ from events.answers.pods import PodOrders, ResetOrder
 from events.answers.worker.claims import (
     ClaimAnswer,
     ClaimedRun,
+    PodNode,
     PodNote,
     RunOrders,
     SettledAnswer,
@@ -211,6 +213,8 @@ def ordered(orders: Orders) -> RunOrders:
         paused=orders.paused,
         notes=noted(orders.notes),
         start_at=UNSET if orders.start_at is None else timestamp(orders.start_at),
+        node=UNSET if (node := orders.node) is None else PodNode(**asdict(node)),
+        preempt=orders.preempt or UNSET,
         now=UNSET if orders.now is None else timestamp(orders.now),
     )
 

@@ -384,7 +384,7 @@ def test_the_page_has_a_field_of_each_type_with_its_label_its_default_and_its_pr
     assert {each for each in names if not each.startswith("spec.")} == {
         *("requires.gpu_gib", "requires.gpus", "requires.gpu", "requires.region"),
         *("requires.labels", "requires.pod"),
-        *("priority", "max_attempts", "queue_limit_s", "not_before", "labels", "secrets"),
+        *("priority", "max_attempts", "queue_limit_s", "not_before", "labels", "secrets", "project"),
     }
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len({*ids})

@@ -100,7 +100,8 @@ def test_the_last_values_of_metrics_are_summed_up_within_bounds_also_where_a_pro
 
 def test_a_program_has_the_values_of_its_parameters_each_in_one_word(tmp_path: Path) -> None:
     job = Job(tmp_path, 'import os, sys; print(sys.argv[1:], os.environ["A"])')
-    spec = {"command": job.context.spec.command + " --lr {lr} '{name} {{}}'", "env": {"A": "<{name}>"}}
+    command = f"{sys.executable} {tmp_path / 'program.py'} --lr {{lr}} '{{name}} {{{{}}}}'"
+    spec = {"command": command, "env": {"A": "<{name}>"}}
     context = replace(job.context, spec=read_spec("job", {**spec, "params": {"lr": 0.1, "name": "a b;'"}}))
     run(context)
     assert job.files["log.txt"].decode() == """['--lr', '0.1', "a b;' {}"] <a b;'>\n"""
@@ -147,9 +148,8 @@ def test_a_program_says_measures_and_leaves_what_its_run_keeps(tmp_path: Path) -
     assert [(each.progress, each.activity) for each in job.reporter.of(StageProgress)] == [(0.5, "epoch 1")]
     said, measured = job.reporter.of(RunSummarized)
     assert said.values == {"accuracy": 0.9, "name": "small"}
-    assert measured.values == {"loss": pytest.approx(1 / 3)}, (
-        "the last value of what it has summed up in no way"
-    )
+    last = {"loss": pytest.approx(1 / 3), "speed": 3.0}
+    assert measured.values == last, "of what it has summed up in no way"
     row = job.reporter.of(ResultRecorded)[0]
     assert (row.set, row.key, row.values, row.status) == ("epochs", "1", {"loss": 0.5, "best": True}, "done")
     assert job.files == {
