@@ -81,10 +81,10 @@ from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
-from control_plane.store.held_times import HeldTimes
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
+from control_plane.store.log.held_times import HeldTimes
 from control_plane.store.log.inspections import Inspections
 from control_plane.store.log.live_texts import LiveTextStore
 from control_plane.store.log.unclaimed_lines import UnclaimedStore

@@ -21,8 +21,8 @@ from control_plane.reads.ledger.documents import (
 )
 from control_plane.reads.ledger.shares import Held, Life, Share, lived, shares, within
 from control_plane.reads.ledger.sums import Sums, summed, summed_by_day
-from control_plane.store.held_times import HELD_MAX, WORKERS_MAX
 from control_plane.store.log.documents import attempt_fields
+from control_plane.store.log.held_times import HELD_MAX, WORKERS_MAX
 from events.answers.fleet import Ledger
 from events.queue.rules import pod_name
 from events.runtime.clock import Clock
