@@ -173,6 +173,12 @@ def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:
     return Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
 
 
+def _trees(settings: Settings, control_plane: ControlPlane, storage: httpx.Client, clock: Clock) -> PodTrees:
+    """Return the file trees of this pod."""
+    cache = TreeCache(settings.pod_data / TREES, clock, settings.tree_cache_bytes)
+    return PodTrees(cache, control_plane, storage, clock)
+
+
 def _environments(settings: Settings, clock: Clock) -> PodEnvironments:
     """Return the environments of this pod, and where their packages come from."""
     cache = EnvironmentCache(settings.pod_data / ENVIRONMENTS, clock, settings.environment_cache_bytes)

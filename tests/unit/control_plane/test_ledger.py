@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from control_plane.model.run import Entry
 from control_plane.reads.ledger.documents import cost_before, milliseconds
 from control_plane.reads.ledger.export import in_csv, in_ndjson
 from control_plane.reads.ledger.reader import By, Ledgers
@@ -54,6 +55,12 @@ class Stored:
 
     async def fields(self, runs: Collection[str], *names: str) -> Mapping[str, Document]:
         return {name: each for name, each in self.runs.items() if name in runs}
+
+    async def attempts_of(self, run_id: str) -> tuple[dict[int, dict[str, Any]], Sequence[Entry]]:
+        return {each["attempt"]: dict(each) for each in self.attempts if each["runId"] == run_id}, ()
+
+    async def prices(self, workers: Collection[str]) -> Mapping[str, object]:
+        return {each["_id"]: each["usdPerHour"] for each in self.pods if each["_id"] in workers}
 
     def pod(self, name: str, since_s: float, until_s: float, *, gpus: int = 1, usd: object = 3.6) -> None:
         self.pods.append(
@@ -225,9 +232,14 @@ def test_days_are_cut_at_midnight_and_a_window_is_bounded() -> None:
         ("2026-03-08", 43_200), ("2026-03-07", 43_200),
     ]  # fmt: skip
     assert stored.read().since == "2026-03-04T00:00:00.000Z"
-    for wrong in ({"since": NOW}, {"since": NOW, "until": BEGUN}, {"since": NOW - timedelta(days=93)}):
+    windows: tuple[dict[str, Any], ...] = (
+        {"since": NOW},
+        {"since": NOW, "until": BEGUN},
+        {"since": NOW - timedelta(days=93)},
+    )
+    for wrong in windows:
         with pytest.raises(Rejected):
-            stored.read(**wrong)
+            stored.read("day", **wrong)
 
 
 def test_rows_beyond_the_limit_are_in_the_total_and_a_file_has_no_formula() -> None:
@@ -261,6 +273,10 @@ def test_what_was_spent_is_known_only_once_every_attempt_has_ended() -> None:
     priced: dict[str, object] = {"a/1": 2.5, "b/1": "much"}
     attempts = {1: hour, 2: {**hour, "pod": "b/1"}, 3: {**hour, "endedAt": None}}
     assert cost_before(1, attempts, priced) == 0.0
+    stored = Stored()
+    stored.pod("a/1", 0, 9_000, usd=2.5)
+    stored.attempt("r", 1, "a/1", 0, 3_600, "failed", "run")
+    assert asyncio.run(Ledgers(stored, ManualClock(NOW)).spent("r", 2)) == pytest.approx(2.5)
     assert cost_before(3, attempts, priced) == pytest.approx(2.5)
     assert cost_before(4, attempts, priced) is None
     assert cost_before(3, {1: hour}, priced) is None, "its document is not written yet"

@@ -153,7 +153,7 @@ def test_the_commands_submit_the_same_specification(spec: dict[str, Any]) -> Non
     run: Any = SimpleNamespace(
         kind="probe", spec=spec, labels={"a": "it's", "schedule": "nightly"},
         requires={"region": "eu", "gpu_gib": None, "labels": {}}, priority=3, max_attempts=2,
-        queue_limit_s=QUEUE_LIMIT_S, secrets=["API_KEY"],
+        queue_limit_s=QUEUE_LIMIT_S, secrets=["API_KEY"], class_key="probe/cpu/eu",
     )  # fmt: skip
     sent = submission_like(run)
     assert not STEERING.search(cli_command(sent) + curl_command(sent))
