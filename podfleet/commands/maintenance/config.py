@@ -54,6 +54,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_REGION": None,
     "PODFLEET_LABELS": None,
     "PODFLEET_GPU_USD_PER_HOUR": None,
+    "PODFLEET_SLOTS": None,
     "PODFLEET_PRICES": None,
     "PODFLEET_ISOLATION": "strict",
     "PODFLEET_ON_LEAVE": "exit",

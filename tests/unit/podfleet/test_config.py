@@ -25,6 +25,9 @@ SET_BY_US = {
     "PODFLEET_ATTEMPT",
     "PODFLEET_OUTPUT",
     "PODFLEET_INPUTS",
+    "PODFLEET_NODES",
+    "PODFLEET_NODE_RANK",
+    "PODFLEET_GPU_SHARE",  # of a worker of `up`
 }
 
 
