@@ -177,7 +177,7 @@ def test_a_label_that_would_steer_the_terminal_it_is_pasted_into_is_written_by_n
     label = "it's \\u0041 \x1b[201~\x15rm -rf x"
     run: Any = SimpleNamespace(
         kind="probe", spec={}, labels={"a": label}, requires=None, priority=0, max_attempts=3,
-        queue_limit_s=QUEUE_LIMIT_S, secrets=[],
+        queue_limit_s=QUEUE_LIMIT_S, secrets=[], class_key="probe/cpu/any",
     )  # fmt: skip
     command = cli_command(submission_like(run)).replace("podfleet submit", "printf '%s\\0'")
     assert not STEERING.search(command)
