@@ -179,6 +179,31 @@ async def test_what_has_completed_is_not_waited_for_and_what_is_not_there_is_ref
         await line.add(first, "nobody")
 
 
+async def test_what_completes_at_the_moment_of_a_submission_is_looked_for() -> None:
+    line = Line()
+    first = await line.add()
+    moments: list[str] = []
+
+    class Late(Known):
+        """Knows the files of what has completed, which happens as they are first asked for."""
+
+        async def exact(
+            self, kind: str, spec: Mapping[str, Any], *, by: str, later: Collection[str] = ()
+        ) -> Mapping[str, Any]:
+            moments.append(line.status(first))
+            if len(moments) == 1:
+                line.end(first, DONE)
+                return spec
+            return await super().exact(kind, spec, by=by, later=later)
+
+    line.submitter = replace(line.submitter, inputs=Late())
+    line.releasers = [replace(each, inputs=Late()) for each in line.releasers]
+    last = await line.add(first)
+    assert line.status(last) == "DELAYED", "it was not known what it reads"
+    assert await line.look() == 1
+    assert line.pods.run_specs.find_one({"_id": last})["spec"]["inputs"] == {"model": "run:1@tree"}
+
+
 async def test_a_start_and_other_options_wait_with_it() -> None:
     line = Line()
     first = await line.add()
