@@ -191,6 +191,16 @@ async def test_projects_are_set_by_admins_and_keys_are_bound_to_them(database_ur
         assert submitted["classKey"] == "probe/cpu/any/@vision"
         foreign = await asking.post("/api/runs", json={**run, "project": "default"}, headers=key)
         assert codes(foreign) == (403, "foreign_project")
+        others = {**group, "paused": True, "run": run}
+        assert (await asking.post("/api/groups", json=others)).status_code == 201
+        for act in ("resume", "again"):
+            refused = await asking.post(f"/api/groups/g/{act}", headers=key)
+            assert codes(refused) == (403, "foreign_project"), act
+        of_group = {"id": "t", "cron": "@daily", "group": "g"}
+        refused = await asking.post("/api/schedules", json=of_group, headers=key)
+        assert codes(refused) == (403, "foreign_project")
+        assert (await asking.post("/api/schedules", json=of_group)).status_code == 201
+        assert (await asking.post("/api/groups/g/resume")).status_code == 200
         assert codes(await asking.put("/api/projects/vision", json=body, headers=key)) == (
             403,
             "missing_scope",

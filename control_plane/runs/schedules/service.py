@@ -25,6 +25,7 @@ from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.submissions import Submitted
 from control_plane.store.schedules import Schedules
 from events.kinds import RUN_KINDS, kind_of
+from events.queue.fair.shares import DEFAULT
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
 
 TRIES_MAX: Final = 50
@@ -183,8 +184,13 @@ class ScheduleService:
             raise Rejected("bad_schedule", "a schedule has a run or a group: give one of them")
         fields = _fields(wanted, now)
         if wanted.group is not None:
-            if await self.groups.find(wanted.group) is None:
+            group = await self.groups.find(wanted.group)
+            if group is None:
                 raise Rejected("unknown_group", f"group: there is no group {wanted.group!r}")
+            run = group.get("run")
+            await self.submitter.require_project(
+                (run.get("project") if isinstance(run, Mapping) else None) or DEFAULT
+            )
             return fields
         await self.submitter.require_secrets(check(submission({"_id": wanted.id, **fields}, now)))
         return fields
