@@ -25,6 +25,7 @@ GPU_TIERS: Final = ("cpu", "8", "16", "24", "40", "80")  # GiB of GPU memory, sm
 ANY_REGION: Final = "any"
 GPU_GIB_MAX: Final = 4_096
 GPUS_MAX: Final = 64
+OF_GPUS: Final = ("gpu", GPU_GIB)  # labels that only pods with a device have
 LABELS_MAX: Final = 16
 LABELS_CHARS_MAX: Final = 400  # of their part of the class
 PIN: Final = "~"  # behind every letter, and so behind every kind
@@ -83,10 +84,14 @@ class RunClass:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs a run of the class has."""
-        asked = dict(self.labels).get("gpus", "").removeprefix(AT_LEAST)
-        least = 0 if self.tier == GPU_TIERS[0] else 1
-        return max(least, int(asked)) if asked.isascii() and asked.isdigit() else least
+        """How many GPUs a run of the class has: at least one where it asks for a device in any way."""
+        asked = dict(self.labels)
+        least = int(self.tier != GPU_TIERS[0] or not asked.keys().isdisjoint(OF_GPUS))
+        number = asked.get("gpus", "").removeprefix(AT_LEAST)
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}", number):
+            return least
+        whole, *parts = map(int, number.split("."))
+        return max(least, whole + any(parts))  # no pod has a part of one
 
 
 def read_requirements(raw: Mapping[str, Any]) -> Requirements:
