@@ -308,7 +308,7 @@ class Submitter:
             await self.require_secrets(order)
         kind = next(iter(orders.values())).wanted.kind
         collection = KINDS[kind].queue.collection
-        wanted = {run_id: await self.exact(order.wanted) for run_id, order in orders.items()}
+        wanted = await self._exact_all(orders)
         specs, creations = await beside_loop(kind, partial(_documents, orders, wanted))
         put_at = await self.queue.put_specs(specs)
         fresh = await self.queue.enqueue_all(collection, creations)
@@ -316,6 +316,19 @@ class Submitter:
         if made_at is not None and made_at - put_at > SPEC_FRESH:
             await self.queue.put_specs(specs)
         return fresh
+
+    async def _exact_all(self, orders: Mapping[str, Order]) -> dict[str, Submission]:
+        """Do as `exact` for many runs; what is the same for several is looked for once."""
+        found: dict[str, Submission] = {}
+        known: dict[bytes, Mapping[str, Any]] = {}
+        for run_id, order in orders.items():
+            wanted = order.wanted
+            read = {name: wanted.spec[name] for name in ("tree", "inputs") if name in wanted.spec}
+            key = msgspec.json.encode([wanted.kind, read], order="deterministic")
+            if key not in known:
+                known[key] = await self.inputs.exact(wanted.kind, read, by=wanted.by)
+            found[run_id] = replace(wanted, spec={**wanted.spec, **known[key]})
+        return found
 
 
 def _documents(
