@@ -214,6 +214,7 @@ class Submitter:
             known = Submitted(there["_id"])
         if known is not None:
             return known
+        await self.require_secrets(order)  # before the group: what is refused changes nothing
         await self.groups.reopen(again.group_id, again.slot, by=again.by)
         run_id = self.ids.ulid()
         submitted = await self.enqueue(run_id, order)

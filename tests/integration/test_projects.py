@@ -221,6 +221,12 @@ async def test_projects_are_set_by_admins_and_keys_are_bound_to_them(database_ur
         refused = await asking.post("/api/schedules", json=of_group, headers=key)
         assert codes(refused) == (403, "foreign_project")
         assert (await asking.post("/api/schedules", json=of_group)).status_code == 201
+        daily = {"id": "d", "cron": "@daily", "paused": True, "run": run}
+        assert (await asking.post("/api/schedules", json=daily)).status_code == 201
+        resumed = {"paused": False}
+        refused = await asking.post("/api/schedules/d/pause", json=resumed, headers=key)
+        assert codes(refused) == (403, "foreign_project")
+        assert (await asking.post("/api/schedules/d/pause", json=resumed)).status_code == 200
         assert (await asking.post("/api/groups/g/resume")).status_code == 200
         assert codes(await asking.put("/api/projects/vision", json=body, headers=key)) == (
             403,

@@ -136,6 +136,8 @@ class ScheduleService:
             schedule = await self._find(schedule_id)
             if schedule["paused"] == paused:
                 return
+            if not paused:
+                await self._require_project(schedule)
             now = await self.schedules.now()
             if paused:
                 note = note.strip()
@@ -184,16 +186,19 @@ class ScheduleService:
             raise Rejected("bad_schedule", "a schedule has a run or a group: give one of them")
         fields = _fields(wanted, now)
         if wanted.group is not None:
-            group = await self.groups.find(wanted.group)
-            if group is None:
+            if await self.groups.find(wanted.group) is None:
                 raise Rejected("unknown_group", f"group: there is no group {wanted.group!r}")
-            run = group.get("run")
-            await self.submitter.require_project(
-                (run.get("project") if isinstance(run, Mapping) else None) or DEFAULT
-            )
+            await self._require_project(fields)
             return fields
         await self.submitter.require_secrets(check(submission({"_id": wanted.id, **fields}, now)))
         return fields
+
+    async def _require_project(self, schedule: Mapping[str, Any]) -> None:
+        """Check that whoever asks may submit what a schedule does. Raises `Rejected`, `Forbidden`."""
+        group = schedule.get("group")
+        run = schedule["run"] if group is None else (await self.groups.find(group) or {}).get("run")
+        project = run.get("project") if isinstance(run, Mapping) else None
+        await self.submitter.require_project(project or DEFAULT)
 
     async def _find(self, schedule_id: str) -> Document:
         schedule = await self.schedules.find(schedule_id)
