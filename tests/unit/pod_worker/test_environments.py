@@ -60,6 +60,7 @@ def test_what_a_run_made_is_copied_read_only_and_found_by_the_next(tmp_path: Pat
     assert (path / "bin" / "tool").stat().st_mode & 0o7777 == 0o555
     assert os.readlink(path / "bin" / "python3") == "python"
     assert path.stat().st_mode & 0o222 == (path / "lib").stat().st_mode & 0o222 == 0
+    assert [each.name for each in (tmp_path / "kept").iterdir()] == [ONE], "no lock that a run could take"
     held.close()
     other.close()
     with pytest.raises(Rejected, match="no key"):
