@@ -28,7 +28,7 @@ from events.queue.fair.usage import (
     with_costs,
     with_held,
 )
-from events.queue.requirements import RunClass, read_class
+from events.queue.requirements import NO_KIND, RunClass, read_class
 
 log = logging.getLogger(__name__)
 
@@ -155,10 +155,8 @@ def _held(wanted: RunClass, claimed_at: datetime, ended_at: datetime | None = No
 
 def class_in(stored: object) -> RunClass | None:
     """Return the class that a run has, None where that is none."""
-    try:
-        return read_class(stored) if isinstance(stored, str) else None
-    except ValueError:
-        return None
+    found = read_class(stored) if isinstance(stored, str) else None
+    return None if found is None or found.kind == NO_KIND else found
 
 
 def _used(stored: Mapping[str, Any]) -> Used:

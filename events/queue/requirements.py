@@ -23,6 +23,7 @@ from events.runtime.errors import Rejected
 
 GPU_TIERS: Final = ("cpu", "8", "16", "24", "40", "80")  # GiB of GPU memory, smallest first
 ANY_REGION: Final = "any"
+NO_KIND: Final = ""
 GPU_GIB_MAX: Final = 4_096
 GPUS_MAX: Final = 64
 OF_GPUS: Final = ("gpu", GPU_GIB)  # labels that only pods with a device have
@@ -148,9 +149,18 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4_096)
 def read_class(key: str) -> RunClass:
-    """Return the parts of a class that `class_key` made."""
+    """Return the parts of a class that `class_key` made; anything else is of no kind: no pod serves it."""
+    try:
+        return _parts(key)
+    except ValueError:  # of a damaged run, which shall keep no pod from the others
+        return RunClass(NO_KIND, GPU_TIERS[0], ANY_REGION)
+
+
+def _parts(key: str) -> RunClass:
     pod, key = key.removeprefix(PIN).split("/", 1) if key.startswith(PIN) else (None, key)
     kind, tier, region, *behind = key.split("/", 3)
+    if tier not in GPU_TIERS:
+        raise ValueError(f"{tier!r} is no tier")
     project, labels = shares.DEFAULT, behind[0] if behind else ""
     if labels.startswith(shares.MARK):
         project, _, labels = labels.removeprefix(shares.MARK).partition("/")
