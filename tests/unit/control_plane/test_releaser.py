@@ -180,6 +180,16 @@ async def test_what_has_completed_is_not_waited_for_and_what_is_not_there_is_ref
         await line.add(first, "nobody")
 
 
+async def test_a_damaged_run_that_waits_holds_up_no_other() -> None:
+    line = Line()
+    first = await line.add()
+    last = await line.add(first)
+    odd = {"status": "DELAYED", "waitsForRuns": True, "after": [first]}
+    line.pods.runs.insert_many([{"_id": f"0{number:03}", **odd} for number in range(120)])
+    line.end(first, DONE)
+    assert (await line.look(), line.status(last)) == (1, "QUEUED")
+
+
 async def test_files_that_are_on_their_way_are_no_input_yet() -> None:
     line = Line()
     first = await line.add()
