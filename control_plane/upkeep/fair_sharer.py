@@ -2,7 +2,7 @@
 
 The sums follow the ends of attempts, and the costs that runs tell, a minute behind: by then what was decided
 is written beside the runs. What is younger, and what runs now, is added anew in each round.
-Law: a damaged document counts for nothing, and holds up no other.
+Law: a damaged project or run counts for nothing, and holds up no other.
 """
 
 from __future__ import annotations
