@@ -107,6 +107,9 @@ class KnownInputs:
         if found.run.status not in FINAL:
             why = f"run {run_id} is {found.run.status}: its files are an input once it has ended"
             raise Conflict("not_final", why)
+        if found.run.log_open:
+            why = f"run {run_id} has ended, and its files are on their way: try again, or name it in `after`"
+            raise Conflict("not_final", why)
         files: dict[TreeFile, str] = {}
         keys: dict[str, str] = {}
         for each in await self._registered(run_id):

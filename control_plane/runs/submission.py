@@ -27,6 +27,7 @@ from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Sub
 from control_plane.store.queue.successors import Successors
 from control_plane.store.reads import RunReads
 from events.answers.runs import CheckedRun
+from events.files.trees import is_tree_id, tree_in
 from events.kinds import KINDS, RUN_KINDS, kind_of, measures, normal_of, read_spec, stages_of, title_of
 from events.kinds.declaring.queues import RUNS
 from events.kinds.declaring.spec import Spec
@@ -36,6 +37,7 @@ from events.queue.journal import Expression, creation
 from events.queue.requirements import Requirements, class_key, read_class, read_requirements
 from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
+from events.text.input_source import OF_RUN
 from events.text.secret_names import USER_TOKEN
 from events.text.trace import traceparent_of
 
@@ -159,6 +161,7 @@ class Submitter:
         if from_stage is not None:
             await self._must_have_left(found.run, from_stage)
         run = found.run
+        after = await self._after(run)
         kept = {
             "requires": spec["requires"] if run.requires is None else run.requires,
             "priority": run.priority,
@@ -170,7 +173,7 @@ class Submitter:
         }
         again = Submission(
             kind=run.kind,
-            spec=_inherited(run.kind, spec["spec"]),
+            spec=following(_inherited(run.kind, spec["spec"]), after),
             by=by,
             hypothesis_id=run.hypothesis_id,
             parent_run_id=run_id,
@@ -178,23 +181,26 @@ class Submitter:
             named_by=named_by,
             group_id=run.group_id,
             slot=run.slot,
-            after=await self._after(run),
+            after=tuple(dict.fromkeys(after.values())),
             idempotency_key=key,
             **changes.over(kept),
         )
         return await (self.submit(again) if again.group_id is None else self._retry_member(again))
 
-    async def _after(self, run: Run) -> Sequence[str]:
-        """Return for which runs the retry of a run waits: for the newest retry of what was run again."""
-        after, retried = list(run.after), dict[str, str]()
+    async def _after(self, run: Run) -> Mapping[str, str]:
+        """Return for which runs the retry of a run waits, by those for which it waited itself.
+
+        That is the newest retry of what was run again.
+        """
+        after, retried = {each: each for each in run.after}, dict[str, str]()
         for _ in range(RETRIES_MAX if after else 0):
-            standing = await self.successors.standing(after)
+            standing = await self.successors.standing([*after.values()])
             vain = [name for name, each in standing.items() if each["status"] in FINAL - SUCCEEDED]
             retried = await self.successors.retried(vain) if vain else {}
             if not retried:
                 break
-            after = [retried.get(each, each) for each in after]
-        return tuple(dict.fromkeys(after))
+            after = {first: retried.get(last, last) for first, last in after.items()}
+        return after
 
     async def _retry_member(self, again: Submission) -> Submitted:
         """Queue the retry of a member, in its slot; the unique index on slots lets a run have one retry."""
@@ -208,6 +214,7 @@ class Submitter:
             known = Submitted(there["_id"])
         if known is not None:
             return known
+        await self.require_secrets(order)  # before the group: what is refused changes nothing
         await self.groups.reopen(again.group_id, again.slot, by=again.by)
         run_id = self.ids.ulid()
         submitted = await self.enqueue(run_id, order)
@@ -272,7 +279,9 @@ class Submitter:
         await self.require_secrets(order)
         collection = KINDS[order.wanted.kind].queue.collection
         kind = order.wanted.kind
-        exact, waits = await self.exact(order.wanted), await self.has_to_wait(order.wanted.after)
+        waits = await self.has_to_wait(order.wanted.after)
+        # Afterwards: what is not waited for any more has to be known exactly.
+        exact = await self.exact(order.wanted)
         fields = await beside_loop(kind, partial(run_fields, order, waits=waits))
         spec = await beside_loop(kind, partial(snapshot, run_id, exact))
         put_at = await self.queue.put_spec(run_id, spec)
@@ -300,7 +309,7 @@ class Submitter:
             await self.require_secrets(order)
         kind = next(iter(orders.values())).wanted.kind
         collection = KINDS[kind].queue.collection
-        wanted = {run_id: await self.exact(order.wanted) for run_id, order in orders.items()}
+        wanted = await self._exact_all(orders)
         specs, creations = await beside_loop(kind, partial(_documents, orders, wanted))
         put_at = await self.queue.put_specs(specs)
         fresh = await self.queue.enqueue_all(collection, creations)
@@ -308,6 +317,19 @@ class Submitter:
         if made_at is not None and made_at - put_at > SPEC_FRESH:
             await self.queue.put_specs(specs)
         return fresh
+
+    async def _exact_all(self, orders: Mapping[str, Order]) -> dict[str, Submission]:
+        """Do as `exact` for many runs; what is the same for several is looked for once."""
+        found: dict[str, Submission] = {}
+        known: dict[bytes, Mapping[str, Any]] = {}
+        for run_id, order in orders.items():
+            wanted = order.wanted
+            read = {name: wanted.spec[name] for name in ("tree", "inputs") if name in wanted.spec}
+            key = msgspec.json.encode([wanted.kind, read], order="deterministic")
+            if key not in known:
+                known[key] = await self.inputs.exact(wanted.kind, read, by=wanted.by)
+            found[run_id] = replace(wanted, spec={**wanted.spec, **known[key]})
+        return found
 
 
 def _documents(
@@ -317,6 +339,24 @@ def _documents(
     specs = {run_id: snapshot(run_id, each) for run_id, each in wanted.items()}
     made = {run_id: creation(run_fields(order), by=order.wanted.by) for run_id, order in orders.items()}
     return specs, made
+
+
+def following(spec: Mapping[str, Any], after: Mapping[str, str]) -> dict[str, Any]:
+    """Return a specification whose inputs are files of the runs that are waited for now, not of earlier ones.
+
+    What an input was found to be already stays.
+    """
+    inputs = spec.get("inputs")
+    if not isinstance(inputs, Mapping):
+        return dict(spec)
+    return {**spec, "inputs": {name: _of_retry(each, after) for name, each in inputs.items()}}
+
+
+def _of_retry(source: object, after: Mapping[str, str]) -> object:
+    if not isinstance(source, str) or not source.startswith(OF_RUN) or is_tree_id(tree_in(source)):
+        return source
+    run_id, slash, pattern = source.removeprefix(OF_RUN).partition("/")
+    return f"{OF_RUN}{after.get(run_id, run_id)}{slash}{pattern}"
 
 
 def _inherited(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:

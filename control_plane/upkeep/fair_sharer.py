@@ -2,15 +2,18 @@
 
 The sums follow the ends of attempts, and the costs that runs tell, a minute behind: by then what was decided
 is written beside the runs. What is younger, and what runs now, is added anew in each round.
+Law: a damaged project or run counts for nothing, and holds up no other.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from control_plane.model.views.readable import UnreadableDocument, reading_of
 from control_plane.store.access.projects import BATCH_MAX, Projects
 from events.queue.fair.usage import (
     HALF_LIFE_S,
@@ -25,7 +28,9 @@ from events.queue.fair.usage import (
     with_costs,
     with_held,
 )
-from events.queue.requirements import read_class
+from events.queue.requirements import NO_KIND, RunClass, read_class
+
+log = logging.getLogger(__name__)
 
 TICK_S: Final = 2.0
 # Replicas look in turn: whoever finds a younger look of another leaves it.
@@ -39,13 +44,15 @@ class FairSharer:
 
     projects: Projects
     half_life_s: float = HALF_LIFE_S
+    unreadable: set[str] = field(default_factory=set)  # projects of which the log has told
 
     async def run_once(self) -> int:
         """Do one round; return of how many projects it told, 0 where nobody has made one."""
         told, now = await self.projects.shares(), await self.projects.now()
-        if told is not None and timedelta(0) <= now - told["at"] < LOOKED:
+        at = None if told is None else told.get("at")
+        if isinstance(at, datetime) and timedelta(0) <= now - at < LOOKED:
             return 0
-        known = [project_of(each) for each in await self.projects.all()]
+        known = self._read(await self.projects.all())
         if not known and told is None:
             return 0
         ledger, since, costs_since = await self._kept(now)
@@ -62,6 +69,18 @@ class FairSharer:
         found = shares(known, ledger, gpus)
         await self.projects.tell(found, now)
         return len(found)
+
+    def _read(self, stored: Sequence[Mapping[str, Any]]) -> list[Project]:
+        found: list[Project] = []
+        for each in stored:
+            try:
+                with reading_of("project", each["_id"]):
+                    found.append(project_of(each))
+            except UnreadableDocument as error:
+                if error.identity not in self.unreadable:
+                    self.unreadable.add(error.identity)
+                    log.warning("project.unreadable", extra={"why": error.message})
+        return found
 
     async def _kept(self, now: datetime) -> tuple[Ledger, datetime, datetime]:
         """Bring the stored sums to a minute ago, a batch at a time; return them and up to when they go."""
@@ -91,7 +110,7 @@ class FairSharer:
         return await self._kept(now)  # another replica was faster, and has moved on
 
     async def _held_in(self, ended: Sequence[Mapping[str, Any]]) -> list[Held]:
-        classes = await self.projects.classes({each["runId"] for each in ended}) if ended else {}
+        classes = await self._classes({each["runId"] for each in ended})
         return [
             _held(classes[each["runId"]], each["claimedAt"], each["endedAt"])
             for each in ended
@@ -100,17 +119,25 @@ class FairSharer:
         ]
 
     async def _costs_in(self, told: Sequence[Mapping[str, Any]], month: datetime) -> list[tuple[str, float]]:
-        classes = await self.projects.classes({each["runId"] for each in told}) if told else {}
+        classes = await self._classes({each["runId"] for each in told})
         found = [(each, each["data"].get("cost_usd")) for each in told if each["receivedAt"] >= month]
         return [
-            (read_class(classes[each["runId"]]).project, float(usd))
+            (classes[each["runId"]].project, float(usd))
             for each, usd in found
             if each["runId"] in classes and isinstance(usd, int | float)
         ]
 
+    async def _classes(self, run_ids: set[str]) -> dict[str, RunClass]:
+        keys = await self.projects.classes(run_ids) if run_ids else {}
+        return {id_: found for id_, key in keys.items() if (found := class_in(key)) is not None}
+
     async def _running(self) -> list[Held]:
-        found = await self.projects.held()
-        return [_held(each["classKey"], each["claimedAt"]) for each in found if each.get("claimedAt")]
+        return [
+            _held(found, each["claimedAt"])
+            for each in await self.projects.held()
+            if (found := class_in(each.get("classKey"))) is not None
+            and isinstance(each.get("claimedAt"), datetime)
+        ]
 
 
 def _cut(found: list[Any], name: str, until: datetime) -> tuple[list[Any], datetime]:
@@ -122,9 +149,14 @@ def _cut(found: list[Any], name: str, until: datetime) -> tuple[list[Any], datet
     return (whole, whole[-1][name]) if whole else (found, last)
 
 
-def _held(class_key: str, claimed_at: datetime, ended_at: datetime | None = None) -> Held:
-    wanted = read_class(class_key)
+def _held(wanted: RunClass, claimed_at: datetime, ended_at: datetime | None = None) -> Held:
     return Held(wanted.project, wanted.gpus, claimed_at, ended_at)
+
+
+def class_in(stored: object) -> RunClass | None:
+    """Return the class that a run has, None where that is none."""
+    found = read_class(stored) if isinstance(stored, str) else None
+    return None if found is None or found.kind == NO_KIND else found
 
 
 def _used(stored: Mapping[str, Any]) -> Used:

@@ -72,7 +72,9 @@ class Releaser:
     async def _look(self, page: list[Run]) -> int:
         wanted = {each for run in page for each in run.after}
         standing = await self.successors.standing(wanted) if wanted else {}
-        self.ended |= {name for name, each in standing.items() if each["logOpen"] and each["status"] in FINAL}
+        self.ended |= {
+            name for name, each in standing.items() if each.get("logOpen") and each.get("status") in FINAL
+        }
 
         async def serve(run: Run) -> bool:
             decision = next_step(run, standing)
@@ -115,7 +117,7 @@ def next_step(run: Run, standing: Mapping[str, Mapping[str, Any]]) -> Decision |
         if each.status is None or (each.status in FINAL and each.status not in SUCCEEDED):
             decision = cancel_decision(run, by=f"run:{each.run_id}", predecessor=each)
             return None if isinstance(decision, Illegal) else decision
-    if any(each.status not in SUCCEEDED or standing[each.run_id]["logOpen"] for each in ends):
+    if any(each.status not in SUCCEEDED or standing[each.run_id].get("logOpen") for each in ends):
         return None  # also one that has completed, and whose files may not be registered yet
     return release(run)
 

@@ -231,4 +231,4 @@ def named_trees(spec: object) -> set[str]:
     inputs = spec.get("inputs")
     below = [*inputs.values()] if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list) else []
     named = [spec.get("tree"), *(each.get("tree") if isinstance(each, Mapping) else each for each in below)]
-    return {tree_in(each) for each in named if isinstance(each, str)}
+    return {tree_in(each) for each in named if isinstance(each, str) and each}

@@ -23,8 +23,10 @@ from events.runtime.errors import Rejected
 
 GPU_TIERS: Final = ("cpu", "8", "16", "24", "40", "80")  # GiB of GPU memory, smallest first
 ANY_REGION: Final = "any"
+NO_KIND: Final = ""
 GPU_GIB_MAX: Final = 4_096
 GPUS_MAX: Final = 64
+OF_GPUS: Final = ("gpu", GPU_GIB)  # labels that only pods with a device have
 LABELS_MAX: Final = 16
 LABELS_CHARS_MAX: Final = 400  # of their part of the class
 PIN: Final = "~"  # behind every letter, and so behind every kind
@@ -83,10 +85,14 @@ class RunClass:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs a run of the class has."""
-        asked = dict(self.labels).get("gpus", "").removeprefix(AT_LEAST)
-        least = 0 if self.tier == GPU_TIERS[0] else 1
-        return max(least, int(asked)) if asked.isascii() and asked.isdigit() else least
+        """How many GPUs a run of the class has: at least one where it asks for a device in any way."""
+        asked = dict(self.labels)
+        least = int(self.tier != GPU_TIERS[0] or not asked.keys().isdisjoint(OF_GPUS))
+        number = asked.get("gpus", "").removeprefix(AT_LEAST)
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}", number):
+            return least
+        whole, *parts = map(int, number.split("."))
+        return max(least, whole + any(parts))  # no pod has a part of one
 
 
 def read_requirements(raw: Mapping[str, Any]) -> Requirements:
@@ -143,9 +149,18 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4_096)
 def read_class(key: str) -> RunClass:
-    """Return the parts of a class that `class_key` made."""
+    """Return the parts of a class that `class_key` made; anything else is of no kind: no pod serves it."""
+    try:
+        return _parts(key)
+    except ValueError:  # of a damaged run, which shall keep no pod from the others
+        return RunClass(NO_KIND, GPU_TIERS[0], ANY_REGION)
+
+
+def _parts(key: str) -> RunClass:
     pod, key = key.removeprefix(PIN).split("/", 1) if key.startswith(PIN) else (None, key)
     kind, tier, region, *behind = key.split("/", 3)
+    if tier not in GPU_TIERS:
+        raise ValueError(f"{tier!r} is no tier")
     project, labels = shares.DEFAULT, behind[0] if behind else ""
     if labels.startswith(shares.MARK):
         project, _, labels = labels.removeprefix(shares.MARK).partition("/")

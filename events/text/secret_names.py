@@ -17,6 +17,8 @@ OF_RUN_MAX: Final = 32
 # What a run names in place of a secret to get the access token of whoever submitted it. No secret can have
 # this name: it is reserved like all of the worker's.
 USER_TOKEN: Final = "PODFLEET_USER_TOKEN"  # noqa: S105 - a name
+# With what uv lets itself in at an index of this name. It decides nothing of what is loaded.
+_OF_INDEX: Final = re.compile(r"UV_INDEX_[A-Z0-9_]+_(USERNAME|PASSWORD)", re.ASCII)
 MASKED_CHARS_MIN: Final = 8  # shorter values are words, and masking them would hide half the log
 
 # What a secret may not set, by what it steers. In capitals, since some programs read these in small letters
@@ -75,10 +77,17 @@ def fault_of_name(name: str) -> str | None:
     """Return why a text is no name of a secret; None for one that is."""
     if re.fullmatch(NAME_PATTERN, name) is None:
         return "a name has letters, digits and _, begins with no digit, and has 100 characters at most"
+    if is_of_index(name):
+        return None
     for pattern, steers in _RESERVED:
         if pattern.fullmatch(name.upper()):
             return f"{name} is a variable that a secret may not set: it decides {steers}"
     return None
+
+
+def is_of_index(name: str) -> bool:
+    """Say whether a secret is for uv, which lets itself in at an index of packages with it."""
+    return _OF_INDEX.fullmatch(name) is not None
 
 
 def fault_of_value(value: str) -> str | None:

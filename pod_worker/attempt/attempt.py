@@ -56,7 +56,7 @@ from events.runtime.errors import LeaseLost, Rejected, Transient
 from events.runtime.loops import Threads
 from events.runtime.measured_clock import MeasuredClock
 from events.text.attempt_id import AttemptId
-from events.text.secret_names import USER_TOKEN
+from events.text.secret_names import USER_TOKEN, is_of_index
 from pod_worker.attempt.barrier import Barrier
 from pod_worker.attempt.budget import UNBOUNDED, Allowance, allowance, overspent
 from pod_worker.attempt.environment_use import EnvironmentUse, PodEnvironments
@@ -251,7 +251,11 @@ class Attempt:
         )
         self.live = LiveStream(self.ports.live, self.claim, clock, self.ports.threads)
         self.environment = EnvironmentUse(
-            self.ports.environments, self.workspace, self.ports.threads, self.child.answer
+            self.ports.environments,
+            self.workspace,
+            self.ports.threads,
+            self.child.answer,
+            is_alone=any(map(is_of_index, self.claim.secrets)),
         )
         self.bounds = bounds_of(self.claim.spec)
 

@@ -1,7 +1,8 @@
 """The Python environment of one attempt: its process asks for it, and uses it until the attempt ends.
 
-Law: the worker makes the key itself, and keeps one environment of an attempt: the first one asked for.
-Another thread waits and copies, so that the lease is looked after meanwhile.
+Law: the worker makes the key itself, and keeps one environment of an attempt: the first one asked for, and
+none of a run that has a secret of uv. Nobody waits for one that is not kept. Another thread waits and copies,
+so that the lease is looked after meanwhile.
 """
 
 from __future__ import annotations
@@ -41,12 +42,16 @@ class PodEnvironments:
 
 @dataclass(slots=True)
 class EnvironmentUse:
-    """The environment of one attempt, from the wish of its process on; None as `pod`: there is no cache."""
+    """The environment of one attempt, from the wish of its process on; None as `pod`: there is no cache.
+
+    One that `is_alone` makes its own, of which nobody else has anything.
+    """
 
     pod: PodEnvironments | None
     workspace: Path
     threads: Threads
     answer: Callable[[Environment], None]
+    is_alone: bool = False
     held: Held | None = None
     is_asked: bool = False
     is_made: bool = False
@@ -64,19 +69,26 @@ class EnvironmentUse:
         if not is_first or self.pod is None:
             self.answer(self._told(problem="this pod keeps no environment"))
             return
+        if self.is_alone and isinstance(frame, EnvironmentWanted):
+            self.answer(self._told())
+            return
         self.threads("environment", lambda: self._do(work, frame))
 
     def close(self) -> None:
         """Leave the environment to others."""
         self._over.set()
         with self._turn:
-            if self.held is not None:
-                self.held.close()
-                self.held = None
+            self._leave()
+
+    def _leave(self) -> None:
+        if self.held is not None:
+            self.held.close()
+            self.held = None
 
     def _do(self, work: Callable[[object], Environment], frame: object) -> None:
         with self._turn:
             try:
+                self._check()  # a lock of an attempt that is over would be nobody's to free
                 answer = work(frame)
             except _OverError:
                 return
@@ -84,6 +96,8 @@ class EnvironmentUse:
                 answer = self._told(problem=error.message)
             except OSError as error:
                 answer = self._told(problem=f"{error}")
+            if answer.problem and self.held is not None and self.held.path is None:
+                self._leave()
         if answer.problem:
             log.warning("environment.not_kept", extra={"why": answer.problem})
         self.answer(answer)

@@ -12,6 +12,7 @@ import httpx
 from events.delivery.control_plane_client import ControlPlane
 from events.files.tree_fetch import TreeFetch
 from events.files.trees import named_trees
+from events.kinds import KINDS
 from events.queue.claims import Claim
 from events.runtime.clock import Clock
 from pod_worker.files.trees import TreeCache, TreesOfRun
@@ -53,5 +54,6 @@ class PodTrees:
         """Have the trees that a run names."""
         fetch = TreeFetch(TreesOfRun(self.control_plane, claim), self.storage, self.clock, check)
         with ExitStack() as stack:
-            named = sorted(named_trees(claim.spec))
+            kind = KINDS.get(claim.kind)
+            named = sorted(named_trees(claim.spec)) if kind is not None and kind.has_inputs else []
             yield {each: str(stack.enter_context(self.cache.used(each, fetch))) for each in named}

@@ -2,7 +2,8 @@
 
 Law: a folder is there whole or not at all. Who uses one holds a lock of it, shared; who makes or removes one
 holds the lock alone. So one makes what several want, none in use is removed, and the lock of a process that
-died is free. The longest unused go first.
+died is free. The longest unused go first. The locks lie beside the folder: who reads what is in it, as a run
+with the worker's user does, could take them.
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ class FolderCache:
     bytes_max: int
     of: str
     _never: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def locks(self) -> Path:
+        """The folder of the locks."""
+        return self.folder.with_name(f"{self.folder.name}.locks")
 
     def place(self, name: str) -> Path:
         """Return where a folder lies, if it is there."""
@@ -95,14 +101,14 @@ class FolderCache:
             with suppress(_InUseError), self.locked(other, fcntl.LOCK_EX, _at_once):
                 remove_tree(self.folder / other)
                 remove_tree(self.folder / f"{other}{PARTIAL}")
-                (self.folder / f"{other}{LOCK}").unlink()
+                (self.locks / f"{other}{LOCK}").unlink()
                 total -= bytes_
         if lacks():
             raise _no_room(f"{self.folder} has no room for a {self.of} of {size:,} bytes beside those in use")
 
     def _entries(self) -> Iterator[tuple[int, int, str]]:
         """Yield last use, bytes and name of each."""
-        for lock in self.folder.glob(f"*{LOCK}"):
+        for lock in self.locks.glob(f"*{LOCK}"):
             with suppress(OSError, ValueError):
                 text = lock.read_bytes()[:SIZE_CHARS_MAX]
                 yield lock.stat().st_mtime_ns, int(text or b"0"), lock.name.removesuffix(LOCK)
@@ -110,7 +116,8 @@ class FolderCache:
     @contextmanager
     def locked(self, name: str, how: int, wait: Callable[[], None]) -> Iterator[int]:
         """Hold the lock of a folder; `wait` is asked before each try but the first, and may raise."""
-        path = self.folder / f"{name}{LOCK}"
+        self.locks.mkdir(mode=0o700, exist_ok=True)
+        path = self.locks / f"{name}{LOCK}"
         while True:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:

@@ -36,7 +36,8 @@ OF_PIP: Final[Mapping[str, str]] = {
 CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 YES: Final = ("1", "true", "yes", "on")
 FILE_CHARS_MAX: Final = 100_000
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^\s/@]*@")
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^\s/]*@")
+_OF_PROXY: Final = re.compile(r"\A\s*[^\s/]*@")  # its address may lack a scheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class IndexSettings:
         found |= {name: environ[name] for name in (*OF_UV, *CERTIFICATES) if environ.get(name)}
         for name in PROXIES:
             if value := environ.get(name) or environ.get(name.lower()):
+                value = _OF_PROXY.sub("", value)
                 found |= {name: value, name.lower(): value}
         is_closed = any(
             each.lower() in YES for each in (environ.get("UV_NO_INDEX", ""), pip.get("no-index", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Sequence
@@ -213,10 +214,11 @@ def program(
 def start_nodes(
     control_plane: Client, spec: Any, nodes: int, wanted: StartOptions, key: str | None, *, as_json: bool
 ) -> None:
-    """Run a job on several pods together, and print the name of its group."""
+    """Run a job on several pods together, and print the name of its group, the same for the same key."""
     options: Any = {name: value for name, value in wanted.items() if name != "not_before"}
     plan: Any = {"kind": "matrix", "nodes": nodes}
-    name = f"{KIND}-{SystemIds().ulid()[-8:].lower()}"
+    ending = SystemIds().ulid()[-8:].lower() if key is None else hashlib.sha256(key.encode()).hexdigest()[:16]
+    name = f"{KIND}-{ending}"
     group = control_plane.add_group(name, KIND, spec, plan=plan, idempotency_key=key, **options)
     if as_json:
         print_json(group)

@@ -149,6 +149,26 @@ async def test_what_projects_have_used_is_added_once_and_can_be_added_anew(datab
             assert abs(again["used"] - young["used"]) < 0.01 * young["used"], "it counts less by now"
 
 
+async def test_damaged_documents_hold_up_no_other_project_and_no_page(database_url: str) -> None:
+    async with control_plane(database_url) as deps, application(deps) as asking:
+        await put(deps, "vision", gpus=1)
+        await submit(deps, "vision", 3)
+        assert await claim(deps) is not None
+        held = await deps.db.runs.find_one({"attempt": 1})
+        assert held is not None
+        for number, key in enumerate(("damaged", 5, None)):
+            wrong = {**held, "_id": f"wrong-{number}", "classKey": key, "lease": None, "journal": []}
+            await deps.db.runs.insert_one(wrong)
+        await deps.db.projects.insert_one({"_id": "odd", "weight": "much"})
+        told = [5, {}, {"name": "vision", "used": "much", "gpuS": 0.0, "usd": 0.0, "gpus": 0}]
+        for projects in (told, "none", None):
+            await deps.db.shares.replace_one({}, {"_id": "fleet", "projects": projects}, upsert=True)
+            assert (await asking.get("/projects")).status_code == 200
+            assert (await asking.get("/api/projects")).status_code == 200
+        assert (await tell(deps))["vision"]["closed"] == "its quota of 1 GPUs: 1 run now"
+        assert await claim(deps) is None
+
+
 async def test_projects_are_set_by_admins_and_keys_are_bound_to_them(database_url: str) -> None:
     async with control_plane(database_url) as deps, application(deps) as asking:
 
@@ -191,6 +211,22 @@ async def test_projects_are_set_by_admins_and_keys_are_bound_to_them(database_ur
         assert submitted["classKey"] == "probe/cpu/any/@vision"
         foreign = await asking.post("/api/runs", json={**run, "project": "default"}, headers=key)
         assert codes(foreign) == (403, "foreign_project")
+        others = {**group, "paused": True, "run": run}
+        assert (await asking.post("/api/groups", json=others)).status_code == 201
+        for act in ("resume", "again"):
+            refused = await asking.post(f"/api/groups/g/{act}", headers=key)
+            assert codes(refused) == (403, "foreign_project"), act
+        of_group = {"id": "t", "cron": "@daily", "group": "g"}
+        refused = await asking.post("/api/schedules", json=of_group, headers=key)
+        assert codes(refused) == (403, "foreign_project")
+        assert (await asking.post("/api/schedules", json=of_group)).status_code == 201
+        daily = {"id": "d", "cron": "@daily", "paused": True, "run": run}
+        assert (await asking.post("/api/schedules", json=daily)).status_code == 201
+        resumed = {"paused": False}
+        refused = await asking.patch("/api/schedules/d", json=resumed, headers=key)
+        assert codes(refused) == (403, "foreign_project")
+        assert (await asking.patch("/api/schedules/d", json=resumed)).status_code == 200
+        assert (await asking.post("/api/groups/g/resume")).status_code == 200
         assert codes(await asking.put("/api/projects/vision", json=body, headers=key)) == (
             403,
             "missing_scope",

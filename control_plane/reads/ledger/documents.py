@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from control_plane.reads.ledger.shares import Held, Life
 from events.kinds.results import is_measured
-from events.queue.requirements import read_class
+from events.queue.requirements import NO_KIND, read_class
 
 GPUS_MAX: Final = 1_024
 USD_MAX: Final = 1e6
@@ -95,10 +95,8 @@ def saved_of(attempts: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, int]]
 
 def project_of(class_key: object) -> str:
     """Return the project of a run by its class, nothing where that is none."""
-    try:
-        return read_class(class_key).project if isinstance(class_key, str) else ""
-    except ValueError:
-        return ""
+    found = read_class(class_key) if isinstance(class_key, str) else None
+    return "" if found is None or found.kind == NO_KIND else found.project
 
 
 def price_of(told: object) -> float | None:

@@ -169,6 +169,7 @@ class GroupService:
 
     async def resume(self, group_id: str, *, by: str) -> None:
         """Go on with a paused group. Idempotent."""
+        await self.require_project(await self._find(group_id))
         await self._act(Action.RESUME, group_id, by=by)
 
     async def cancel(self, group_id: str, *, by: str) -> None:
@@ -186,6 +187,7 @@ class GroupService:
             _require(group, revision)
         if tick is not None and (known := round_of(group, tick)) is not None:
             return Begun(known, is_new=False)
+        await self.require_project(group)
         with reading_of("group", group_id):
             stands, run, plan = GroupStatus(group["status"]), group["run"], group["plan"]
             told = ("round", "first", "next", "status", "counts", "since", "tick")
@@ -209,6 +211,10 @@ class GroupService:
                 return Begun(known, is_new=False)
             raise _contended(group_id)
         return Begun(group["round"] + 1, is_new=True)
+
+    async def require_project(self, group: Mapping[str, Any]) -> None:
+        """Check that whoever asks may submit runs of a group's project. Raises `Rejected`, `Forbidden`."""
+        await self.submitter.require_project(group["run"].get("project") or DEFAULT)
 
     async def _act(self, action: Action, group_id: str, *, by: str, reason: str | None = None) -> None:
         for _ in range(TRIES_MAX):
@@ -260,7 +266,7 @@ class GroupService:
                 raise Rejected("unknown_pod", message)
 
     async def _require_secrets(self, run: Mapping[str, Any], named_by: str | None) -> None:
-        await self.submitter.require_project(run.get("project") or DEFAULT)
+        await self.require_project({"run": run})
         names = require_names(run.get("secrets", ()))
         await self.submitter.require_named(names, run["kind"], named_by)
 

@@ -25,6 +25,7 @@ from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.submissions import Submitted
 from control_plane.store.schedules import Schedules
 from events.kinds import RUN_KINDS, kind_of
+from events.queue.fair.shares import DEFAULT
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
 
 TRIES_MAX: Final = 50
@@ -135,6 +136,8 @@ class ScheduleService:
             schedule = await self._find(schedule_id)
             if schedule["paused"] == paused:
                 return
+            if not paused:
+                await self._require_project(schedule)
             now = await self.schedules.now()
             if paused:
                 note = note.strip()
@@ -185,9 +188,17 @@ class ScheduleService:
         if wanted.group is not None:
             if await self.groups.find(wanted.group) is None:
                 raise Rejected("unknown_group", f"group: there is no group {wanted.group!r}")
+            await self._require_project(fields)
             return fields
         await self.submitter.require_secrets(check(submission({"_id": wanted.id, **fields}, now)))
         return fields
+
+    async def _require_project(self, schedule: Mapping[str, Any]) -> None:
+        """Check that whoever asks may submit what a schedule does. Raises `Rejected`, `Forbidden`."""
+        group = schedule.get("group")
+        run = schedule["run"] if group is None else (await self.groups.find(group) or {}).get("run")
+        project = run.get("project") if isinstance(run, Mapping) else None
+        await self.submitter.require_project(project or DEFAULT)
 
     async def _find(self, schedule_id: str) -> Document:
         schedule = await self.schedules.find(schedule_id)

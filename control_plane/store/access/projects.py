@@ -118,11 +118,11 @@ class Projects:
         return await self.db.events.find(wanted, fields).sort("receivedAt", 1).limit(BATCH_MAX).to_list()
 
     @answers()
-    async def classes(self, run_ids: Iterable[str]) -> dict[str, str]:
-        """Return the class of each of these runs."""
+    async def classes(self, run_ids: Iterable[str]) -> dict[str, object]:
+        """Return the class of each of these runs, as it is stored."""
         wanted = {"_id": {"$in": list(run_ids)}}
         found = [await self.db[name].find(wanted, {"classKey": 1}).to_list() for name in QUEUES]
-        return {each["_id"]: each["classKey"] for documents in found for each in documents}
+        return {each["_id"]: each.get("classKey") for documents in found for each in documents}
 
     @answers()
     async def held(self) -> list[Document]:

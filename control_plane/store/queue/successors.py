@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from control_plane.model.run import Run
+from control_plane.model.views.readable import UnreadableDocument, reading_of
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.queue.runs import decode
 from events.kinds.declaring.queues import RUNS
@@ -47,5 +49,15 @@ class Successors:
 
     @answers()
     async def _read(self, wanted: Document, index: str) -> list[Run]:
-        found = self.db[RUNS.collection].find(wanted).hint(index).sort("_id", 1).limit(PAGE_MAX)
-        return [decode(each) async for each in found]
+        """Return a page of runs; a damaged one holds up no other, and is not among them."""
+        runs: list[Run] = []
+        while True:
+            room = PAGE_MAX - len(runs)
+            query = self.db[RUNS.collection].find(wanted).hint(index).sort("_id", 1).limit(room)
+            found = await query.to_list()
+            for each in found:
+                with suppress(UnreadableDocument), reading_of("run", each["_id"]):
+                    runs.append(decode(each))
+            if len(found) < room or len(runs) == PAGE_MAX:
+                return runs
+            wanted = {**wanted, "_id": {"$gt": found[-1]["_id"]}}

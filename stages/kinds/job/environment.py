@@ -20,6 +20,7 @@ from events.files.environments import CODE, REQUIREMENTS, Ingredients, read_ingr
 from events.files.open_beneath import read_beneath
 from events.files.paths import BadPath, RunPath
 from events.runtime.errors import PipelineError, Rejected
+from events.text.secret_names import is_of_index
 from stages.context import Context, Stage
 from stages.engines.environment import mask_of
 from stages.engines.following import Following
@@ -36,7 +37,6 @@ WEIGH_EVERY_S: Final = 5.0
 FILE_BYTES_MAX: Final = (16 << 20) + 1
 LAST_LINES: Final = 12
 MESSAGE_CHARS: Final = 1_500
-SECRET: Final = "UV_"  # noqa: S105 - so a secret begins that uv has
 PASSED: Final = ("LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "LD_LIBRARY_PATH", "CUDA_HOME")
 # What uv says of an index that is away, and not of a package that is not there.
 AWAY: Final = (
@@ -89,7 +89,7 @@ class _Making:
 
     def environment(self) -> Path:
         context, names = self.context, ", ".join(sorted(self.made_of.files)[:5])
-        own = {name for name in context.tools.secrets if name.startswith(SECRET)}
+        own = {name for name in context.tools.secrets if is_of_index(name)}
         told = False
 
         def waiting() -> None:

@@ -412,6 +412,7 @@ def test_parts_become_an_object_of_the_size_that_was_said_and_never_in_the_place
         ({"inputs": [{"tree": "a"}, "b", None, [["c"]]]}, {"a", "b"}),
         ({"tree": {"$ne": "a"}, "inputs": "a"}, set()),
         ([{"tree": "a"}], set()),
+        ({"tree": "", "inputs": {"x": ""}}, set()),
         (None, set()),
     ],
 )  # fmt: skip

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
+from control_plane.files.inputs import KnownInputs
 from control_plane.model.cancellation import vain_wait_of
 from control_plane.model.explanation import QueuePosition, explain
 from control_plane.runs.options import OptionChanges
-from control_plane.runs.submission import Submission
+from control_plane.runs.submission import Submission, check
 from control_plane.store.changes import Change
 from control_plane.store.queue.successors import Successors
 from control_plane.store.reads import RunReads
@@ -177,6 +178,82 @@ async def test_what_has_completed_is_not_waited_for_and_what_is_not_there_is_ref
     assert line.status(await line.add(first)) == "QUEUED"
     with pytest.raises(Rejected, match="no run 'nobody'"):
         await line.add(first, "nobody")
+
+
+async def test_a_damaged_run_that_waits_holds_up_no_other() -> None:
+    line = Line()
+    first = await line.add()
+    last = await line.add(first)
+    odd = {"status": "DELAYED", "waitsForRuns": True, "after": [first]}
+    line.pods.runs.insert_many([{"_id": f"0{number:03}", **odd} for number in range(120)], ordered=False)
+    line.end(first, DONE)
+    assert (await line.look(), line.status(last)) == (1, "QUEUED")
+
+
+async def test_files_that_are_on_their_way_are_no_input_yet() -> None:
+    line = Line()
+    first = await line.add()
+    line.end(first, DONE)
+    line.pods.runs.update_one({"_id": first}, {"$set": {"logOpen": True}})
+    runs, no_shelf = line.submitter.runs, cast(Any, None)
+    inputs = KnownInputs(no_shelf, runs, RunReads(runs.db))
+    with pytest.raises(Conflict, match="on their way"):
+        await inputs.exact("job", {"inputs": {"model": f"run:{first}/*.pt"}}, by=BY)
+
+
+async def test_the_inputs_of_many_members_are_looked_for_once() -> None:
+    line, looked = Line(), list[Mapping[str, Any]]()
+
+    class Counted(Known):
+        """Counts how often it is asked."""
+
+        async def exact(
+            self, kind: str, spec: Mapping[str, Any], *, by: str, later: Collection[str] = ()
+        ) -> Mapping[str, Any]:
+            looked.append(spec)
+            return {**spec, "inputs": {"a": f"found-{spec['inputs']['a']}"}}
+
+    submitter = replace(line.submitter, inputs=Counted())
+
+    def wanted(source: str, number: int) -> Submission:
+        return Submission(kind="job", spec={"command": f"x {number}", "inputs": {"a": source}}, by="me")
+
+    wishes = [("a", 0), ("b", 1), ("a", 2)]
+    assert (
+        await submitter.enqueue_all(
+            {f"r{number}": check(wanted(*each)) for number, each in enumerate(wishes)}
+        )
+        == 3
+    )
+    assert looked == [{"inputs": {"a": "a"}}, {"inputs": {"a": "b"}}]
+    for number, (source, _) in enumerate(wishes):
+        spec = line.pods.run_specs.find_one({"_id": f"r{number}"})["spec"]
+        assert (spec["command"], spec["inputs"]) == (f"x {number}", {"a": f"found-{source}"})
+
+
+async def test_what_completes_at_the_moment_of_a_submission_is_looked_for() -> None:
+    line = Line()
+    first = await line.add()
+    moments: list[str] = []
+
+    class Late(Known):
+        """Knows the files of what has completed, which happens as they are first asked for."""
+
+        async def exact(
+            self, kind: str, spec: Mapping[str, Any], *, by: str, later: Collection[str] = ()
+        ) -> Mapping[str, Any]:
+            moments.append(line.status(first))
+            if len(moments) == 1:
+                line.end(first, DONE)
+                return spec
+            return await super().exact(kind, spec, by=by, later=later)
+
+    line.submitter = replace(line.submitter, inputs=Late())
+    line.releasers = [replace(each, inputs=Late()) for each in line.releasers]
+    last = await line.add(first)
+    assert line.status(last) == "DELAYED", "it was not known what it reads"
+    assert await line.look() == 1
+    assert line.pods.run_specs.find_one({"_id": last})["spec"]["inputs"] == {"model": "run:1@tree"}
 
 
 async def test_a_start_and_other_options_wait_with_it() -> None:

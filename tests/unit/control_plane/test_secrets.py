@@ -77,7 +77,10 @@ def test_without_a_key_nothing_is_encrypted_and_people_are_told_what_to_set() ->
         Cipher.of("fleet", []).seal("API", VALUE)
 
 
-@pytest.mark.parametrize("name", ["API", "_A", "a1", "A" * 100, "OPENAI_API_KEY", "HF_TOKEN", "PGPASSWORD"])
+@pytest.mark.parametrize(
+    "name",
+    ["API", "_A", "a1", "A" * 100, "OPENAI_API_KEY", "HF_TOKEN", "PGPASSWORD", "UV_INDEX_OWN_PASSWORD"],
+)
 def test_a_secret_has_the_name_of_a_variable(name: str) -> None:
     assert fault_of_name(name) is None
 
@@ -95,7 +98,7 @@ def test_a_secret_has_the_name_of_a_variable(name: str) -> None:
         "\uff30ATH", "\u017fSL_KEY", "HOM\u0117", "\u212aEY", "\ud800", "PATH\0", "LD\uff3fPRELOAD",
         "NUMBA_CACHE_DIR", "TRITON_CACHE_DIR", "CC", "LIBRARY_PATH", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH",
         "XLA_FLAGS", "OLLAMA_HOST", "MPLBACKEND", "SHELLOPTS", "NETRC", "TEXMFCNF", "NODE_OPTIONS",
-        "JAVA_TOOL_OPTIONS", "PYTORCH_JIT", "MAVEN_OPTS",
+        "JAVA_TOOL_OPTIONS", "PYTORCH_JIT", "MAVEN_OPTS", "UV_INDEX", "UV_INDEX_URL", "UV_PYTHON",
     ],
 )  # fmt: skip
 def test_a_secret_takes_no_place_of_a_variable_that_decides_what_a_process_does(name: str) -> None:

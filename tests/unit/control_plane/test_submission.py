@@ -17,6 +17,7 @@ from control_plane.runs.submission import (
     check,
     check_stage,
     checked,
+    following,
     labels_of,
     run_fields,
     snapshot,
@@ -106,3 +107,13 @@ async def test_the_seed_of_an_experiment_follows_from_the_id_of_its_run_unless_i
     assert "seed" not in (await checked(wanted)).spec, "what is checked has no id"
     assert (await checked(given)).spec["seed"] == 7
     assert check(wanted).digest == check(wanted).digest, "an idempotency key is held against what was sent"
+
+
+def test_a_retry_reads_the_files_of_the_runs_for_which_it_waits_and_what_was_found_stays() -> None:
+    found = f"run:OTHER/*.pt@{'1' * 64}"
+    spec = {"command": "x", "inputs": {"a": "run:OLD/m/*.pt", "b": "run:OLD", "c": found, "d": "images/3"}}
+    after = {"OLD": "NEW", "OTHER": "NEWER"}
+    again = {"a": "run:NEW/m/*.pt", "b": "run:NEW", "c": found, "d": "images/3"}
+    assert following(spec, after) == {"command": "x", "inputs": again}
+    assert following({"inputs": 5}, after) == {"inputs": 5}
+    assert following({"x": 1}, {}) == {"x": 1}

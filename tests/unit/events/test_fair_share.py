@@ -34,7 +34,7 @@ from events.queue.fair.usage import (
     with_costs,
     with_held,
 )
-from events.queue.matching import Seeker, WaitingClass, candidates, is_open
+from events.queue.matching import Named, Seeker, WaitingClass, candidates, is_open
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 SEEKER = Seeker("pod/1", "experiment", Abilities(frozenset({"probe"}), 80.0, None))
@@ -216,3 +216,10 @@ def test_in_the_long_run_each_project_has_the_gpu_time_of_its_weight_and_none_st
     for each in projects:
         share = had[each.name] / sum(had.values())
         assert share == pytest.approx(each.weight / sum(weights), abs=0.03)
+
+
+@pytest.mark.parametrize("key", ["", "x", "probe/cpu", "probe/huge/any", "~pod", "~pod/probe", "/", "\0"])
+def test_a_damaged_class_keeps_no_pod_from_the_others(key: str) -> None:
+    damaged, good = WaitingClass("runs", key, 100), of("vision")
+    assert candidates([damaged, good], SEEKER, known(vision=5.0)) == [good]
+    assert not Named({"probe/cpu/any"}).serves("runs", key)

@@ -120,3 +120,22 @@ def test_requirements_that_cannot_be_meant_are_refused(asked: dict[str, Any], sa
 def test_the_classes_of_a_region_are_found_by_a_pattern(key: str, is_there: bool) -> None:
     assert bool(re.search(in_region("eu"), key)) is is_there
     assert not re.search(in_region("e."), key)
+
+
+@pytest.mark.parametrize(
+    ("requires", "gpus"),
+    [
+        ({}, 0),
+        ({"gpu_gib": 8}, 1),
+        ({"gpus": 4}, 4),
+        ({"gpu": "h100"}, 1),
+        ({"labels": {"gpu_gib": ">=24"}}, 1),
+        ({"labels": {"gpus": "8"}}, 8),
+        ({"labels": {"gpus": ">=8.0"}}, 8),
+        ({"labels": {"gpus": ">=7.9"}}, 8),
+        ({"labels": {"gpus": "many"}, "gpu": "h100"}, 1),
+        ({"gpu_gib": 200, "gpus": 2}, 2),
+    ],
+)
+def test_gpus_count_however_they_are_asked_for(requires: dict[str, Any], gpus: int) -> None:
+    assert read_class(class_key("job", read_requirements(requires), "vision")).gpus == gpus

@@ -60,6 +60,7 @@ def test_what_a_run_made_is_copied_read_only_and_found_by_the_next(tmp_path: Pat
     assert (path / "bin" / "tool").stat().st_mode & 0o7777 == 0o555
     assert os.readlink(path / "bin" / "python3") == "python"
     assert path.stat().st_mode & 0o222 == (path / "lib").stat().st_mode & 0o222 == 0
+    assert [each.name for each in (tmp_path / "kept").iterdir()] == [ONE], "no lock that a run could take"
     held.close()
     other.close()
     with pytest.raises(Rejected, match="no key"):
@@ -142,7 +143,9 @@ def test_the_longest_unused_goes_and_none_in_use(tmp_path: Path) -> None:
     first.close()
 
 
-def used(tmp_path: Path, name: str, answers: list[Environment], told: threading.Event) -> EnvironmentUse:
+def used(
+    tmp_path: Path, name: str, answers: list[Environment], told: threading.Event, *, is_alone: bool = False
+) -> EnvironmentUse:
     cache = EnvironmentCache(tmp_path / "kept", SystemClock())
     settings = IndexSettings({"UV_FIND_LINKS": "/wheels"}, ("--no-index",))
 
@@ -150,7 +153,7 @@ def used(tmp_path: Path, name: str, answers: list[Environment], told: threading.
         answers.append(found)
         told.set()
 
-    return EnvironmentUse(PodEnvironments(cache, settings), tmp_path / name, start_thread, answer)
+    return EnvironmentUse(PodEnvironments(cache, settings), tmp_path / name, start_thread, answer, is_alone)
 
 
 def test_of_two_runs_one_makes_it_and_the_other_waits(tmp_path: Path) -> None:
@@ -198,6 +201,33 @@ def test_a_run_cannot_have_a_folder_of_others_kept_and_leaves_at_once(tmp_path: 
     held.close()
 
 
+def test_nobody_waits_for_an_environment_that_is_not_kept(tmp_path: Path) -> None:
+    answers, told = list[Environment](), threading.Event()
+    one = used(tmp_path, "run-0", answers, told)
+    one.hear(EnvironmentWanted(ONE))
+    assert told.wait(20)
+    told.clear()
+    _absolute(made(tmp_path / "run-0" / "made"))
+    one.hear(EnvironmentMade(str(tmp_path / "run-0" / "made")))
+    assert told.wait(20)
+    assert "leads out" in (answers[1].problem or "")
+    cache = EnvironmentCache(tmp_path / "kept", SystemClock())
+    cache.hold(ONE, never).close()  # while the program of the first goes on
+
+    told.clear()
+    alone = used(tmp_path, "run-1", answers, told, is_alone=True)
+    alone.hear(EnvironmentWanted(ONE))
+    assert told.wait(20)
+    assert (answers[2].path, answers[2].problem, answers[2].options) == (None, None, ["--no-index"])
+    cache.hold(ONE, never).close()
+    told.clear()
+    alone.hear(EnvironmentMade(str(made(tmp_path / "run-1" / "made"))))
+    assert told.wait(20)
+    assert "nothing to keep" in (answers[3].problem or "")
+    for each in (one, alone):
+        each.close()
+
+
 def test_settings_of_uv_and_pip_are_passed_without_their_passwords(tmp_path: Path) -> None:
     (tmp_path / "pip").mkdir()
     (tmp_path / "pip" / "pip.conf").write_text(
@@ -208,7 +238,8 @@ def test_settings_of_uv_and_pip_are_passed_without_their_passwords(tmp_path: Pat
         "XDG_CONFIG_DIRS": str(tmp_path),
         "PIP_EXTRA_INDEX_URL": "https://token@two.example/simple https://three.example",
         "UV_HTTP_TIMEOUT": "7",
-        "https_proxy": "http://user:word@proxy:1",
+        "https_proxy": "http://user:wo@rd@proxy:1",
+        "HTTP_PROXY": "user:word@other:2",
         "UV_PUBLISH_TOKEN": "secret",
     }
     found = IndexSettings.of(environ, pip_files(environ)[:1])
@@ -221,6 +252,8 @@ def test_settings_of_uv_and_pip_are_passed_without_their_passwords(tmp_path: Pat
         "UV_HTTP_TIMEOUT": "7",
         "HTTPS_PROXY": "http://proxy:1",
         "https_proxy": "http://proxy:1",
+        "HTTP_PROXY": "other:2",
+        "http_proxy": "other:2",
     }
     over = IndexSettings.of({**environ, "UV_DEFAULT_INDEX": "https://four.example"}, pip_files(environ)[:1])
     assert over.variables["UV_DEFAULT_INDEX"] == "https://four.example"

@@ -332,14 +332,17 @@ def house_of(number: int) -> House:
 
 
 def test_the_longest_unused_go_first_and_none_in_use(tmp_path: Path) -> None:
-    cache = TreeCache(tmp_path, ManualClock(), bytes_max=250)
+    cache, locks = (
+        TreeCache(tmp_path, ManualClock(), bytes_max=250),
+        FolderCache(tmp_path, ManualClock(), 1, "").locks,
+    )
     one, two, three = (house_of(number) for number in range(3))
     moments = iter(range(1, 100))
 
     def use(house: House) -> None:
         with cache.used(house.id, house.fetch):
             pass
-        os.utime(tmp_path / f"{house.id}.lock", ns=(0, next(moments)))
+        os.utime(locks / f"{house.id}.lock", ns=(0, next(moments)))
 
     def kept() -> set[str]:
         return {path.name for path in tmp_path.iterdir() if path.is_dir()}
@@ -348,7 +351,7 @@ def test_the_longest_unused_go_first_and_none_in_use(tmp_path: Path) -> None:
         use(house)
     assert kept() == {one.id, three.id}
     with cache.used(one.id, one.fetch):  # the longest unused otherwise
-        os.utime(tmp_path / f"{one.id}.lock", ns=(0, 0))
+        os.utime(locks / f"{one.id}.lock", ns=(0, 0))
         use(two)
         assert kept() == {one.id, two.id}
         with cache.used(two.id, two.fetch):

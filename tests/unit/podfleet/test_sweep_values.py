@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from control_plane.server.api.contract.bodies import GROUP_ID
 from podfleet.commands.groups.values import Range, example_of, fixed_and_varied, limits_of, plan_of, values_of
+from podfleet.kinds.job import start_nodes
 from podfleet.parameters import Unreadable
 
 
@@ -90,3 +94,21 @@ def test_a_first_run_is_an_example_of_all() -> None:
     varied = fixed_and_varied(spec, ["params.lr=log(0.1,1)", "params.depth=int(2,8)", "params.opt=sgd,adam"])
     assert example_of(spec, varied)["params"] == {"lr": 0.1, "depth": 2, "opt": "sgd"}
     assert "params" not in spec
+
+
+def test_a_job_of_several_nodes_has_one_name_for_one_key() -> None:
+    names: list[str] = []
+
+    class Fleet:
+        """Takes groups."""
+
+        def add_group(self, name: str, *_: Any, **__: Any) -> Any:
+            names.append(name)
+            return SimpleNamespace(id=name)
+
+    fleet: Any = Fleet()
+    for key in ("k", "k", "l", None, None):
+        start_nodes(fleet, {"command": "x"}, 2, {}, key, as_json=False)
+    assert names[0] == names[1]
+    assert len(set(names)) == 4
+    assert all(re.fullmatch(GROUP_ID, each) for each in names)

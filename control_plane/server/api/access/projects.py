@@ -11,6 +11,7 @@ from pydantic import Field
 
 from control_plane.model.presentation import plain
 from control_plane.model.views.readable import those_readable
+from control_plane.reads.ledger.documents import project_of
 from control_plane.server.api.contract.bodies import WHOLE, Body, ProjectName
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer
@@ -20,9 +21,8 @@ from control_plane.store.access.projects import Projects
 from events.answers.access.projects import Project, ProjectQuotas
 from events.answers.answer import Listing
 from events.answers.fleet import QueuedClass
-from events.queue.fair.shares import DEFAULT, PROJECTS_MAX
+from events.queue.fair.shares import DEFAULT, PROJECTS_MAX, shares_in
 from events.queue.fair.usage import HOUR_S, WEIGHT_MAX
-from events.queue.requirements import read_class
 from events.runtime.errors import Conflict, NotFound
 
 GPUS_MAX = 100_000
@@ -86,23 +86,28 @@ async def listed(deps: Deps) -> list[Project]:
     store = Projects(deps.db)
     stored, told = await store.all(), await store.shares() or {}
     overview = await deps.reading.overview()
-    shares = {each["name"]: each for each in told.get("projects", ())}
-    rates = {name: each["used"] for name, each in shares.items()}
+    read = shares_in(told)  # what is odd in it is left out
+    shares = {each["name"]: each for each in told["projects"] if _is_in(read, each)} if read else {}
+    whole = sum(each.used for each in read.values())
     waiting = _waiting(overview.queue)
     if DEFAULT not in {each["_id"] for each in stored}:
         stored.append({"_id": DEFAULT, "weight": 1.0, "quotas": {}})
     found = those_readable(
         "project",
         sorted(stored, key=lambda each: str(each["_id"])),
-        lambda each: _shown(each, shares.get(each["_id"], {}), sum(rates.values()), waiting, told.get("at")),
+        lambda each: _shown(each, shares.get(each["_id"], {}), whole, waiting, told.get("at")),
     )
     return list(found)
+
+
+def _is_in(read: Mapping[str, Any], told: object) -> bool:
+    return isinstance(told, Mapping) and isinstance(told.get("name"), str) and told["name"] in read
 
 
 def _waiting(queue: Iterable[QueuedClass]) -> dict[str, tuple[int, bool]]:
     found: dict[str, tuple[int, bool]] = defaultdict(lambda: (0, False))
     for each in queue:
-        count, is_partial = found[name := read_class(each.class_key).project]
+        count, is_partial = found[name := project_of(each.class_key)]
         found[name] = (count + each.depth, is_partial or each.is_partial)
     return found
 
