@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from events.files.environments import CODE, REQUIREMENTS, Ingredients, read_ingredients
+from events.files.environments import BYTES_MAX, CODE, REQUIREMENTS, Ingredients, read_ingredients
 from events.files.open_beneath import read_beneath
 from events.files.paths import BadPath, RunPath
 from events.runtime.errors import PipelineError, Rejected
@@ -33,7 +33,6 @@ LOG: Final = "environment.txt"
 TIME_S: Final = 1_800.0
 LOOK_S: Final = 0.1
 WEIGH_EVERY_S: Final = 5.0
-FILE_BYTES_MAX: Final = (16 << 20) + 1
 LAST_LINES: Final = 12
 MESSAGE_CHARS: Final = 1_500
 SECRET: Final = "UV_"  # noqa: S105 - so a secret begins that uv has
@@ -245,6 +244,6 @@ def _weigh(folder: Path, bytes_max: int) -> None:
 def _read(work: Path, path: str) -> bytes | None:
     try:
         with read_beneath(work, RunPath(path)) as file:
-            return file.read(FILE_BYTES_MAX)
+            return file.read(BYTES_MAX + 1)  # more is refused
     except (BadPath, OSError):
         return None
