@@ -24,11 +24,11 @@ from typing import Any, BinaryIO, Final, Protocol, TypeVar
 import httpx
 import msgspec
 
-from events.answers.worker.uploads import OBJECT_BYTES_MAX, PUT_BYTES_MAX
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane, bearer, retry_after_s
 from events.delivery.event_encoder import cut
 from events.delivery.pipe import Checkpoint, Kept, Made
+from events.files.object_sizes import OBJECT_BYTES_MAX, PUT_BYTES_MAX
 from events.files.open_beneath import open_plain
 from events.files.paths import BadPath, RunPath
 from events.kinds.declaring.fact import Fact

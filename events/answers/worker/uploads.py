@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from events.answers.answer import Answer, Count
-
-OBJECT_BYTES_MAX: Final = 5 << 40  # S3 holds no larger one
-PUT_BYTES_MAX: Final = 5 << 30  # of one request of S3; more goes up in parts
 
 
 class UploadPart(Answer, frozen=True, kw_only=True):

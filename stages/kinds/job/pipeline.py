@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from events.answers.worker.uploads import OBJECT_BYTES_MAX
 from events.files.checkpoints import FILES_MAX as CHECKPOINT_FILES_MAX
+from events.files.object_sizes import OBJECT_BYTES_MAX
 from events.files.paths import BadPath, RunPath
 from events.files.trees import tree_in
 from events.kinds.job import RUN, JobSpec

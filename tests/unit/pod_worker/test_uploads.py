@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.answers.worker.uploads import OBJECT_BYTES_MAX
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane
 from events.delivery.pipe import Checkpoint, Kept, Made
+from events.files.object_sizes import OBJECT_BYTES_MAX
 from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, LeaseLost, Rejected, Transient

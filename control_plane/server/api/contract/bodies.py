@@ -25,9 +25,9 @@ from control_plane.runs.options import LABEL_CHARS_MAX, LABELS_MAX, QUEUE_LIMIT_
 from control_plane.runs.pods.steering import REASON_CHARS_MAX
 from control_plane.runs.schedules.schedule import Missed, Overlap
 from control_plane.runs.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
-from events.answers.worker.uploads import OBJECT_BYTES_MAX
 from events.codec import SEQUENCE_MAX
 from events.delivery.event_encoder import MESSAGE_MAX
+from events.files.object_sizes import OBJECT_BYTES_MAX
 from events.kinds.declaring.queues import DEFAULT_MODE, Mode
 from events.lifecycle import Outcome
 from events.queue import labels as pod_labels

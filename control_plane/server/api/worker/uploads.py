@@ -22,14 +22,8 @@ from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.files.artifacts import owner_of
 from control_plane.server.api.worker.claims import MayClaim, require_pod
 from control_plane.server.deps import Deps
-from events.answers.worker.uploads import (
-    PUT_BYTES_MAX,
-    CompletedUpload,
-    SignedTest,
-    SignedUpload,
-    SignedUploads,
-    UploadPart,
-)
+from events.answers.worker.uploads import CompletedUpload, SignedTest, SignedUpload, SignedUploads, UploadPart
+from events.files.object_sizes import PUT_BYTES_MAX
 from events.files.paths import BadPath, RunPath
 from events.queue.rules import pod_name
 from events.runtime.errors import Rejected
