@@ -16,7 +16,7 @@ from control_plane.store.queue.runs import Runs
 from control_plane.store.reads import RunReads
 from events.files.checkpoints import PREFIX
 from events.files.paths import BadPath, RunPath
-from events.files.trees import RunFiles, TreeFile, is_tree_id
+from events.files.trees import RunFiles, TreeFile, is_tree_id, tree_in
 from events.kinds import KINDS
 from events.lifecycle import FINAL
 from events.runtime.errors import Conflict, NotFound, Rejected
@@ -78,9 +78,8 @@ class KnownInputs:
         if is_tree_id(source):
             await self.shelf.require(source)
             return source
-        named, _, known = (
-            source.rpartition("@") if is_tree_id(source.rpartition("@")[2]) else (source, "", "")
-        )
+        known = tree_in(source) if is_tree_id(tree_in(source)) else ""
+        named = source.removesuffix(f"@{known}") if known else source
         if named.startswith(OF_RUN):
             run_id, _, pattern = named.removeprefix(OF_RUN).partition("/")
             if run_id in later and not known and await self._is_to_come(run_id):

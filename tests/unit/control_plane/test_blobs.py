@@ -408,8 +408,8 @@ def test_parts_become_an_object_of_the_size_that_was_said_and_never_in_the_place
 @pytest.mark.parametrize(
     ("spec", "named"),
     [
-        ({"tree": "a", "inputs": {"x": {"tree": "b"}, "y": "c", "z": 5}}, {"a", "b", "c"}),
-        ({"inputs": [{"tree": "a"}, "b", None, [["c"]]]}, {"a", "b"}),
+        ({"tree": "a", "inputs": {"x": "images/3@b", "y": "c", "z": 5, "w": {"tree": "d"}}}, {"a", "b", "c"}),
+        ({"inputs": [{"tree": "a"}, "b", None, [["c"]]]}, set()),
         ({"tree": {"$ne": "a"}, "inputs": "a"}, set()),
         ([{"tree": "a"}], set()),
         (None, set()),
