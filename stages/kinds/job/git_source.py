@@ -26,7 +26,7 @@ from stages.kinds.job.program import Output, running
 from stages.kinds.job.secrets import Secrets
 
 SOURCE: Final = "source"
-LOG: Final = "source.log"
+LOG: Final = "source.txt"
 NO_SOURCE: Final = "NO_SOURCE"
 FETCH_S: Final = 900.0
 BYTES_MAX: Final = 4 << 30  # of the folder, with git's own files
