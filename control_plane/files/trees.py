@@ -48,7 +48,7 @@ U = TypeVar("U")
 LOOKS_AT_ONCE: Final = 8  # of a request, at objects of the storage
 TREES_READ_AT_ONCE: Final = 2  # a manifest takes ten times its bytes
 TREES_MAX: Final = 200_000
-DATA_SETS_MAX: Final = 100_000
+VERSIONS_MAX: Final = 100_000  # of all data sets
 DIGEST_BYTES: Final = 32
 TRIES_MAX: Final = 10  # of pushes of one name at once
 
@@ -167,6 +167,9 @@ class TreeShelf:
             latest = await self.store.latest(name)
             if latest is not None and latest.get("tree") == tree_id:
                 return _version(latest), False
+            if await self.store.count_versions(VERSIONS_MAX) >= VERSIONS_MAX:
+                message = f"there are {VERSIONS_MAX:,} versions of data sets, which is the most"
+                raise Rejected("too_many_versions", message)
             number = 1 if latest is None else _version(latest).version + 1
             fields = {"tree": tree_id, "size": tree["size"], "files": tree["files"]}
             added = await self.store.add_version(name, number, fields, by)
