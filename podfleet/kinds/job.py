@@ -11,12 +11,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from events.runtime.clock import SystemIds
+from events.text.input_source import OF_RUN
 from podfleet import parameters
 from podfleet.client.options import StartOptions
 from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import check
 from podfleet.commands.data import push_folder
+from podfleet.commands.groups.group_name import group_name
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -216,8 +217,7 @@ def start_nodes(
     """Run a job on several pods together, and print the name of its group."""
     options: Any = {name: value for name, value in wanted.items() if name != "not_before"}
     plan: Any = {"kind": "matrix", "nodes": nodes}
-    name = f"{KIND}-{SystemIds().ulid()[-8:].lower()}"
-    group = control_plane.add_group(name, KIND, spec, plan=plan, idempotency_key=key, **options)
+    group = control_plane.add_group(group_name(KIND), KIND, spec, plan=plan, idempotency_key=key, **options)
     if as_json:
         print_json(group)
     else:
@@ -244,7 +244,7 @@ def send_folder(
 ) -> None:
     """Push the working folder of a job, unless its specification names a tree."""
     if "tree" not in spec:
-        spec |= sent_folder(control_plane, folder or Path(), include or ())
+        spec |= pushed_folder(control_plane, folder or Path(), include or ())
 
 
 def needed(gpu: str | None, gpus: int | None) -> list[str]:
@@ -258,14 +258,14 @@ def needed(gpu: str | None, gpus: int | None) -> list[str]:
     return found
 
 
-def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
+def pushed_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
     """Send a folder, and return what a specification says of it. Ends the command where that cannot be."""
-    from podfleet.client import programs
+    from podfleet.client.programs import sent_folder
 
     def pushed(folder: Path, include: Sequence[str], bytes_max: int) -> str:
         return push_folder(control_plane, folder, include, (), bytes_max=bytes_max).id
 
-    return programs.sent_folder(pushed, folder, include)
+    return sent_folder(pushed, folder, include)
 
 
 def commit_named(given: str, secret: str | None) -> dict[str, str]:
@@ -281,7 +281,7 @@ def named_input(given: str) -> tuple[str, str]:
     name, equals, source = given.partition("=")
     if equals:
         return name, source
-    if given.startswith("run:"):
+    if given.startswith(OF_RUN):
         raise typer.BadParameter(f"--input {given}: write NAME={given}, and it is at $PODFLEET_INPUTS/NAME")
     return given.partition("/")[0], given
 

@@ -8,7 +8,7 @@ import typer
 
 from podfleet import parameters
 from podfleet.commands.catalogue.kind_help import KindHelp
-from podfleet.commands.groups.sweep import group_name
+from podfleet.commands.groups.group_name import group_name
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_json, say
