@@ -217,7 +217,9 @@ def start_nodes(
     """Run a job on several pods together, and print the name of its group."""
     options: Any = {name: value for name, value in wanted.items() if name != "not_before"}
     plan: Any = {"kind": "matrix", "nodes": nodes}
-    group = control_plane.add_group(group_name(KIND), KIND, spec, plan=plan, idempotency_key=key, **options)
+    group = control_plane.add_group(
+        group_name(KIND, key), KIND, spec, plan=plan, idempotency_key=key, **options
+    )
     if as_json:
         print_json(group)
     else:

@@ -83,7 +83,7 @@ def race(
         kind,
         parameters.spec(file, parameter),
         lanes=wanted_lanes(pods, where, one_per, lane),
-        name=name or group_name(kind),
+        name=name or group_name(kind, key),
         ready_s=ready,
         limit_s=limit,
         measure=measure,

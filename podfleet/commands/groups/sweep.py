@@ -158,7 +158,13 @@ def sweep(
         project=project,
     )
     made = control_plane.add_group(
-        name or group_name(kind), kind, spec, plan=made_plan, paused=paused, idempotency_key=key, **options
+        name or group_name(kind, key),
+        kind,
+        spec,
+        plan=made_plan,
+        paused=paused,
+        idempotency_key=key,
+        **options,
     )
     if as_json:
         print_json(made)
