@@ -150,7 +150,8 @@ class Submitter:
         if found is None or spec is None or found.collection != RUNS.collection:
             raise NotFound("unknown_run", f"there is no run {run_id!r}")
         if spec.get("barrier"):
-            message = f"the run starts together with others of {found.run.group_id}: run that again, not one"
+            group = found.run.group_id
+            message = f"the run starts with others: run all of them again, `podfleet groups again {group}`"
             raise Conflict("lane_of_a_race", message)
         if from_stage is not None:
             check_stage(found.run.kind, from_stage)
