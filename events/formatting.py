@@ -71,6 +71,8 @@ NEXT_STEPS: Final = {
     "RESULT_REFUSED": "The pipeline recorded a result that its kind does not declare; see the message.",
     "ARTIFACT_REFUSED": "A file that the run made cannot be kept; the message says which, and why.",
     "ARTIFACT_UPLOAD_FAILED": "Check that the pod reaches the object storage, then retry.",
+    "FILES_UNREACHABLE": "Check that the pod reaches the control plane and the object storage; it is tried again.",
+    "FILES_MISSING": "Push the folder or the data set again with --check, or name another input; then retry.",
     "START_FAILED": "Look at the pod's own log: its pipelines do not start.",
     "START_TIMEOUT": "The pod is too slow or stands still; look at its page and its own log.",
     "NO_ISOLATION": "Install bubblewrap on the pod, or allow weaker isolation by PODFLEET_ISOLATION.",
