@@ -191,6 +191,10 @@ async def test_projects_are_set_by_admins_and_keys_are_bound_to_them(database_ur
         assert submitted["classKey"] == "probe/cpu/any/@vision"
         foreign = await asking.post("/api/runs", json={**run, "project": "default"}, headers=key)
         assert codes(foreign) == (403, "foreign_project")
+        others = {**group, "run": run}
+        assert (await asking.post("/api/groups", json=others)).status_code == 201
+        foreign = await asking.post("/api/groups/g/again", headers=key)
+        assert codes(foreign) == (403, "foreign_project")
         assert codes(await asking.put("/api/projects/vision", json=body, headers=key)) == (
             403,
             "missing_scope",

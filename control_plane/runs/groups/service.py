@@ -199,6 +199,7 @@ class GroupService:
                 "rounds": [*group["rounds"], earlier][-ROUNDS_MAX:],
                 "tick": None if tick is None else tick.stored(),
             }
+        await self.submitter.require_project(run.get("project") or DEFAULT)
         status = usual(Action.AGAIN, stands)
         await self._check(group_id, run, plan)
         if await self.groups.decide(group, Entry(Action.AGAIN, status, by), sets) is None:
