@@ -254,7 +254,7 @@ class Submitter:
             message = f"there is no project {project}; an admin makes it by `podfleet projects set {project}`"
             raise Rejected("unknown_project", message)
 
-    async def require_secrets(self, order: Order) -> None:
+    async def require_permitted(self, order: Order) -> None:
         """Check that the secrets and the project of an order are there, and may be named.
 
         Raises `Rejected`, `Forbidden`.
@@ -270,7 +270,7 @@ class Submitter:
 
     async def enqueue(self, run_id: str, order: Order) -> Submitted:
         """Queue a run under this id, in the queue of its kind."""
-        await self.require_secrets(order)
+        await self.require_permitted(order)
         collection = KINDS[order.wanted.kind].queue.collection
         kind = order.wanted.kind
         exact, waits = await self.exact(order.wanted), await self.has_to_wait(order.wanted.after)
@@ -298,7 +298,7 @@ class Submitter:
         """Queue runs of one kind under derived ids, each once however often it is called; return the new."""
         alike = {(each.secrets, each.wanted.named_by, each.wanted.project): each for each in orders.values()}
         for order in alike.values():
-            await self.require_secrets(order)
+            await self.require_permitted(order)
         kind = next(iter(orders.values())).wanted.kind
         collection = KINDS[kind].queue.collection
         wanted = {run_id: await self.exact(order.wanted) for run_id, order in orders.items()}

@@ -186,7 +186,7 @@ class ScheduleService:
             if await self.groups.find(wanted.group) is None:
                 raise Rejected("unknown_group", f"group: there is no group {wanted.group!r}")
             return fields
-        await self.submitter.require_secrets(check(submission({"_id": wanted.id, **fields}, now)))
+        await self.submitter.require_permitted(check(submission({"_id": wanted.id, **fields}, now)))
         return fields
 
     async def _find(self, schedule_id: str) -> Document:
