@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from control_plane.reads.ledger import shares
+from control_plane.reads.ledger import segments
 from podfleet.commands.maintenance import ledger
 
 
 def test_each_class_of_the_ledger_has_a_column() -> None:
-    assert ledger.CLASSES == shares.CLASSES
+    assert ledger.CLASSES == segments.CLASSES
