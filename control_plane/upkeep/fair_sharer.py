@@ -77,7 +77,8 @@ class FairSharer:
             return sums, since, costs_since
         ended, new_since = _cut(await self.projects.ended(since, until), "endedAt", until)
         costs, new_costs = _cut(await self.projects.costs(costs_since, until), "receivedAt", until)
-        sums = with_held(at_moment(sums, new_since, self.half_life_s), await self._held_in(ended))
+        held = await self._held_in(ended)
+        sums = with_held(at_moment(sums, new_since, self.half_life_s), held, self.half_life_s)
         sums = with_costs(sums, await self._costs_in(costs, sums.month))
         fields = {
             "at": sums.at,
