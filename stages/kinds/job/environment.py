@@ -19,6 +19,7 @@ from typing import Final
 from events.files.environments import BYTES_MAX, CODE, REQUIREMENTS, Ingredients, read_ingredients
 from events.files.open_beneath import read_beneath
 from events.files.paths import BadPath, RunPath
+from events.kinds.declaring.stages import ENVIRONMENT
 from events.runtime.errors import PipelineError, Rejected
 from stages.context import Context, Stage
 from stages.engines.environment import mask_of
@@ -27,7 +28,6 @@ from stages.kinds.job.program import Output, running
 from stages.kinds.job.secrets import Secrets
 from stages.ports.environments import Found
 
-STAGE: Final = "environment"
 WITHIN: Final = Path(__file__).parents[3] / "podfleet" / "run.py"  # what a program imports as podfleet.run
 LOG: Final = "environment.txt"
 TIME_S: Final = 1_800.0
@@ -63,11 +63,11 @@ def environment_of(context: Context, work: Path, choice: str) -> Path | None:
     try:
         made_of = read_ingredients(lambda path: _read(work, path))
     except Rejected as error:
-        with context.stage(STAGE):
+        with context.stage(ENVIRONMENT):
             raise PipelineError(CODE, error.message) from error
     if made_of is None and choice == "auto":
         return None
-    with context.stage(STAGE) as stage:
+    with context.stage(ENVIRONMENT) as stage:
         if made_of is None:
             why = (
                 f"the working folder has no uv.lock, no pyproject.toml with a project, and no {REQUIREMENTS}"
@@ -84,7 +84,7 @@ class _Making:
 
     @property
     def folder(self) -> Path:
-        return self.context.workspace / STAGE
+        return self.context.workspace / ENVIRONMENT
 
     def environment(self) -> Path:
         context, names = self.context, ", ".join(sorted(self.made_of.files)[:5])
