@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -177,7 +178,7 @@ class _Making:
         begun_s = weighed_s = clock.monotonic_s()
         with running(words, project, variables, log, clock) as program:
             while (code := program.code()) is None:
-                with suppress(Exception):
+                with suppress(subprocess.TimeoutExpired):
                     program.process.wait(LOOK_S)
                 following.look(log.file)
                 now_s = clock.monotonic_s()
