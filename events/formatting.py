@@ -112,6 +112,11 @@ def status(name: str) -> Markup:
     )
 
 
+def vain_wait(run_id: str, status: str | None, problem: str | None) -> str:
+    """Return for which run, and its end, another one was canceled that waited for it."""
+    return problem or f"run {run_id}, for which it waited, is {status or 'gone'}"
+
+
 def moment(text: str | None) -> Markup:
     """Return a moment (RFC 3339 text) as a time element that scripts turn into relative words."""
     if not text:
