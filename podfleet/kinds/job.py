@@ -111,6 +111,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a command on a pod, and print the id of its run."""
+    if nodes is not None and (after or not_before is not None or watch):
+        raise typer.BadParameter("--nodes makes a group: leave out --after, --not-before and --watch")
     spec = parameters.spec(file, parameter)
     control_plane = client()
     completed(spec, command, env, data)
@@ -130,8 +132,6 @@ def run(
         project=project,
     )
     if nodes is not None:
-        if after or not_before is not None or watch:
-            raise typer.BadParameter("--nodes makes a group: --after, --not-before, --watch are of one run")
         start_nodes(control_plane, spec, nodes, wanted, key, as_json=as_json)
         return
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
