@@ -124,8 +124,8 @@ class Claimer:
         The list is empty where a run may wait and its class is not known. A notification that reaches a pod
         that `is_gone` is passed on to the next one.
         """
-        shares = await self.claims.shares(self.clock.monotonic_s())
         with self.notifier.waiting(sought, key_id) as waiter:
+            shares = await self.claims.shares(self.clock.monotonic_s())
             if waiter is None:
                 waiting = await self.claims.waiting(QUEUES, sought.pod)
             else:

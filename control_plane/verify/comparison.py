@@ -73,6 +73,8 @@ def _attempts(evidence: Evidence, replayed: Replayed) -> Iterator[str]:
     pending = {entry.n for entry in evidence.decisions} & {each["n"] for each in evidence.run["journal"]}
     for identity, fields in expected.items():
         fields.pop("watchedUntil", None)  # the catch-up's own reminder, which it takes away
+        if "marks" not in (stored.get(identity) or {"marks": None}):
+            fields.pop("marks", None)  # an attempt from before there were any
         if fields.get("revision") in pending:
             # On its way into the log: the documents follow in a moment.
             fields = {name: value for name, value in fields.items() if name not in ATTEMPT_DECIDED}

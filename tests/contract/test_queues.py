@@ -321,7 +321,7 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     assert shown["delivery"]["uploadFailures"] == [{"code": "X", "count": 1}]
     assert "<td>2, the oldest for" in page
     assert "<td>1 × X</td>" in page
-    assert has["gpus"] == [{"name": "H100", "memoryMib": 81_559.0, "computeCapability": "9.0"}]
+    assert has["gpus"] == [{"name": "H100", "memoryMib": 81_559.0, "computeCapability": "9.0", "uuid": None}]
     assert has["disks"] == [{"path": "/data", "totalMib": 10.5, "freeMib": 1, "kind": "ssd"}]
     assert has["models"] == [{"name": "qwen3:8b", "bytes": 5 * 10**9, "engine": "ollama"}]
     assert (has["cpu"], has["engines"], has["services"]) == ("EPYC", ["ollama"], ["ollama"])

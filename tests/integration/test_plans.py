@@ -36,7 +36,7 @@ SCAN = 60  # how much a page with a sieve looks at here, so that a small store s
 BRANCHES = 10  # of a cursor, each of which may look one too far
 COMMANDS = {
     "/": 16, "/api/queue": 6, "/metrics": 17, "/numbers": 14, "/reviews": 5, "/hypotheses": 5, "/pods": 3,
-    "/runs all": 3, "/api/runs all": 1, "/runs/ long": 9, "/api/runs/ long": 11,
+    "/runs all": 3, "/api/runs all": 1, "/runs/ long": 10, "/api/runs/ long": 12,
     "/runs/ long/metrics": 5, "/runs/ long/files": 5, "/runs/ long/attempts": 7, "/runs/ long/spec": 4,
 }  # fmt: skip
 MODEL = {"endpoint": {"model": "m", "base_url": "https://a.example/v1"}}

@@ -73,7 +73,7 @@ def test_a_pod_with_a_wrong_key_claims_what_needs_none_and_says_why_it_leaves_th
     host = provider.url.removeprefix("http://")
     assert f'podfleet_pods_cannot_claim{{check="model:{host}"}} 1.0' in fleet.client.get("/metrics").text
     listed = podfleet(fleet.url, "pods", "list").stdout
-    assert f"compute, image, probe, prompt, trial only (model:{host} fails)" in listed
+    assert f"compute, image, job, probe, prompt, trial only (model:{host} fails)" in listed
     (pod,) = fleet.client.get("/api/pods").json()["items"]
     page = fleet.client.get(f"/pods/{pod['id']}").text
     assert "It claims no experiment, no ideation: its model key is refused" in page

@@ -142,7 +142,12 @@ def test_a_stored_key_that_leads_elsewhere_is_told_in_words(
     answer = hand.client.post(path, headers=bearer(resumed.run_token))
     assert (answer.status_code, answer.json()) == (
         200,
-        {"checkpoints": [], "replicationAsked": False, "told": {"verdicts": {}, "isWhole": True}},
+        {
+            "checkpoints": [],
+            "replicationAsked": False,
+            "spentUsd": 0.0,
+            "told": {"verdicts": {}, "isWhole": True},
+        },
     )
 
 

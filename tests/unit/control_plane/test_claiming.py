@@ -16,6 +16,7 @@ from control_plane.runs.claiming import Claimer
 from control_plane.store.changes import Change
 from events.kinds.declaring.queues import QUEUES
 from events.queue.abilities import Abilities
+from events.queue.fair.shares import Shares
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.rules import Rules
 from events.runtime.clock import SystemClock, SystemIds
@@ -35,6 +36,9 @@ class Queue:
 
     async def reporter_of(self, pod_id: str) -> None:
         return None
+
+    async def shares(self, now_s: float) -> Shares:
+        return Shares()
 
     async def narrow(self, seeker: Seeker, now_s: float) -> list[WaitingClass]:
         return []

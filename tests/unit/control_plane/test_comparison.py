@@ -133,13 +133,13 @@ DOCUMENTS: Final[Mapping[str, list[dict[str, Any]]]] = {
             "_id": f"{RUN_ID}/a1", "runId": RUN_ID, "attempt": 1, "pod": "pod/1", "claimedAt": EPOCH,
             "outcome": "lost", **LOST, "endedAt": EPOCH, "revision": 3, "lastEventSeq": 2,
             "currentStage": FIT, "startedAt": EPOCH, "validation": None, "error": None, "endSeq": None,
-            "watchedUntil": None,
+            "watchedUntil": None, "marks": {"workedFrom": EPOCH},
         },
         {
             "_id": f"{RUN_ID}/a2", **OF_ATTEMPT, "pod": "pod/2", "claimedAt": EPOCH, "outcome": "completed",
             "code": None, "message": None, "endedAt": EPOCH, "revision": 6, "lastEventSeq": 8,
             "currentStage": FITTED, "startedAt": EPOCH, "validation": PASSED, "error": None, "endSeq": 8,
-            "watchedUntil": None,
+            "watchedUntil": None, "marks": {"workedFrom": EPOCH, "workedUntil": EPOCH},
         },
     ],
     "stages": [

@@ -668,7 +668,8 @@ FAULTS: Final = {"run": "app", "pod": "infra", "outside": "outside"}
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("cause", list(Cause))
 def test_each_failure_is_charged_once_to_the_budget_of_its_cause(cause: Cause, times: int) -> None:
-    decisions = [make_entry(n, cause.value, "RUNNING", "DELAYED") for n in range(times)]
+    decisions = [make_entry(n, cause.value, "RUNNING", "QUEUED") for n in range(times)]
+    decisions.append(make_entry(8, "end: preempted", "RUNNING", "DELAYED"))  # other nodes are missing
     decisions.append(make_entry(9, cause.value, "CANCELING", "CANCELED"))  # nobody pays for a cancel
     must_charge(BUDGETS.get(cause), times, decisions)
 

@@ -24,7 +24,7 @@ from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, LeaseLost, Rejected, Transient
 from events.testing import RUN_ID, ManualClock, SeededIds
-from pod_worker.files import uploads
+from pod_worker.files import multipart, uploads
 from pod_worker.files.storage import Reply
 from pod_worker.files.uploads import (
     GROUP_BYTES_MAX,
@@ -292,7 +292,7 @@ def test_after_any_trouble_together_each_file_goes_its_own_way(
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> bytes:
     """Return what fills ten parts, where a part is small."""
     monkeypatch.setattr(uploads, "FROM_BYTES", 1_000)
-    monkeypatch.setattr(uploads, "PART_BYTES", 100)
+    monkeypatch.setattr(multipart, "PART_BYTES", 100)
     return os.urandom(1_000)
 
 

@@ -21,6 +21,7 @@ from events.catalog import ResultRecorded, RunLog, RunSummarized, StageMetric, S
 from events.kinds import read_spec
 from events.runtime.errors import Canceled, PipelineError, Rejected
 from stages.engines.processes import living
+from stages.kinds.job import pipeline
 from stages.kinds.job.pipeline import run
 from stages.kinds.job.program import READER_S, Output
 from stages.kinds.job.secrets import Secrets
@@ -336,7 +337,10 @@ def test_a_program_that_is_canceled_is_heard_while_it_ends(tmp_path: Path) -> No
     assert len(job.reporter.of(StageMetric)) == 4_000
 
 
-def test_files_that_cannot_be_kept_cost_a_line_and_no_other_file(tmp_path: Path) -> None:
+def test_files_that_cannot_be_kept_cost_a_line_and_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "OBJECT_BYTES_MAX", 1_000_000)
     leaves = """
         import os, pathlib
         out = pathlib.Path(os.environ["PODFLEET_OUTPUT"])
@@ -346,7 +350,7 @@ def test_files_that_cannot_be_kept_cost_a_line_and_no_other_file(tmp_path: Path)
         os.mkfifo(out / "pipe")
         os.symlink("loop", out / "loop")
         (out / "large").touch()
-        os.truncate(out / "large", 6 << 30)
+        os.truncate(out / "large", 1_000_001)
         os.symlink("/etc", out / "folder")
         os.symlink("/etc", checkpoints + "/link")
         pipe = os.open(os.environ["PODFLEET_RUN_PIPE"], os.O_WRONLY)
@@ -363,7 +367,7 @@ def test_files_that_cannot_be_kept_cost_a_line_and_no_other_file(tmp_path: Path)
     assert job.files == {"a.txt": b"a.txt", "z.txt": b"z.txt", "log.txt": b"end\n"}
     assert "2 files kept and 2 not: " in line
     assert job.lines.count("lies outside of the folders of the run") == 2
-    assert "large is not kept: it has 6,442,450,944 bytes" in job.lines
+    assert "large is not kept: it has 1,000,001 bytes" in job.lines
     assert "pipe is no plain file" in job.lines
     assert "log.txt is kept already" in job.lines
     assert job.lines.count("is no checkpoint of this run") == 3

@@ -51,7 +51,7 @@ class RaceForm:
 
     def body(self) -> RaceBody:
         """Return the race. Raises `Unfit`."""
-        run = self.run.body().model_dump(exclude_none=True, exclude={"not_before"})
+        run = self.run.body().model_dump(exclude_none=True, exclude={"not_before", "after"})
         if len(self.ticked) < 2:
             raise _unfit(NOTHING_TICKED)
         own = {pod: parameters_in(pod, self.own(pod)) for pod in self.ticked}
