@@ -71,6 +71,8 @@ NEXT_STEPS: Final = {
     "RESULT_REFUSED": "The pipeline recorded a result that its kind does not declare; see the message.",
     "ARTIFACT_REFUSED": "A file that the run made cannot be kept; the message says which, and why.",
     "ARTIFACT_UPLOAD_FAILED": "Check that the pod reaches the object storage, then retry.",
+    "FILES_UNREACHABLE": "Check that the pod reaches the control plane and the storage; it is tried again.",
+    "FILES_MISSING": "Push the folder by `podfleet data push NAME DIR --check`, which mends it; then retry.",
     "START_FAILED": "Look at the pod's own log: its pipelines do not start.",
     "START_TIMEOUT": "The pod is too slow or stands still; look at its page and its own log.",
     "NO_ISOLATION": "Install bubblewrap on the pod, or allow weaker isolation by PODFLEET_ISOLATION.",
@@ -108,6 +110,11 @@ def status(name: str) -> Markup:
     return Markup('<span class="badge s-{0}"><span aria-hidden="true">{1}</span> {0}</span>').format(
         name, SIGNS.get(name, "·")
     )
+
+
+def vain_wait(run_id: str, status: str | None, problem: str | None) -> str:
+    """Return for which run, and its end, another one was canceled that waited for it."""
+    return problem or f"run {run_id}, for which it waited, is {status or 'gone'}"
 
 
 def moment(text: str | None) -> Markup:

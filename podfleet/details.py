@@ -76,7 +76,9 @@ def _vain_wait(run: Run) -> str | None:
     after = run.cancel_requested.after if run.cancel_requested else None
     if not after:
         return None
-    return after.problem or f"run {after.run}, for which it waited, is {after.status or 'gone'}"
+    from events.formatting import vain_wait
+
+    return vain_wait(after.run, after.status, after.problem or None)
 
 
 def _show_error(run: Run, error: Failure) -> None:

@@ -54,7 +54,7 @@ class Note(NamedTuple):
 
 def is_active() -> bool:
     """Say whether somebody hears what is said."""
-    return _voice.is_open()
+    return _writer.is_open()
 
 
 def log(values: Mapping[str, Number], step: int | None = None) -> None:
@@ -62,40 +62,42 @@ def log(values: Mapping[str, Number], step: int | None = None) -> None:
 
     What is not finite is told in the run's log instead. Raises `TypeError` for what is no number.
     """
-    if _voice.is_open():
-        _voice.say({"do": "log", "values": {str(name): _number(each) for name, each in values.items()}}, step)
+    if _writer.is_open():
+        _writer.say(
+            {"do": "log", "values": {str(name): _number(each) for name, each in values.items()}}, step
+        )
 
 
 def summary(values: Mapping[str, Value]) -> None:
     """Set headline numbers and texts of the run; a name that is said again has its newer value."""
-    _voice.say({"do": "summary", "values": dict(values)})
+    _writer.say({"do": "summary", "values": dict(values)})
 
 
 def result(
     set: str, key: str, values: Mapping[str, Value], status: str | None = None, detail: str | None = None
 ) -> None:
     """Record a row of a table of the run; the same key again replaces it. `detail` names a saved file."""
-    _voice.say(
+    _writer.say(
         {"do": "result", "set": set, "key": key, "values": dict(values), "status": status, "detail": detail}
     )
 
 
 def progress(fraction: float, activity: str = "") -> None:
     """Report how far the present stage is, from 0 to 1, and what it does."""
-    _voice.say({"do": "progress", "fraction": _number(fraction), "activity": activity})
+    _writer.say({"do": "progress", "fraction": _number(fraction), "activity": activity})
 
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
     """Name the part of the program that runs within the block; blocks do not nest."""
-    _voice.say({"do": "stage", "name": name})
+    _writer.say({"do": "stage", "name": name})
     yield
-    _voice.say({"do": "stage", "name": None})
+    _writer.say({"do": "stage", "name": None})
 
 
 def save(path: str | os.PathLike[str], name: str | None = None) -> None:
     """Hand over a finished file, which is not written to any more; it is kept with the run as `name`."""
-    _voice.say({"do": "save", "path": os.path.abspath(path), "name": name or os.path.basename(path)})
+    _writer.say({"do": "save", "path": os.path.abspath(path), "name": name or os.path.basename(path)})
 
 
 def checkpoint(path: str | os.PathLike[str]) -> None:
@@ -104,7 +106,7 @@ def checkpoint(path: str | os.PathLike[str]) -> None:
     Returns once it is copied: the program may write to the path again.
     """
     folder = os.environ.get(CHECKPOINTS)
-    if folder is None or not _voice.is_open():
+    if folder is None or not _writer.is_open():
         return
     source, made = Path(path), Path(folder, f"{time.time_ns()}.{os.getpid()}")
     if source.is_dir():
@@ -112,7 +114,7 @@ def checkpoint(path: str | os.PathLike[str]) -> None:
     else:
         made.mkdir()
         shutil.copyfile(source, made / source.name)
-    _voice.say({"do": "checkpoint", "path": str(made)})
+    _writer.say({"do": "checkpoint", "path": str(made)})
 
 
 def restored() -> Path | None:
@@ -134,7 +136,7 @@ def notes() -> list[Note]:
 
 def flush(within_s: float = LAST_S) -> bool:
     """Wait until what was said is written; False where that takes longer."""
-    return _voice.flush(within_s)
+    return _writer.flush(within_s)
 
 
 def _number(value: Number) -> float | int | str:
@@ -142,7 +144,7 @@ def _number(value: Number) -> float | int | str:
     return number if math.isfinite(number) else str(number)  # type: ignore[return-value] # int or float
 
 
-class _Voice:
+class _PipeWriter:
     """The queue of this process, and the thread that empties it into the pipe."""
 
     def __init__(self) -> None:
@@ -248,7 +250,7 @@ def _plain(value: object) -> object:
 
 
 _encode: Final = json.JSONEncoder(allow_nan=False, default=_plain, separators=(",", ":")).encode
-_voice: Final = _Voice()
+_writer: Final = _PipeWriter()
 
 
 if __name__ == "__main__":

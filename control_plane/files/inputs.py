@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol
 
 from control_plane.files.trees import TreeShelf
@@ -16,7 +15,8 @@ from control_plane.store.queue.runs import Runs
 from control_plane.store.reads import RunReads
 from events.files.checkpoints import PREFIX
 from events.files.paths import BadPath, RunPath
-from events.files.trees import RunFiles, TreeFile, is_tree_id
+from events.files.patterns import matches
+from events.files.trees import RunFiles, TreeFile, is_tree_id, tree_in
 from events.kinds import KINDS
 from events.lifecycle import FINAL
 from events.runtime.errors import Conflict, NotFound, Rejected
@@ -78,9 +78,8 @@ class KnownInputs:
         if is_tree_id(source):
             await self.shelf.require(source)
             return source
-        named, _, known = (
-            source.rpartition("@") if is_tree_id(source.rpartition("@")[2]) else (source, "", "")
-        )
+        known = tree_in(source) if is_tree_id(tree_in(source)) else ""
+        named = source.removesuffix(f"@{known}") if known else source
         if named.startswith(OF_RUN):
             run_id, _, pattern = named.removeprefix(OF_RUN).partition("/")
             if run_id in later and not known and await self._is_to_come(run_id):
@@ -114,7 +113,7 @@ class KnownInputs:
         keys: dict[str, str] = {}
         for each in await self._registered(run_id):
             name = str(each["name"])
-            is_wanted = _matches(name, pattern) if pattern else not name.startswith(PREFIX)
+            is_wanted = matches(name, pattern) if pattern else not name.startswith(PREFIX)
             if is_wanted and name not in keys:  # the latest attempt's comes first
                 try:
                     file = TreeFile(RunPath(name), int(each["size"]), executable=False)
@@ -144,11 +143,3 @@ class KnownInputs:
                 )
             if after is None:
                 return found
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Say whether a name matches; `**/` stands for any folders, and for none; `*` stays in its folder."""
-    if pattern.startswith("**/"):
-        return any(_matches("/".join(name.split("/")[at:]), pattern[3:]) for at in range(name.count("/") + 1))
-    parts, wanted = name.split("/"), pattern.split("/")
-    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))

@@ -30,7 +30,16 @@ from events.answers.kinds.trees import (
     SoughtObject,
     TreeChunks,
 )
-from events.files.trees import MANIFEST_BYTES_MAX, RunFiles, Tree, id_of, read_any, sizes_of
+from events.files.trees import (
+    BAD_TREE,
+    MANIFEST_BYTES_MAX,
+    RunFiles,
+    Tree,
+    id_of,
+    is_tree_id,
+    read_any,
+    sizes_of,
+)
 from events.runtime.errors import Conflict, NotFound, Rejected
 
 T = TypeVar("T")
@@ -39,10 +48,9 @@ U = TypeVar("U")
 LOOKS_AT_ONCE: Final = 8  # of a request, at objects of the storage
 TREES_READ_AT_ONCE: Final = 2  # a manifest takes ten times its bytes
 TREES_MAX: Final = 200_000
-DATA_SETS_MAX: Final = 100_000
+VERSIONS_MAX: Final = 100_000  # of all data sets
 DIGEST_BYTES: Final = 32
 TRIES_MAX: Final = 10  # of pushes of one name at once
-HEX: Final = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +154,7 @@ class TreeShelf:
         """Return the content of a tree of one file, of at most so many bytes, which are looked at."""
         tree = await self.manifest(tree_id)
         if len(tree.chunks) != 1 or not 0 < tree.size <= most:
-            raise Rejected(
-                "bad_tree", f"the tree {tree_id} has other than one file of {most:,} bytes at most"
-            )
+            raise Rejected(BAD_TREE, f"the tree {tree_id} has other than one file of {most:,} bytes at most")
         found = await self.blobs.beginning(_chunk_key(tree.chunks[0]), tree.size)
         if found is None or hashlib.sha256(found[1]).hexdigest() != tree.chunks[0]:
             raise NotFound("unknown_tree", f"the storage lacks a chunk of the tree {tree_id}")
@@ -161,6 +167,9 @@ class TreeShelf:
             latest = await self.store.latest(name)
             if latest is not None and latest.get("tree") == tree_id:
                 return _version(latest), False
+            if await self.store.count_versions(VERSIONS_MAX) >= VERSIONS_MAX:
+                message = f"there are {VERSIONS_MAX:,} versions of data sets, which is the most"
+                raise Rejected("too_many_versions", message)
             number = 1 if latest is None else _version(latest).version + 1
             fields = {"tree": tree_id, "size": tree["size"], "files": tree["files"]}
             added = await self.store.add_version(name, number, fields, by)
@@ -185,8 +194,7 @@ class TreeShelf:
         return listing("data-sets", found, _version)
 
     async def _stored(self, tree_id: str, *, is_whole: bool = False) -> Mapping[str, Any]:
-        is_id = len(tree_id) == 2 * DIGEST_BYTES and HEX.issuperset(tree_id)
-        found = await self.store.find(tree_id, is_whole=is_whole) if is_id else None
+        found = await self.store.find(tree_id, is_whole=is_whole) if is_tree_id(tree_id) else None
         if found is None:
             raise NotFound("unknown_tree", f"there is no tree {tree_id[:64]!r}: push it first")
         return found

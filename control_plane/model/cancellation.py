@@ -8,6 +8,7 @@ from typing import Any
 
 from control_plane.model.groups.pruning import Stop
 from control_plane.model.run import Run
+from events.formatting import vain_wait
 from events.lifecycle import FINAL, LIVE, Cause, Illegal, Status, next_status
 from events.queue.journal import Decision, ServerTime
 
@@ -65,4 +66,4 @@ def vain_wait_of(run: Mapping[str, Any]) -> str | None:
     after = (run.get("cancelRequested") or {}).get("after")
     if not after:
         return None
-    return after.get("problem") or f"run {after['run']}, for which it waited, is {after['status'] or 'gone'}"
+    return vain_wait(after["run"], after["status"], after.get("problem"))

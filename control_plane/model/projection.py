@@ -20,6 +20,7 @@ from events.files.checkpoints import checkpoint_of, is_emptied, manifest_artifac
 from events.files.paths import BadPath, RunPath
 from events.kinds import KINDS, PROJECTIONS
 from events.kinds.declaring.fact import Fact
+from events.kinds.declaring.stages import OVERHEAD
 from events.kinds.kind import Kind, Position, Projected
 from events.kinds.results import COLUMNS_MAX, Value, set_named, sort_values
 from events.lifecycle import Cause
@@ -30,7 +31,6 @@ PROJECTION_FAILED: Final = "projection_failed"
 TOO_MANY_NUMBERS: Final = "too_many_numbers"
 RESULTS: Final = "results"  # the collection of rows
 LANES: Final = "lanes"  # what attempts say of the start of their race
-OVERHEAD: Final = frozenset({"environment", "source"})  # stages that only make ready what the run needs
 ARTIFACTS: Final = "runs/"  # of object storage: everything that attempts have put there
 
 

@@ -152,7 +152,8 @@ class Submitter:
         if found is None or spec is None or found.collection != RUNS.collection:
             raise NotFound("unknown_run", f"there is no run {run_id!r}")
         if spec.get("barrier"):
-            message = f"the run starts together with others of {found.run.group_id}: run that again, not one"
+            group = found.run.group_id
+            message = f"the run starts with others: run all of them again, `podfleet groups again {group}`"
             raise Conflict("lane_of_a_race", message)
         if from_stage is not None:
             check_stage(found.run.kind, from_stage)
@@ -214,7 +215,7 @@ class Submitter:
             known = Submitted(there["_id"])
         if known is not None:
             return known
-        await self.require_secrets(order)  # before the group: what is refused changes nothing
+        await self.require_permitted(order)  # before the group: what is refused changes nothing
         await self.groups.reopen(again.group_id, again.slot, by=again.by)
         run_id = self.ids.ulid()
         submitted = await self.enqueue(run_id, order)
@@ -260,7 +261,7 @@ class Submitter:
             message = f"there is no project {project}; an admin makes it by `podfleet projects set {project}`"
             raise Rejected("unknown_project", message)
 
-    async def require_secrets(self, order: Order) -> None:
+    async def require_permitted(self, order: Order) -> None:
         """Check that the secrets and the project of an order are there, and may be named.
 
         Raises `Rejected`, `Forbidden`.
@@ -276,7 +277,7 @@ class Submitter:
 
     async def enqueue(self, run_id: str, order: Order) -> Submitted:
         """Queue a run under this id, in the queue of its kind."""
-        await self.require_secrets(order)
+        await self.require_permitted(order)
         collection = KINDS[order.wanted.kind].queue.collection
         kind = order.wanted.kind
         waits = await self.has_to_wait(order.wanted.after)
@@ -306,7 +307,7 @@ class Submitter:
         """Queue runs of one kind under derived ids, each once however often it is called; return the new."""
         alike = {(each.secrets, each.wanted.named_by, each.wanted.project): each for each in orders.values()}
         for order in alike.values():
-            await self.require_secrets(order)
+            await self.require_permitted(order)
         kind = next(iter(orders.values())).wanted.kind
         collection = KINDS[kind].queue.collection
         wanted = await self._exact_all(orders)

@@ -48,6 +48,11 @@ class Trees:
         return await self.db.trees.count_documents({}, limit=most, hint="_id_")
 
     @answers()
+    async def count_versions(self, most: int) -> int:
+        """Return how many versions of data sets there are, counted up to `most`."""
+        return await self.db.data_sets.count_documents({}, limit=most, hint="_id_")
+
+    @answers()
     async def latest(self, name: str) -> Document | None:
         """Return the latest version of a data set."""
         return await self.db.data_sets.find_one({"name": name}, sort=[("version", -1)])

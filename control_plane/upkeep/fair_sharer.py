@@ -18,8 +18,8 @@ from control_plane.store.access.projects import BATCH_MAX, Projects
 from events.queue.fair.usage import (
     HALF_LIFE_S,
     Held,
-    Ledger,
     Project,
+    ProjectSums,
     Quotas,
     Used,
     at_moment,
@@ -55,18 +55,18 @@ class FairSharer:
         known = self._read(await self.projects.all())
         if not known and told is None:
             return 0
-        ledger, since, costs_since = await self._kept(now)
+        sums, since, costs_since = await self._kept(now)
         young = await self._held_in(await self.projects.ended(since, now))
         told_costs = await self._costs_in(await self.projects.costs(costs_since, now), month_of(now))
         running = await self._running()
-        ledger = with_costs(
-            with_held(at_moment(ledger, now, self.half_life_s), [*young, *running], self.half_life_s),
+        sums = with_costs(
+            with_held(at_moment(sums, now, self.half_life_s), [*young, *running], self.half_life_s),
             told_costs,
         )
         gpus: dict[str, int] = {}
         for each in running:
             gpus[each.project] = gpus.get(each.project, 0) + each.gpus
-        found = shares(known, ledger, gpus)
+        found = shares(known, sums, gpus)
         await self.projects.tell(found, now)
         return len(found)
 
@@ -75,38 +75,39 @@ class FairSharer:
         for each in stored:
             try:
                 with reading_of("project", each["_id"]):
-                    found.append(project_of(each))
+                    found.append(project_in(each))
             except UnreadableDocument as error:
                 if error.identity not in self.unreadable:
                     self.unreadable.add(error.identity)
                     log.warning("project.unreadable", extra={"why": error.message})
         return found
 
-    async def _kept(self, now: datetime) -> tuple[Ledger, datetime, datetime]:
+    async def _kept(self, now: datetime) -> tuple[ProjectSums, datetime, datetime]:
         """Bring the stored sums to a minute ago, a batch at a time; return them and up to when they go."""
         until = now - BEHIND
         stored = await self.projects.usage()
         begun = month_of(now) - timedelta(microseconds=1000)
         revision, since, costs_since = 0, begun, begun
-        ledger = Ledger(begun)
+        sums = ProjectSums(begun)
         if stored is not None:
             revision, since, costs_since = stored["revision"], stored["since"], stored["costsSince"]
-            ledger = Ledger(stored["at"], {name: _used(each) for name, each in stored["used"].items()})
+            sums = ProjectSums(stored["at"], {name: _used(each) for name, each in stored["used"].items()})
         if until <= since:
-            return ledger, since, costs_since
+            return sums, since, costs_since
         ended, new_since = _cut(await self.projects.ended(since, until), "endedAt", until)
         costs, new_costs = _cut(await self.projects.costs(costs_since, until), "receivedAt", until)
-        ledger = with_held(at_moment(ledger, new_since, self.half_life_s), await self._held_in(ended))
-        ledger = with_costs(ledger, await self._costs_in(costs, ledger.month))
+        held = await self._held_in(ended)
+        sums = with_held(at_moment(sums, new_since, self.half_life_s), held, self.half_life_s)
+        sums = with_costs(sums, await self._costs_in(costs, sums.month))
         fields = {
-            "at": ledger.at,
+            "at": sums.at,
             "since": new_since,
             "costsSince": new_costs,
             "used": {name: {"decayed": each.decayed, "gpuS": each.gpu_s, "usd": each.usd}
-                     for name, each in ledger.used.items()},
+                     for name, each in sums.used.items()},
         }  # fmt: skip
         if await self.projects.keep(revision, fields):
-            return ledger, new_since, new_costs
+            return sums, new_since, new_costs
         return await self._kept(now)  # another replica was faster, and has moved on
 
     async def _held_in(self, ended: Sequence[Mapping[str, Any]]) -> list[Held]:
@@ -163,8 +164,8 @@ def _used(stored: Mapping[str, Any]) -> Used:
     return Used(float(stored["decayed"]), float(stored["gpuS"]), float(stored["usd"]))
 
 
-def project_of(stored: Mapping[str, Any]) -> Project:
-    """Return a stored project."""
+def project_in(stored: Mapping[str, Any]) -> Project:
+    """Return the project of a document."""
     quotas = stored["quotas"]
     return Project(
         name=stored["_id"],

@@ -68,8 +68,8 @@ class TreeFetch:
 
     def manifest(self, tree_id: str) -> Tree:
         """Return the tree of an id. Raises `Rejected` for a manifest that lies, `Transient`."""
-        get = lambda: self._get(self.source.tree(tree_id).url, None, tree_id)  # noqa: E731
-        return read_any(self._patiently(get), tree_id)
+        manifest = self._patiently(lambda: self._get(self.source.tree(tree_id).url, None, tree_id))
+        return read_any(manifest, tree_id)
 
     def fill(self, tree: Tree, tree_id: str, folder: Path) -> None:
         """Put the files of a tree into a folder, where nothing else may lie.

@@ -245,7 +245,7 @@ KIND: Final = Kind(
         "ENVIRONMENT_FAILED": "uv could not make the environment: what it says is in environment.txt.",
         "INDEX_UNREACHABLE": "An index of packages cannot be reached: see the pod's settings.",
         "JOB_FAILED": "The program ended with a status other than 0: all that it printed is in log.txt.",
-        "NO_SOURCE": "The commit could not be fetched: source.log says why.",
+        "NO_SOURCE": "The commit could not be fetched: source.txt says why.",
         "NO_PROGRAM": "The pod has no program of this name: check the spelling, or say which pods have it.",
     },
 )

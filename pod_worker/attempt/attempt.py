@@ -401,7 +401,8 @@ class Attempt:
                     self.ports.clock.wait(self.ports.stop, RESTORE_BACK_OFF_S)
                     continue
                 message = f"the files of the run cannot be had: {error.message}"
-                self._give_up(RunFailed(code="FILES_UNREACHABLE", message=message, retryable=True))
+                code = error.code if error.code == "DISK_FULL" else "FILES_UNREACHABLE"
+                self._give_up(RunFailed(code=code, message=message, retryable=True))
             except Rejected as error:
                 self._give_up(RunFailed(code="FILES_MISSING", message=error.message, retryable=False))
             except _NotWantedError:

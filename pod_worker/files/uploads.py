@@ -28,6 +28,7 @@ from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane, bearer, retry_after_s
 from events.delivery.event_encoder import cut
 from events.delivery.pipe import Checkpoint, Kept, Made
+from events.files.object_sizes import OBJECT_BYTES_MAX, PUT_BYTES_MAX
 from events.files.open_beneath import open_plain
 from events.files.paths import BadPath, RunPath
 from events.kinds.declaring.fact import Fact
@@ -42,8 +43,6 @@ from pod_worker.files.storage import Reply
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 256 * 1024
-FILE_BYTES_MAX: Final = 5 << 40  # S3 holds no larger object
-PUT_BYTES_MAX: Final = 5 << 30  # of S3
 NAME_MAX: Final = 200
 MESSAGE_MAX: Final = 2_000
 THREADS: Final = 4
@@ -578,12 +577,12 @@ def open_regular(path: str) -> BufferedReader:
     """
     descriptor = open_plain(path)
     found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_size <= FILE_BYTES_MAX:
+    if stat.S_ISREG(found.st_mode) and found.st_size <= OBJECT_BYTES_MAX:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     if not stat.S_ISREG(found.st_mode):
         raise FileUnusable("NOT_A_FILE", f"{path} is no regular file")
-    raise FileUnusable("FILE_TOO_LARGE", f"{path} has {found.st_size} bytes, the limit is {FILE_BYTES_MAX}")
+    raise FileUnusable("FILE_TOO_LARGE", f"{path} has {found.st_size} bytes, the limit is {OBJECT_BYTES_MAX}")
 
 
 def measure(file: BinaryIO, check: Callable[[], None]) -> Content:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
 from collections.abc import Sequence
@@ -12,12 +11,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from events.runtime.clock import SystemIds
+from events.text.input_source import OF_RUN
 from podfleet import parameters
 from podfleet.client.options import StartOptions
 from podfleet.client.synchronous import Client
 from podfleet.commands.catalogue.kind_help import check
 from podfleet.commands.data import push_folder
+from podfleet.commands.groups.group_name import group_name
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -111,6 +111,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a command on a pod, and print the id of its run."""
+    if nodes is not None and (after or not_before is not None or watch):
+        raise typer.BadParameter("--nodes makes a group: leave out --after, --not-before and --watch")
     spec = parameters.spec(file, parameter)
     control_plane = client()
     completed(spec, command, env, data)
@@ -130,8 +132,6 @@ def run(
         project=project,
     )
     if nodes is not None:
-        if after or not_before is not None or watch:
-            raise typer.BadParameter("--nodes makes a group: --after, --not-before, --watch are of one run")
         start_nodes(control_plane, spec, nodes, wanted, key, as_json=as_json)
         return
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
@@ -217,9 +217,9 @@ def start_nodes(
     """Run a job on several pods together, and print the name of its group, the same for the same key."""
     options: Any = {name: value for name, value in wanted.items() if name != "not_before"}
     plan: Any = {"kind": "matrix", "nodes": nodes}
-    ending = SystemIds().ulid()[-8:].lower() if key is None else hashlib.sha256(key.encode()).hexdigest()[:16]
-    name = f"{KIND}-{ending}"
-    group = control_plane.add_group(name, KIND, spec, plan=plan, idempotency_key=key, **options)
+    group = control_plane.add_group(
+        group_name(KIND, key), KIND, spec, plan=plan, idempotency_key=key, **options
+    )
     if as_json:
         print_json(group)
     else:
@@ -246,7 +246,7 @@ def send_folder(
 ) -> None:
     """Push the working folder of a job, unless its specification names a tree."""
     if "tree" not in spec:
-        spec |= sent_folder(control_plane, folder or Path(), include or ())
+        spec |= pushed_folder(control_plane, folder or Path(), include or ())
 
 
 def needed(gpu: str | None, gpus: int | None) -> list[str]:
@@ -260,14 +260,14 @@ def needed(gpu: str | None, gpus: int | None) -> list[str]:
     return found
 
 
-def sent_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
+def pushed_folder(control_plane: Client, folder: Path, include: Sequence[str]) -> dict[str, Any]:
     """Send a folder, and return what a specification says of it. Ends the command where that cannot be."""
-    from podfleet.client import programs
+    from podfleet.client.programs import sent_folder
 
     def pushed(folder: Path, include: Sequence[str], bytes_max: int) -> str:
         return push_folder(control_plane, folder, include, (), bytes_max=bytes_max).id
 
-    return programs.sent_folder(pushed, folder, include)
+    return sent_folder(pushed, folder, include)
 
 
 def commit_named(given: str, secret: str | None) -> dict[str, str]:
@@ -283,7 +283,7 @@ def named_input(given: str) -> tuple[str, str]:
     name, equals, source = given.partition("=")
     if equals:
         return name, source
-    if given.startswith("run:"):
+    if given.startswith(OF_RUN):
         raise typer.BadParameter(f"--input {given}: write NAME={given}, and it is at $PODFLEET_INPUTS/NAME")
     return given.partition("/")[0], given
 

@@ -247,7 +247,7 @@ async def test_what_makes_no_sense_for_a_race_is_refused_with_words(database_url
         with pytest.raises(Conflict, match="cancel it instead"):
             await only.service.pause("g", by="ada")
         await only.end("FAILED", lanes[0])
-        with pytest.raises(Conflict, match="run that again, not one"):
+        with pytest.raises(Conflict, match="run all of them again, `podfleet groups again g`"):
             await only.deps.submitter.retry(lanes[0], by="ada")
         with pytest.raises(Rejected, match="there is no pod 'nobody'"):
             await only.add("other", plan={**RACE, "lanes": [{"pod": "a"}, {"pod": "nobody"}]})

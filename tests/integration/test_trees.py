@@ -218,7 +218,7 @@ def test_a_pod_fetches_the_trees_that_its_run_names_and_no_others(
         fetch = TreeFetch(source, storage, CLOCK)
         with pytest.raises(NotFound, match="does not name this tree"):
             source.tree(tree.id)
-        for spec in ({"spec.tree": tree.id}, {"spec.inputs": {"data": {"tree": tree.id}}}):
+        for spec in ({"spec.tree": tree.id}, {"spec.inputs": {"data": f"data/1@{tree.id}"}}):
             database.run_specs.update_one({"_id": run_id}, {"$unset": {"spec.tree": ""}})
             database.run_specs.update_one({"_id": run_id}, {"$set": spec})
             assert source.tree(tree.id).size == tree.size

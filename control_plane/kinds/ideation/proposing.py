@@ -73,7 +73,7 @@ class Proposer:
         if wanted.enable_ideation:
             read_spec(experiment.KIND.name, {"idea": wanted.idea, **wanted.spec})
         order = read(work)
-        await self.submitter.require_secrets(order)
+        await self.submitter.require_permitted(order)
         request_id = self.ids.ulid()
         await self.store.insert(hypothesis_document(wanted, hypothesis_id, request_id))
         if not wanted.enable_ideation:
@@ -87,14 +87,14 @@ class Proposer:
         Raises `Rejected` where its run could not have its secrets.
         """
         order = read(await self._work_for(wanted, ""))
-        await self.submitter.require_secrets(order)
+        await self.submitter.require_permitted(order)
         return "" if wanted.enable_ideation else order.measures
 
     async def launch(self, wanted: WantedLaunch) -> Submitted:
         """Queue another run of a hypothesis."""
         hypothesis, run = await self._run_of(wanted)
         order = check(run)  # before the choice: what is refused changes nothing
-        await self.submitter.require_secrets(order)
+        await self.submitter.require_permitted(order)
         if wanted.idea_index is not None and ideas_of(hypothesis).found:
             await self.store.choose(wanted.hypothesis_id, wanted.idea_index)
         return await self.submitter.submit_order(order)
@@ -103,7 +103,7 @@ class Proposer:
         """Return what another run of a hypothesis will measure. Raises as `measures`."""
         _, run = await self._run_of(wanted)
         order = read(run)
-        await self.submitter.require_secrets(order)
+        await self.submitter.require_permitted(order)
         return order.measures
 
     async def _run_of(self, wanted: WantedLaunch) -> tuple[Document, Submission]:

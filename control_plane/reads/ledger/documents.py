@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from control_plane.reads.ledger.shares import Held, Life
+from control_plane.reads.ledger.segments import Held, Life
 from events.kinds.results import is_measured
 from events.queue.requirements import NO_KIND, read_class
 

@@ -19,7 +19,7 @@ from control_plane.reads.ledger.documents import (
     project_of,
     saved_of,
 )
-from control_plane.reads.ledger.shares import Held, Life, Share, lived, shares, within
+from control_plane.reads.ledger.segments import Held, Life, Segment, lived, segments, within
 from control_plane.reads.ledger.sums import Sums, summed, summed_by_day
 from control_plane.store.log.documents import attempt_fields
 from control_plane.store.log.held_times import HELD_MAX, WORKERS_MAX
@@ -135,24 +135,24 @@ def _sums(
     window: tuple[int, int],
     projects: Mapping[str, str],
 ) -> Sums:
-    found = _shares(workers, held, later, window)
+    found = _segments(workers, held, later, window)
     match by:
         case "day":
             return summed_by_day(found)
         case "pod":
-            return summed(found, lambda share: pod_name(share.life.id))
+            return summed(found, lambda segment: pod_name(segment.life.id))
         case "run":
-            return summed(found, lambda share: "" if share.held is None else share.held.run_id)
+            return summed(found, lambda segment: "" if segment.held is None else segment.held.run_id)
         case "project":
             return summed(
-                found, lambda share: "" if share.held is None else projects.get(share.held.run_id, "")
+                found, lambda segment: "" if segment.held is None else projects.get(segment.held.run_id, "")
             )
 
 
-def _shares(
+def _segments(
     workers: Documents, held: Documents, later: Documents, window: tuple[int, int]
-) -> Iterator[Share]:
-    """Yield the shares of all lives in a window; a worker that is not listed lived for its attempts."""
+) -> Iterator[Segment]:
+    """Yield the segments of all lives in a window; a worker that is not listed lived for its attempts."""
     saved = saved_of(later)
     by_worker: dict[str, list[Held]] = {}
     for document in held:
@@ -164,7 +164,7 @@ def _shares(
         lives[worker] = lived(lives.get(worker) or Life(worker, first, first), own)
     for life in lives.values():
         if (part := within(life, *window)) is not None:
-            yield from shares(part, by_worker.get(life.id, ()))
+            yield from segments(part, by_worker.get(life.id, ()))
 
 
 def _ordered(by: By, sums: Sums) -> list[str]:

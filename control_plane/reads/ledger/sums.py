@@ -1,4 +1,4 @@
-"""Adds shares up under keys: a day, a pod, a run or a project, pure.
+"""Adds segments up under keys: a day, a pod, a run or a project, pure.
 
 Law: milliseconds are added as whole numbers, so that the rows of a table sum to its total exactly.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from control_plane.reads.ledger.shares import CLASSES, LOST, Class, Rate, Share
+from control_plane.reads.ledger.segments import CLASSES, LOST, Class, Rate, Segment
 from events.answers.fleet import LedgerRow, LedgerSpent
 
 DAY_MS: Final = 86_400_000
@@ -23,9 +23,9 @@ class Row:
 
     parts: dict[tuple[Class, Rate], int] = field(default_factory=dict)
 
-    def add(self, share: Share, ms: int) -> None:
-        """Count a share."""
-        part = share.of, share.life.rate
+    def add(self, segment: Segment, ms: int) -> None:
+        """Count a segment."""
+        part = segment.of, segment.life.rate
         self.parts[part] = self.parts.get(part, 0) + ms
 
     @property
@@ -66,29 +66,29 @@ class Sums:
     rows: dict[str, Row] = field(default_factory=dict)
     total: Row = field(default_factory=Row)
 
-    def add(self, key: str, share: Share, ms: int) -> None:
-        """Count a share under a key."""
+    def add(self, key: str, segment: Segment, ms: int) -> None:
+        """Count a segment under a key."""
         row = self.rows.get(key)
         if row is None:
             row = self.rows[key] = Row()
-        row.add(share, ms)
-        self.total.add(share, ms)
+        row.add(segment, ms)
+        self.total.add(segment, ms)
 
 
-def summed(found: Iterable[Share], key: Callable[[Share], str]) -> Sums:
-    """Return the sums of shares under the keys that `key` gives them."""
+def summed(found: Iterable[Segment], key: Callable[[Segment], str]) -> Sums:
+    """Return the sums of segments under the keys that `key` gives them."""
     sums = Sums()
-    for share in found:
-        sums.add(key(share), share, share.until - share.since)
+    for segment in found:
+        sums.add(key(segment), segment, segment.until - segment.since)
     return sums
 
 
-def summed_by_day(found: Iterable[Share]) -> Sums:
-    """Return the sums of shares by the days, in UTC, in which they lie."""
+def summed_by_day(found: Iterable[Segment]) -> Sums:
+    """Return the sums of segments by the days, in UTC, in which they lie."""
     sums = Sums()
-    for share in found:
-        for day, ms in days(share.since, share.until):
-            sums.add(day, share, ms)
+    for segment in found:
+        for day, ms in days(segment.since, segment.until):
+            sums.add(day, segment, ms)
     return sums
 
 

@@ -145,8 +145,8 @@ class Results:
     ) -> Opened:
         """Return a set of a run, ready to be read.
 
-        Columns that no kind declares are looked for in every row where it is read as a `whole`, else in the
-        first and the last ones. One that is open `may_lack` a set: then it has no rows.
+        Columns that no kind declares are looked for in every row where it `is_whole`, else in the first and
+        the last ones. A run of an open kind `may_lack` a set: then it has no rows.
         """
         run = await self.reading.require(run_id)
         attempt = await self.reads.newest_attempt(run_id)

@@ -120,7 +120,7 @@ class GroupService:
         """Check a group as `create` does; nothing is stored. Raises `Rejected`."""
         await self._check(group_id, run, plan)
         await self._require_pods(plan)
-        await self._require_secrets(run, by)
+        await self._require_permitted(run, by)
 
     async def edit(
         self,
@@ -151,7 +151,7 @@ class GroupService:
             raise Conflict("round_has_begun", message)
         await self._check(group_id, run, plan)
         await self._require_pods(plan)
-        await self._require_secrets(run, named_by)
+        await self._require_permitted(run, named_by)
         entry = Entry(Action.EDIT, GroupStatus(group["status"]), by)
         sets: dict[str, Any] = {
             name: Expression({"$literal": dict(each)}) for name, each in (("run", run), ("plan", plan))
@@ -265,7 +265,7 @@ class GroupService:
                 message = f"plan.lanes: there is no pod {lane.pod[:200]!r}; `podfleet pods list` shows them"
                 raise Rejected("unknown_pod", message)
 
-    async def _require_secrets(self, run: Mapping[str, Any], named_by: str | None) -> None:
+    async def _require_permitted(self, run: Mapping[str, Any], named_by: str | None) -> None:
         await self.require_project({"run": run})
         names = require_names(run.get("secrets", ()))
         await self.submitter.require_named(names, run["kind"], named_by)

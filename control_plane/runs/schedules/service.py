@@ -190,7 +190,7 @@ class ScheduleService:
                 raise Rejected("unknown_group", f"group: there is no group {wanted.group!r}")
             await self._require_project(fields)
             return fields
-        await self.submitter.require_secrets(check(submission({"_id": wanted.id, **fields}, now)))
+        await self.submitter.require_permitted(check(submission({"_id": wanted.id, **fields}, now)))
         return fields
 
     async def _require_project(self, schedule: Mapping[str, Any]) -> None:

@@ -141,7 +141,7 @@ def router(deps: Deps) -> APIRouter:
         if dry_run:
             response.status_code = 200
             found = await checked(await deps.submitter.exact(wanted))
-            await deps.submitter.require_secrets(await order_of(wanted))
+            await deps.submitter.require_permitted(await order_of(wanted))
             await deps.submitter.has_to_wait(wanted.after)
             return found
         submitted = await deps.submitter.submit(wanted)

@@ -61,7 +61,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The sums of one project; `decayed` is as of the moment of the ledger."""
+    """The sums of one project; `decayed` is as of the moment of the sums."""
 
     decayed: float = 0.0  # GPU seconds
     gpu_s: float = 0.0  # of the month
@@ -72,7 +72,7 @@ NOTHING: Final = Used()
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class ProjectSums:
     """The sums of all projects as of `at`, of which `month` is the month."""
 
     at: datetime
@@ -95,44 +95,44 @@ def next_month(moment: datetime) -> datetime:
     return begun.replace(year=begun.year + begun.month // 12, month=begun.month % 12 + 1)
 
 
-def at_moment(ledger: Ledger, now: datetime, half_life_s: float = HALF_LIFE_S) -> Ledger:
+def at_moment(sums: ProjectSums, now: datetime, half_life_s: float = HALF_LIFE_S) -> ProjectSums:
     """Return the sums as of `now`: what is older counts less, and a new month begins at nothing."""
-    now = max(now, ledger.at)
-    factor = 0.5 ** ((now - ledger.at).total_seconds() / half_life_s)
-    is_new = month_of(now) != ledger.month
+    now = max(now, sums.at)
+    factor = 0.5 ** ((now - sums.at).total_seconds() / half_life_s)
+    is_new = month_of(now) != sums.month
     used = {
         name: Used(each.decayed * factor, 0.0 if is_new else each.gpu_s, 0.0 if is_new else each.usd)
-        for name, each in ledger.used.items()
+        for name, each in sums.used.items()
     }
-    return Ledger(now, used)
+    return ProjectSums(now, used)
 
 
-def with_held(ledger: Ledger, held: Iterable[Held], half_life_s: float = HALF_LIFE_S) -> Ledger:
+def with_held(sums: ProjectSums, held: Iterable[Held], half_life_s: float = HALF_LIFE_S) -> ProjectSums:
     """Return the sums with these times, of those without an end what they lasted by now.
 
     A claim of just now counts as `CLAIM_S` at once, so that a project does not take all free pods.
     """
-    used, now = dict(ledger.used), ledger.at
+    used, now = dict(sums.used), sums.at
     for each in held:
         ended = min(each.ended_at or now, now)
         seconds = each.seconds(now) if each.ended_at is not None else max(CLAIM_S, each.seconds(now))
         factor = 0.5 ** ((now - ended).total_seconds() / half_life_s)
-        in_month = each.gpus * each.seconds(now, ledger.month)
+        in_month = each.gpus * each.seconds(now, sums.month)
         old = used.get(each.project, NOTHING)
         used[each.project] = replace(
             old, decayed=old.decayed + each.size * seconds * factor, gpu_s=old.gpu_s + in_month
         )
-    return Ledger(now, used)
+    return ProjectSums(now, used)
 
 
-def with_costs(ledger: Ledger, costs: Iterable[tuple[str, float]]) -> Ledger:
+def with_costs(sums: ProjectSums, costs: Iterable[tuple[str, float]]) -> ProjectSums:
     """Return the sums with these costs of the month, by project, in dollars."""
-    used = dict(ledger.used)
+    used = dict(sums.used)
     for project, usd in costs:
         old = used.get(project, NOTHING)
         if math.isfinite(usd) and usd > 0:
             used[project] = replace(old, usd=old.usd + usd)
-    return Ledger(ledger.at, used)
+    return ProjectSums(sums.at, used)
 
 
 def over(project: Project, used: Used, gpus: int, now: datetime) -> str | None:
@@ -148,15 +148,17 @@ def over(project: Project, used: Used, gpus: int, now: datetime) -> str | None:
     return None
 
 
-def shares(projects: Iterable[Project], ledger: Ledger, running: Mapping[str, int]) -> list[dict[str, Any]]:
+def shares(
+    projects: Iterable[Project], sums: ProjectSums, running: Mapping[str, int]
+) -> list[dict[str, Any]]:
     """Return what pods are told of each project; `running` is how many GPUs its runs have now."""
     known = {each.name: each for each in projects}
     known.setdefault(DEFAULT, Project(name=DEFAULT))
-    return [_told(each, ledger, running.get(each.name, 0)) for each in known.values()]
+    return [_told(each, sums, running.get(each.name, 0)) for each in known.values()]
 
 
-def _told(project: Project, ledger: Ledger, gpus: int) -> dict[str, Any]:
-    used, most = ledger.used.get(project.name, NOTHING), project.quotas.gpus
+def _told(project: Project, sums: ProjectSums, gpus: int) -> dict[str, Any]:
+    used, most = sums.used.get(project.name, NOTHING), project.quotas.gpus
     return {
         "name": project.name,
         "weight": project.weight,
@@ -165,5 +167,5 @@ def _told(project: Project, ledger: Ledger, gpus: int) -> dict[str, Any]:
         "usd": used.usd,
         "gpus": gpus,
         "free": None if most is None else most - gpus,
-        "closed": over(project, used, gpus, ledger.at),
+        "closed": over(project, used, gpus, sums.at),
     }

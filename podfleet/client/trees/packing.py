@@ -108,7 +108,7 @@ def _blocks(folder: Path, place: Place, piece: Piece) -> Iterator[memoryview]:
         with read_beneath(folder, RunPath(place.name)) as file:
             file.seek(piece.offset)
             buffer = memoryview(bytearray(min(READ_BYTES, left)))
-            while left and (taken := file.readinto(buffer[: min(left, len(buffer))])):  # type: ignore[attr-defined]
+            while left and (taken := file.readinto(buffer[: min(left, len(buffer))])):  # type: ignore[attr-defined] # a buffered reader
                 left -= taken
                 yield buffer[:taken]
             status = os.fstat(file.fileno())

@@ -8,7 +8,7 @@ import typer
 
 from podfleet import parameters
 from podfleet.commands.catalogue.kind_help import KindHelp
-from podfleet.commands.groups.sweep import group_name
+from podfleet.commands.groups.group_name import group_name
 from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_json, say
@@ -83,7 +83,7 @@ def race(
         kind,
         parameters.spec(file, parameter),
         lanes=wanted_lanes(pods, where, one_per, lane),
-        name=name or group_name(kind),
+        name=name or group_name(kind, key),
         ready_s=ready,
         limit_s=limit,
         measure=measure,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -10,9 +9,9 @@ import typer
 from typer.main import get_command
 
 from events.kinds import OF_PROGRAMS
-from events.runtime.clock import SystemIds
 from podfleet import parameters
 from podfleet.commands.catalogue.kind_help import KindHelp, check
+from podfleet.commands.groups.group_name import group_name
 from podfleet.commands.groups.values import example_of, fixed_and_varied, limits_of, plan_of
 from podfleet.connection import client
 from podfleet.nouns import NOUNS, noun
@@ -159,7 +158,13 @@ def sweep(
         project=project,
     )
     made = control_plane.add_group(
-        name or group_name(kind), kind, spec, plan=made_plan, paused=paused, idempotency_key=key, **options
+        name or group_name(kind, key),
+        kind,
+        spec,
+        plan=made_plan,
+        paused=paused,
+        idempotency_key=key,
+        **options,
     )
     if as_json:
         print_json(made)
@@ -174,8 +179,3 @@ def kind_of(kind: str | None, program: Any) -> str:
     if kind is None and not program.is_given:
         raise typer.BadParameter("name a --kind, or give a command after `--`")
     return kind or OF_PROGRAMS
-
-
-def group_name(kind: str) -> str:
-    """Return a name that no other group has: the kind and letters of chance."""
-    return f"{re.sub('[^a-z0-9]+', '-', kind.lower()).strip('-')[:40]}-{SystemIds().ulid()[-8:].lower()}"

@@ -18,6 +18,10 @@ app = noun("ledger", has_verbs=False)
 
 BY: Final = ("day", "pod", "run", "project")
 FORMATS: Final = ("csv", "ndjson")
+ALL: Final = "all"
+CLASSES: Final = (
+    "useful", "overhead", "lost_run", "lost_pod", "lost_outside", "preempted", "canceled", "running", "idle",
+)  # fmt: skip
 
 
 def _seconds(value: float) -> str:
@@ -34,21 +38,16 @@ def _dollars(value: float) -> str:
 
 def _time(name: str, unit: str) -> Callable[[LedgerRow], float | None]:
     def take(row: LedgerRow) -> float | None:
-        spent = row.all if name == "all" else row.classes[name]
+        spent = row.all if name == ALL else row.classes[name]
         return getattr(spent, unit) or None
 
     return take
 
 
 def _columns(by: str, unit: str) -> list[Column]:
-    titles = {
-        "all": "ALL", "useful": "USEFUL", "overhead": "OVERHEAD", "lost_run": "LOST_RUN",
-        "lost_pod": "LOST_POD", "lost_outside": "LOST_OUTSIDE", "preempted": "PREEMPTED",
-        "canceled": "CANCELED", "running": "RUNNING", "idle": "IDLE",
-    }  # fmt: skip
     times = [
-        Column(title, _time(name, unit), _seconds, is_whole=True, is_right=True)
-        for name, title in titles.items()
+        Column(name.upper(), _time(name, unit), _seconds, is_whole=True, is_right=True)
+        for name in (ALL, *CLASSES)
     ]
     return [
         Column(by.upper(), lambda row: row.key or "none", is_whole=True),

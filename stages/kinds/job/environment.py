@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from events.files.environments import CODE, REQUIREMENTS, Ingredients, read_ingredients
+from events.files.environments import BYTES_MAX, CODE, REQUIREMENTS, Ingredients, read_ingredients
 from events.files.open_beneath import read_beneath
 from events.files.paths import BadPath, RunPath
+from events.kinds.declaring.stages import ENVIRONMENT
 from events.runtime.errors import PipelineError, Rejected
 from events.text.secret_names import is_of_index
 from stages.context import Context, Stage
@@ -28,13 +30,11 @@ from stages.kinds.job.program import Output, running
 from stages.kinds.job.secrets import Secrets
 from stages.ports.environments import Found
 
-STAGE: Final = "environment"
 WITHIN: Final = Path(__file__).parents[3] / "podfleet" / "run.py"  # what a program imports as podfleet.run
 LOG: Final = "environment.txt"
 TIME_S: Final = 1_800.0
 LOOK_S: Final = 0.1
 WEIGH_EVERY_S: Final = 5.0
-FILE_BYTES_MAX: Final = (16 << 20) + 1
 LAST_LINES: Final = 12
 MESSAGE_CHARS: Final = 1_500
 PASSED: Final = ("LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "LD_LIBRARY_PATH", "CUDA_HOME")
@@ -64,11 +64,11 @@ def environment_of(context: Context, work: Path, choice: str) -> Path | None:
     try:
         made_of = read_ingredients(lambda path: _read(work, path))
     except Rejected as error:
-        with context.stage(STAGE):
+        with context.stage(ENVIRONMENT):
             raise PipelineError(CODE, error.message) from error
     if made_of is None and choice == "auto":
         return None
-    with context.stage(STAGE) as stage:
+    with context.stage(ENVIRONMENT) as stage:
         if made_of is None:
             why = (
                 f"the working folder has no uv.lock, no pyproject.toml with a project, and no {REQUIREMENTS}"
@@ -85,7 +85,7 @@ class _Making:
 
     @property
     def folder(self) -> Path:
-        return self.context.workspace / STAGE
+        return self.context.workspace / ENVIRONMENT
 
     def environment(self) -> Path:
         context, names = self.context, ", ".join(sorted(self.made_of.files)[:5])
@@ -178,7 +178,7 @@ class _Making:
         begun_s = weighed_s = clock.monotonic_s()
         with running(words, project, variables, log, clock) as program:
             while (code := program.code()) is None:
-                with suppress(Exception):
+                with suppress(subprocess.TimeoutExpired):
                     program.process.wait(LOOK_S)
                 following.look(log.file)
                 now_s = clock.monotonic_s()
@@ -245,6 +245,6 @@ def _weigh(folder: Path, bytes_max: int) -> None:
 def _read(work: Path, path: str) -> bytes | None:
     try:
         with read_beneath(work, RunPath(path)) as file:
-            return file.read(FILE_BYTES_MAX)
+            return file.read(BYTES_MAX + 1)  # more is refused
     except (BadPath, OSError):
         return None

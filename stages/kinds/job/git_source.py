@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from events.kinds.declaring.stages import SOURCE
 from events.kinds.job import Git
 from events.runtime.errors import PipelineError
 from stages.context import Context
@@ -25,8 +26,7 @@ from stages.engines.following import Following
 from stages.kinds.job.program import Output, running
 from stages.kinds.job.secrets import Secrets
 
-SOURCE: Final = "source"
-LOG: Final = "source.log"
+LOG: Final = "source.txt"
 NO_SOURCE: Final = "NO_SOURCE"
 FETCH_S: Final = 900.0
 BYTES_MAX: Final = 4 << 30  # of the folder, with git's own files

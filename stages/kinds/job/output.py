@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from events.files.paths import BadPath, RunPath
+from events.files.patterns import matches
 
 LOOKED_AT_MAX: Final = 100_000  # entries of the folder
 
@@ -18,7 +18,7 @@ def kept_files(folder: Path, patterns: Sequence[str]) -> Iterator[tuple[str, Pat
     """Yield the relative name and the place of each file that matches a pattern, in the order of names."""
     found = sorted(plain_files(folder))
     for name in found:
-        if any(_matches(name, each) for each in patterns):
+        if any(matches(name, each) for each in patterns):
             yield name, folder / name
 
 
@@ -49,8 +49,3 @@ def _is_name(text: str) -> bool:
     except BadPath:
         return False
     return True
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Say whether a name matches; `**/` stands for any folders, and for none."""
-    return fnmatchcase(name, pattern) or (pattern.startswith("**/") and fnmatchcase(name, pattern[3:]))

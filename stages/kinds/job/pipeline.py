@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from events.files.checkpoints import FILES_MAX as CHECKPOINT_FILES_MAX
+from events.files.object_sizes import OBJECT_BYTES_MAX
 from events.files.paths import BadPath, RunPath
 from events.files.trees import tree_in
 from events.kinds.job import RUN, JobSpec
@@ -39,7 +40,6 @@ CHECKPOINT: Final = "job"
 LOG: Final = "log.txt"
 WARNINGS_MAX: Final = 20  # of one attempt
 FILES_MAX: Final = 10_000
-FILE_BYTES_MAX: Final = 5 << 40  # S3 holds no larger object
 WARNING_CHARS: Final = 300
 NOT_FOUND: Final = 127  # what a shell says of a program that is not there, and of one that it may not run
 NOT_ALLOWED: Final = 126
@@ -219,8 +219,8 @@ class _Job:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
             return f"{path} is no plain file"
-        if found.st_size > FILE_BYTES_MAX:
-            return f"it has {found.st_size:,} bytes, and {FILE_BYTES_MAX:,} are the most: divide it"
+        if found.st_size > OBJECT_BYTES_MAX:
+            return f"it has {found.st_size:,} bytes, and {OBJECT_BYTES_MAX:,} are the most: divide it"
         return None
 
     def _checkpoint(self, made: Path, folder: Path) -> None:

@@ -22,6 +22,7 @@ from control_plane.files import blobs as module
 from control_plane.files.blobs import DOWNLOAD, PIECE_BYTES, SHOWN_CHARS_MAX, Blobs, open_blobs
 from control_plane.files.multipart import PART_BYTES_MIN, PARTS_MAX, Cutting, Multipart
 from control_plane.files.signing import URL_LIFE, Content, with_headers
+from control_plane.files.trees import TreeShelf
 from control_plane.server.api.contract.bodies import SoughtArtifact
 from control_plane.server.api.worker.uploads import artifact_key, cut, named
 from events.files.trees import named_trees
@@ -408,8 +409,8 @@ def test_parts_become_an_object_of_the_size_that_was_said_and_never_in_the_place
 @pytest.mark.parametrize(
     ("spec", "named"),
     [
-        ({"tree": "a", "inputs": {"x": {"tree": "b"}, "y": "c", "z": 5}}, {"a", "b", "c"}),
-        ({"inputs": [{"tree": "a"}, "b", None, [["c"]]]}, {"a", "b"}),
+        ({"tree": "a", "inputs": {"x": "images/3@b", "y": "c", "z": 5, "w": {"tree": "d"}}}, {"a", "b", "c"}),
+        ({"inputs": [{"tree": "a"}, "b", None, [["c"]]]}, set()),
         ({"tree": {"$ne": "a"}, "inputs": "a"}, set()),
         ([{"tree": "a"}], set()),
         ({"tree": "", "inputs": {"x": ""}}, set()),
@@ -418,3 +419,22 @@ def test_parts_become_an_object_of_the_size_that_was_said_and_never_in_the_place
 )  # fmt: skip
 def test_a_run_names_trees_by_its_specification_whatever_that_is(spec: object, named: set[str]) -> None:
     assert named_trees(spec) == named
+
+
+class FullTrees:
+    """A store that has a tree, and as many versions of data sets as there may be."""
+
+    async def find(self, tree_id: str, *, is_whole: bool = False) -> dict[str, Any]:
+        return {"_id": tree_id, "size": 1, "files": 1}
+
+    async def latest(self, name: str) -> None:
+        return None
+
+    async def count_versions(self, most: int) -> int:
+        return most
+
+
+def test_no_version_of_a_data_set_is_added_beyond_the_most() -> None:
+    shelf = TreeShelf(cast("Any", None), cast("Any", None), cast("Any", FullTrees()))
+    with pytest.raises(Rejected, match="100,000 versions of data sets, which is the most"):
+        asyncio.run(shelf.add_version("images", "0" * 64, by="vera"))

@@ -16,7 +16,7 @@ from control_plane.model.run import Entry
 from control_plane.reads.ledger.documents import cost_before, milliseconds
 from control_plane.reads.ledger.export import in_csv, in_ndjson
 from control_plane.reads.ledger.reader import By, Ledgers
-from control_plane.reads.ledger.shares import CLASSES, LOST, Held, Life, cuts, lived, shares
+from control_plane.reads.ledger.segments import CLASSES, LOST, Held, Life, cuts, lived, segments
 from events.answers.fleet import Ledger, LedgerRow
 from events.queue.requirements import Requirements, class_key
 from events.runtime.errors import Rejected
@@ -148,7 +148,7 @@ def test_the_classes_sum_to_the_time_of_the_pods(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_shares_of_a_life_lie_end_to_end(seed: int) -> None:
+def test_the_segments_of_a_life_lie_end_to_end(seed: int) -> None:
     chance = Random(seed)
     held = [
         Held(
@@ -159,7 +159,7 @@ def test_the_shares_of_a_life_lie_end_to_end(seed: int) -> None:
         for number in range(8)
     ]  # fmt: skip
     life = lived(Life("p", 0, 1000), held)
-    found = list(shares(life, held))
+    found = list(segments(life, held))
     assert (found[0].since, found[-1].until) == (life.since, life.until)
     assert all(before.until == after.since for before, after in pairwise(found))
     assert all(each.until > each.since for each in found)
@@ -297,6 +297,6 @@ def test_a_damaged_document_is_left_out() -> None:
 
 def test_the_cuts_of_an_attempt_never_go_back_in_a_life() -> None:
     held = Held("r", 1, "p", 100, 50, "completed", None, 300, 20, None)
-    assert [each.of for each in shares(Life("p", 0, 200), [held])] == ["idle", "idle"]
+    assert [each.of for each in segments(Life("p", 0, 200), [held])] == ["idle", "idle"]
     assert [of for of, _ in cuts(held, 200)] == ["overhead", "useful", "overhead"]
     assert milliseconds(at(0.001)) - milliseconds(at(0)) == 1

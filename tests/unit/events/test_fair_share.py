@@ -22,8 +22,8 @@ from events.queue.fair.shares import (
 )
 from events.queue.fair.usage import (
     Held,
-    Ledger,
     Project,
+    ProjectSums,
     Quotas,
     Used,
     at_moment,
@@ -121,19 +121,19 @@ def test_what_is_odd_in_the_stored_shares_closes_nothing(document: Any) -> None:
 def test_a_run_of_one_who_has_used_nothing_goes_before_a_thousand_of_another(
     sweep: float, age_s: float
 ) -> None:
-    ledger = at_moment(Ledger(NOW, {"sweep": Used(sweep)}), NOW + timedelta(seconds=age_s))
+    sums = at_moment(ProjectSums(NOW, {"sweep": Used(sweep)}), NOW + timedelta(seconds=age_s))
     found = Shares()
-    found.read({"projects": shares([Project(name="sweep"), Project(name="zoe")], ledger, {})}, 0.0)
+    found.read({"projects": shares([Project(name="sweep"), Project(name="zoe")], sums, {})}, 0.0)
     assert candidates([of("sweep"), of("zoe")], SEEKER, found)[0] == of("zoe")
 
 
 def test_use_halves_with_each_half_life_and_the_month_begins_at_nothing() -> None:
-    ledger = Ledger(NOW, {"a": Used(100.0, 70.0, 3.0)})
-    assert at_moment(ledger, NOW + timedelta(seconds=HALF_S), HALF_S).used["a"] == Used(50.0, 70.0, 3.0)
-    december = at_moment(ledger, next_month(NOW), HALF_S).used["a"]
+    sums = ProjectSums(NOW, {"a": Used(100.0, 70.0, 3.0)})
+    assert at_moment(sums, NOW + timedelta(seconds=HALF_S), HALF_S).used["a"] == Used(50.0, 70.0, 3.0)
+    december = at_moment(sums, next_month(NOW), HALF_S).used["a"]
     assert (december.gpu_s, december.usd) == (0.0, 0.0)
     assert december.decayed < 0.1
-    assert at_moment(ledger, ago(60), HALF_S) == ledger
+    assert at_moment(sums, ago(60), HALF_S) == sums
     assert next_month(datetime(2026, 12, 31, 23, tzinfo=UTC)) == datetime(2027, 1, 1, tzinfo=UTC)
 
 
@@ -145,7 +145,7 @@ def test_what_a_run_had_counts_by_its_gpus_its_age_and_its_part_of_the_month() -
         Held("d", 1, ago(5), ago(15)),
         Held("e", 1, month_of(NOW) - timedelta(hours=1), month_of(NOW) + timedelta(hours=2)),
     ]
-    used = with_held(Ledger(NOW), held, HALF_S).used
+    used = with_held(ProjectSums(NOW), held, HALF_S).used
     assert used["a"].decayed == pytest.approx(10.0)
     assert used["a"].gpu_s == 20.0
     assert used["b"] == Used(300.0, 0.0)
@@ -156,7 +156,7 @@ def test_what_a_run_had_counts_by_its_gpus_its_age_and_its_part_of_the_month() -
 
 def test_costs_that_are_no_money_are_left_out() -> None:
     costs = [("a", 1.5), ("a", 0.5), ("b", float("nan")), ("b", -1.0), ("b", float("inf"))]
-    assert with_costs(Ledger(NOW), costs).used == {"a": Used(usd=2.0)}
+    assert with_costs(ProjectSums(NOW), costs).used == {"a": Used(usd=2.0)}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_project_is_over_a_quota_that_is_used_up(
     project = Project(name="a", quotas=quotas)
     assert over(project, used, gpus, NOW) == told
     (default, share) = sorted(
-        shares([project], Ledger(NOW, {"a": used}), {"a": gpus}), key=lambda each: each["name"] == "a"
+        shares([project], ProjectSums(NOW, {"a": used}), {"a": gpus}), key=lambda each: each["name"] == "a"
     )
     assert (default["name"], default["closed"], default["free"]) == (DEFAULT, None, None)
     assert share["closed"] == told
@@ -198,18 +198,18 @@ def test_in_the_long_run_each_project_has_the_gpu_time_of_its_weight_and_none_st
     seed = random.Random(7)
     projects = [Project(name=f"p{number}", weight=each) for number, each in enumerate(weights)]
     waiting = [of(each.name) for each in projects]
-    ledger, ends = Ledger(NOW), [NOW] * 8
+    sums, ends = ProjectSums(NOW), [NOW] * 8
     had, waited = dict.fromkeys((each.name for each in projects), 0.0), Counter[str]()
     while (begun := min(ends)) < NOW + timedelta(seconds=4 * HALF_S):
-        ledger = at_moment(ledger, begun, HALF_S)
+        sums = at_moment(sums, begun, HALF_S)
         found = Shares()
-        found.read({"projects": shares(projects, ledger, {})}, 0.0)
+        found.read({"projects": shares(projects, sums, {})}, 0.0)
         first = candidates(waiting, SEEKER, found)[0].class_key.partition("@")[2]
         lasts_s = seed.uniform(20, 60)
         ends[ends.index(begun)] = begun + timedelta(seconds=lasts_s)
         # what is claimed counts at once, here with all that it will take
-        used = ledger.used.get(first, Used())
-        ledger = Ledger(ledger.at, {**ledger.used, first: Used(used.decayed + lasts_s)})
+        used = sums.used.get(first, Used())
+        sums = ProjectSums(sums.at, {**sums.used, first: Used(used.decayed + lasts_s)})
         had[first] += lasts_s
         waited = Counter({each.name: waited[each.name] + 1 for each in projects if each.name != first})
         assert max(waited.values()) <= 40, "a project starves"

@@ -23,6 +23,7 @@ def test_what_no_table_names_is_the_runs_own(code: str | None) -> None:
 def test_a_wrong_key_is_the_pods_and_a_server_that_is_away_is_outside() -> None:
     assert blame_of("MODEL_UNAUTHORISED").fault is Fault.POD
     assert blame_of("MODEL_UNREACHABLE").fault is Fault.OUTSIDE
+    assert blame_of("FILES_UNREACHABLE").fault is Fault.OUTSIDE
 
 
 HERE: Final = "Stage_1 2/10"

@@ -1115,6 +1115,7 @@ def test_the_files_that_a_run_names_are_there_until_it_has_ended(scene: Scene) -
     [
         (Rejected("unknown_tree", "there is no such tree"), 1, "FILES_MISSING"),
         (Transient("storage_unreachable", "away"), 10_000, "FILES_UNREACHABLE"),
+        (Transient("DISK_FULL", "no room"), 10_000, "DISK_FULL"),
     ],
 )
 def test_a_run_without_its_files_fails_by_name(scene: Scene, error: Exception, times: int, code: str) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane
 from events.delivery.pipe import Checkpoint, Kept, Made
+from events.files.object_sizes import OBJECT_BYTES_MAX
 from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, LeaseLost, Rejected, Transient
@@ -26,7 +27,6 @@ from events.testing import RUN_ID, ManualClock, SeededIds
 from pod_worker.files import multipart, uploads
 from pod_worker.files.storage import Reply
 from pod_worker.files.uploads import (
-    FILE_BYTES_MAX,
     GROUP_BYTES_MAX,
     GROUP_MAX,
     NAME_MAX,
@@ -613,7 +613,7 @@ def test_a_file_over_the_limit_is_refused_by_its_code_without_being_read(
     uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path
 ) -> None:
     large = made(tmp_path)
-    os.truncate(large.path, FILE_BYTES_MAX + 1)  # sparse: it takes no space
+    os.truncate(large.path, OBJECT_BYTES_MAX + 1)  # sparse: it takes no space
     uploader.add(CLAIM, large)
     assert_own(drained(), "limit")
     (fact,) = registry.facts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Response
 from pydantic import Field
@@ -25,7 +25,7 @@ from events.queue.fair.shares import DEFAULT, PROJECTS_MAX, shares_in
 from events.queue.fair.usage import HOUR_S, WEIGHT_MAX
 from events.runtime.errors import Conflict, NotFound
 
-GPUS_MAX = 100_000
+GPUS_MAX: Final = 100_000
 
 
 class QuotasBody(Body):

@@ -27,6 +27,7 @@ from control_plane.runs.schedules.schedule import Missed, Overlap
 from control_plane.runs.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
 from events.codec import SEQUENCE_MAX
 from events.delivery.event_encoder import MESSAGE_MAX
+from events.files.object_sizes import OBJECT_BYTES_MAX
 from events.kinds.declaring.queues import DEFAULT_MODE, Mode
 from events.lifecycle import Outcome
 from events.queue import labels as pod_labels
@@ -272,7 +273,6 @@ class ReviewBody(Body):
 
 
 ARTIFACTS_MAX: Final = 100  # of one request
-FILE_BYTES_MAX: Final = 5 << 40  # S3 holds no larger object
 
 
 Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
@@ -283,7 +283,7 @@ class FileBody(Body):
     """A file of a run; `size` in bytes."""
 
     name: Annotated[ShortText, Storable]
-    size: Annotated[int, Field(ge=0, le=FILE_BYTES_MAX), WHOLE]
+    size: Annotated[int, Field(ge=0, le=OBJECT_BYTES_MAX), WHOLE]
     content_type: ShortText = "application/octet-stream"
 
 

@@ -23,12 +23,12 @@ from control_plane.server.api.files.artifacts import owner_of
 from control_plane.server.api.worker.claims import MayClaim, require_pod
 from control_plane.server.deps import Deps
 from events.answers.worker.uploads import CompletedUpload, SignedTest, SignedUpload, SignedUploads, UploadPart
+from events.files.object_sizes import PUT_BYTES_MAX
 from events.files.paths import BadPath, RunPath
 from events.queue.rules import pod_name
 from events.runtime.errors import Rejected
 
 TESTS_MAX: Final = 4096  # objects that tests of uploads leave, all in all
-PUT_BYTES_MAX: Final = 5 << 30  # of S3
 HASH_CHARS: Final = 16  # of a hash, in the key of an object
 
 

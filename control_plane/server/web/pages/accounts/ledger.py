@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from control_plane.reads.ledger.reader import DAYS, DAYS_MAX, By
-from control_plane.reads.ledger.shares import CLASSES, Class
+from control_plane.reads.ledger.segments import CLASSES, Class
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.stacked import stacked

@@ -191,7 +191,7 @@ def test_a_commit_is_fetched_with_a_secret_that_the_program_does_not_get(
     assert "below" in printed
     assert not (tmp_path / "work" / "below").exists() or not os.listdir(tmp_path / "work" / "below")
     assert [each.stage for each in job.reporter.of(StageStarted)] == ["source", "run"]
-    assert files["source.log"].splitlines()[-1] == repository.commit
+    assert files["source.txt"].splitlines()[-1] == repository.commit
     left = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(TOKEN.encode() in each for each in left)
 

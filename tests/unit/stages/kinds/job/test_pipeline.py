@@ -340,7 +340,7 @@ def test_a_program_that_is_canceled_is_heard_while_it_ends(tmp_path: Path) -> No
 def test_files_that_cannot_be_kept_cost_a_line_and_no_other_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "FILE_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(pipeline, "OBJECT_BYTES_MAX", 1_000_000)
     leaves = """
         import os, pathlib
         out = pathlib.Path(os.environ["PODFLEET_OUTPUT"])

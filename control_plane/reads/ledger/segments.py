@@ -1,6 +1,6 @@
-"""Divides the life of a worker into shares, each of one class, pure.
+"""Divides the life of a worker into segments, each of one class, pure.
 
-Law: the shares of a life lie end to end from its start to its last word, in whole milliseconds, whatever
+Law: the segments of a life lie end to end from its start to its last word, in whole milliseconds, whatever
 attempts say of themselves. So the classes sum to the time of the pods exactly.
 """
 
@@ -63,7 +63,7 @@ class Held(NamedTuple):
     saved_until: int | None = None
 
 
-class Share(NamedTuple):
+class Segment(NamedTuple):
     """A part of a life that is of one class; of no run where that is idle."""
 
     life: Life
@@ -73,22 +73,22 @@ class Share(NamedTuple):
     until: int
 
 
-def shares(life: Life, held: Sequence[Held]) -> Iterator[Share]:
-    """Yield the shares of a life, end to end; what attempts say beyond it, or of one time twice, is cut."""
+def segments(life: Life, held: Sequence[Held]) -> Iterator[Segment]:
+    """Yield the segments of a life, end to end; what attempts say beyond it, or of one time twice, is cut."""
     at = life.since
     for each in sorted(held, key=attrgetter("since", "run_id", "attempt")):
         if each.since >= life.until:
             break
         if each.since > at:
-            yield Share(life, None, "idle", at, each.since)
+            yield Segment(life, None, "idle", at, each.since)
             at = each.since
         for of, until in cuts(each, life.until):
             end = min(until, life.until)
             if end > at:
-                yield Share(life, each, of, at, end)
+                yield Segment(life, each, of, at, end)
                 at = end
     if life.until > at:
-        yield Share(life, None, "idle", at, life.until)
+        yield Segment(life, None, "idle", at, life.until)
 
 
 def cuts(held: Held, last: int) -> Iterator[tuple[Class, int]]:
