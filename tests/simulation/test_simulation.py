@@ -31,16 +31,14 @@ PLANTED: Final = [
 FOUND_WITHIN: Final = 60  # seeds; each planted bug is found in one of them, most in one of the first ten
 # The seed that is looked at first, where the first ones take long; where it shows nothing any more, all are.
 FOUND_FIRST: Final = {
-    "apply-over-a-gap": 14,
-    "class-stays-behind": 6,
-    "forgives-the-killed": 4,
-    "numbers-from-anybody": 6,
-    "pruned-is-failed": 10,
-    "pruned-runs-again": 7,
-    "quarantines-everybody": 2,
-    "slots-without-compare": 46,
-    "start-without-compare": 39,
-    "starts-before-the-others": 9,
+    "apply-over-a-gap": 5,
+    "class-stays-behind": 5,
+    "numbers-from-anybody": 4,
+    "pruned-is-failed": 1,
+    "pruned-runs-again": 1,
+    "quarantines-everybody": 1,
+    "slots-without-compare": 4,
+    "start-without-compare": 55,
 }
 
 
