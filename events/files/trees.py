@@ -229,6 +229,5 @@ def named_trees(spec: object) -> set[str]:
     if not isinstance(spec, Mapping):
         return set()
     inputs = spec.get("inputs")
-    below = [*inputs.values()] if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list) else []
-    named = [spec.get("tree"), *(each.get("tree") if isinstance(each, Mapping) else each for each in below)]
+    named = [spec.get("tree"), *(inputs.values() if isinstance(inputs, Mapping) else ())]
     return {tree_in(each) for each in named if isinstance(each, str) and each}
