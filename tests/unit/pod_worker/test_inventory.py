@@ -153,7 +153,7 @@ def serving(status: int, body: bytes) -> Iterator[Mapping[str, str]]:
         yield {"OLLAMA_HOST": f"http://0.0.0.0:{server.server_port}"}
     finally:
         server.shutdown()
-        assert body != DRIPS or server.given_up.is_set()
+        assert body != DRIPS or server.given_up.wait(10)
         server.server_close()
 
 
