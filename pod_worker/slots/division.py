@@ -83,7 +83,5 @@ def devices_of(slot: Slot, devices: Sequence[str]) -> list[str] | None:
     """Return the devices of a slot; None where the pod has none, so that there is nothing to divide."""
     if not devices:
         return None
-    if slot.is_spare:
-        return []
-    each = len(devices) // slot.count
+    each = len(devices) // slot.count  # beyond the count there are none
     return list(devices[(slot.number - 1) * each : slot.number * each])

@@ -153,8 +153,8 @@ def serving(status: int, body: bytes) -> Iterator[Mapping[str, str]]:
         yield {"OLLAMA_HOST": f"http://0.0.0.0:{server.server_port}"}
     finally:
         server.shutdown()
-        assert body != DRIPS or server.given_up.wait(10)
         server.server_close()
+        assert body != DRIPS or server.given_up.wait(10)
 
 
 @pytest.mark.parametrize(
