@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 POLL_S: Final = 1.5  # with the jitter at most two seconds
 POLL_JITTER_S: Final = 0.5
+VAIN_MAX: Final = 3  # so many wake-ups in vain, one after the other, are followed by a pause without any
 TROUBLE_POLL_S: Final = 5.0
 CUT_OFF: Final = "its worker ended without notice, and was started again"
 READY_LIMIT_S: Final = 300.0
@@ -241,6 +242,7 @@ class Worker:
         self._back_off()
         self.state.idle_since_s = self.ports.clock.monotonic_s()
         known: Sequence[WaitingClass] = ()
+        vain = 0  # a class may wait for long with runs that this pod leaves to others
         while not self._is_over():
             self._wait_for_checks(ready)
             requested_at, seeker = instant(self.ports.clock), self._seeker(ready)
@@ -249,6 +251,7 @@ class Worker:
                 claim = self._claim(seeker, known, may_claim=may_claim)
                 if claim is not None:
                     return claim, requested_at
+                vain = vain + 1 if known else 0
                 # A queue may have waited for a run by itself, and then need not be left alone.
                 took_s = instant(self.ports.clock).elapsed_s(requested_at)
                 pause_s = max(0.0, POLL_S + POLL_JITTER_S * self.ports.ids.fraction() - took_s)
@@ -260,7 +263,8 @@ class Worker:
                 known = ()
                 continue
             if not ready.is_loading:
-                known = self._pause(_sought(seeker.abilities) if may_claim else None, ready, pause_s)
+                hears = may_claim and vain < VAIN_MAX
+                known = self._pause(_sought(seeker.abilities) if hears else None, ready, pause_s)
                 continue
             match child.wait_ready(min(pause_s, READY_TURN_S)):
                 case Ready() as ready:
