@@ -33,6 +33,7 @@ from stages.kinds.job.git_source import GitSource
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
+from stages.kinds.job.sandboxing import starter
 from stages.kinds.job.secrets import Secrets
 
 LOOK_S: Final = 0.2
@@ -101,23 +102,33 @@ class _Job:
                 log, clock = self.context.workspace / LOG, self.context.clock
                 printed = Output(log, self.context.show, clock, hidden)
                 try:
-                    code = self._run(work, environment, printed, box, control)
+                    code = self._run(work, environment, printed, box, control, python)
                 finally:
                     self._keep(output, printed)
         return self._line(code, printed)
 
     def _run(
-        self, work: Path, environment: dict[str, str], printed: Output, box: Inbox, control: Path
+        self,
+        work: Path,
+        environment: dict[str, str],
+        printed: Output,
+        box: Inbox,
+        control: Path,
+        python: Path | None,
     ) -> int:
         clock = self.context.clock
+        trees = (self.context.trees[tree_in(each)] for each in self.spec.inputs.values())
+        readable = (*trees, *([] if python is None else [python]))
+        start = starter(self.context, self.spec, readable)(work, environment)
         following = Following(
             name=self.spec.words[0], say=self.context.log, mask=mask_of(environment), clock=clock
         )
-        with running(self.spec.words, work, environment, printed, clock) as program:
+        with running(self.spec.words, work, environment, printed, clock, start) as program:
             try:
                 while program.code() is None:
                     self._look(box, control, within_s=LOOK_S)
                     self._follow(following, printed)
+                program.must_have_started()
             except Canceled:
                 program.stop(self.spec.grace_s, lambda: self._look(box, control, within_s=0.0))
                 self._look(box, control, within_s=0.0)
