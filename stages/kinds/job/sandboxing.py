@@ -25,13 +25,17 @@ OF_NETWORK: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 Starter = Callable[[Path, Mapping[str, str]], Start | None]
 
 
-def starter(context: Context, spec: JobSpec, readable: Iterable[Path]) -> Starter:
-    """Return how the programs of a job are started; `readable` is what they may see besides their own."""
-    variables = context.tools.variables
+def starter(context: Context, readable: Iterable[Path], *, needs_network: bool = False) -> Starter:
+    """Return how the programs of a job are started; `readable` is what they may see besides their own.
+
+    The sandbox is tried out first. Raises `PipelineError` where it holds nothing.
+    """
+    assert isinstance(context.spec, JobSpec)
+    spec, variables = context.spec, context.tools.variables
     is_asked = spec.isolation == SANDBOX
     if not is_asked and variables.get(SETTING) != SANDBOX:
         return lambda _folder, _environment: None
-    network = spec.network or not is_asked
+    network = needs_network or spec.network or not is_asked
     certificates = (variables.get(name) for name in (OF_NETWORK if network else ()))
     shown = (*readable, *(SOURCE / each for each in SHOWN), *(Path(each) for each in certificates if each))
     job = Job(
@@ -43,11 +47,9 @@ def starter(context: Context, spec: JobSpec, readable: Iterable[Path]) -> Starte
         is_session=True,
     )
 
-    def start(folder: Path, environment: Mapping[str, str]) -> Start:
-        begun = context.tools.sandbox.start(job, folder, environment)
+    found = context.tools.sandbox.start(job, context.workspace, {})
+    if not needs_network:
         why = "" if is_asked else ", since this pod demands it"
         reach = "with" if network else "without"
-        context.log(f"the program is held by {begun.isolation.name}, {reach} the network{why}")
-        return begun
-
-    return start
+        context.log(f"the program is held by {found.isolation.name}, {reach} the network{why}")
+    return lambda folder, environment: context.tools.sandbox.start(job, folder, environment)
