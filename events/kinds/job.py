@@ -29,6 +29,8 @@ PARAMS_MAX: Final = 64
 SPLITS_MAX: Final = 32  # commands whose words are kept: the slots of a sweep have one, and are thousands
 DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
+USER: Final = "user"
+SANDBOX: Final = "sandbox"
 # The run itself says these; another value would mislead the program or what it loads.
 RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
 
@@ -146,6 +148,17 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "requirements.txt; `pod`: the pod's own Python; `auto`: uv where one of these files is there."
         ),
     ] = "auto"
+    isolation: Annotated[
+        Literal["user", "sandbox"],
+        msgspec.Meta(
+            description="`user`: it runs as a user of its own, or in its own folders; `sandbox`: in one that a "
+            "program which tries to get out has not left, without the network."
+        ),
+    ] = "user"
+    network: Annotated[
+        bool,
+        msgspec.Meta(description="Whether it reaches the network in its sandbox; else it always does."),
+    ] = False
     outputs: Annotated[
         Annotated[list[Pattern], msgspec.Meta(max_length=PATTERNS_MAX)],
         msgspec.Meta(description="Which files in its output folder are kept: patterns, `**/*` is every one."),
@@ -195,6 +208,11 @@ def _problems(spec: JobSpec) -> Iterator[str]:
                 "git.url: write https://HOST/PATH or ssh://git@HOST/PATH, and a token or a key as a secret, "
                 "whose name is git.secret"
             )
+    if spec.network and spec.isolation == USER:
+        yield (
+            "network: at the isolation user a program always reaches the network: leave it out, or choose "
+            "isolation: sandbox"
+        )
     for name, source in spec.inputs.items():
         if not is_source(source):
             yield (

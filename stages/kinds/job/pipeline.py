@@ -33,6 +33,7 @@ from stages.kinds.job.git_source import GitSource
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
+from stages.kinds.job.sandboxing import Starter, starter
 from stages.kinds.job.secrets import Secrets
 
 LOOK_S: Final = 0.2
@@ -91,6 +92,7 @@ class _Job:
                 environment |= python_environment(environment, python, work, self._folder("python"))
             self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
             self._pass_notes(control)  # those that are there at the start
+            start = starter(self.context, self._readable(python))
             others = self.context.wait_for_start()
             environment |= others
             self.is_node = bool(others)
@@ -101,23 +103,31 @@ class _Job:
                 log, clock = self.context.workspace / LOG, self.context.clock
                 printed = Output(log, self.context.show, clock, hidden)
                 try:
-                    code = self._run(work, environment, printed, box, control)
+                    code = self._run(work, environment, printed, box, control, start)
                 finally:
                     self._keep(output, printed)
         return self._line(code, printed)
 
     def _run(
-        self, work: Path, environment: dict[str, str], printed: Output, box: Inbox, control: Path
+        self,
+        work: Path,
+        environment: dict[str, str],
+        printed: Output,
+        box: Inbox,
+        control: Path,
+        start: Starter,
     ) -> int:
         clock = self.context.clock
         following = Following(
             name=self.spec.words[0], say=self.context.log, mask=mask_of(environment), clock=clock
         )
-        with running(self.spec.words, work, environment, printed, clock) as program:
+        begun = start(work, environment)
+        with running(self.spec.words, work, environment, printed, clock, begun) as program:
             try:
                 while program.code() is None:
                     self._look(box, control, within_s=LOOK_S)
                     self._follow(following, printed)
+                program.must_have_started()
             except Canceled:
                 program.stop(self.spec.grace_s, lambda: self._look(box, control, within_s=0.0))
                 self._look(box, control, within_s=0.0)
@@ -293,6 +303,11 @@ class _Job:
             for each in folders:
                 Path(here, each).chmod(0o755)
         return work
+
+    def _readable(self, python: Path | None) -> list[Path]:
+        """Return what the program reads outside of its own folders."""
+        trees = [self.context.trees[tree_in(each)] for each in self.spec.inputs.values()]
+        return trees if python is None else [*trees, python]
 
     def _inputs(self) -> Path:
         """Return a folder with a link to each tree that the program reads."""
