@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from events.models.endpoints import SETTING as ENDPOINTS_SETTING
 from events.models.endpoints import read_endpoints
 from events.models.engines import BRINGABLE
 from events.models.engines import SETTING as ENGINES_SETTING
+from events.models.job_containers import CLIENTS
+from events.models.job_containers import SETTING as CONTAINERS_SETTING
 from events.queue.abilities import ISOLATIONS
 from events.queue.labels import operators_labels
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
@@ -85,9 +88,15 @@ class Settings:
     on_leave: OnLeave = "exit"
     tree_cache_bytes: int = TREE_CACHE_BYTES
     environment_cache_bytes: int = ENVIRONMENT_CACHE_BYTES
+    containers: str | None = None  # the client by which jobs run in containers
     services: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # commands that reset each
     rental: Rental | None = None  # which its provider ends when the worker leaves for good
     environ: Mapping[str, str] = field(repr=False)
+
+    @property
+    def place(self) -> str:
+        """The name of this worker among all that its pod has."""
+        return f"{self.pod}/{1 if self.slot is None else self.slot.number}"
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -153,6 +162,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         on_leave=on_leave,
         tree_cache_bytes=_gib(values, "PODFLEET_TREE_CACHE_GIB", TREE_CACHE_BYTES),
         environment_cache_bytes=_gib(values, "PODFLEET_ENVIRONMENT_CACHE_GIB", ENVIRONMENT_CACHE_BYTES),
+        containers=values.get(CONTAINERS_SETTING) or None,
         services=services,
         rental=rental_of(values) if on_leave == "end" else None,
         environ=values,
@@ -223,6 +233,11 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     if bring:
         accepted = ", ".join(BRINGABLE)
         problems.append(f"{ENGINES_SETTING} names {', '.join(sorted(bring))}; accepted words: {accepted}")
+    client = values.get(CONTAINERS_SETTING)
+    if client and client not in CLIENTS:
+        problems.append(f"{CONTAINERS_SETTING} is {client[:100]!r}; accepted values: {', '.join(CLIENTS)}")
+    elif client and shutil.which(client, path=values.get("PATH", os.defpath)) is None:
+        problems.append(f"{CONTAINERS_SETTING} is {client}, and there is no such program: install it")
     problems += read_endpoints(values.get(ENDPOINTS_SETTING, ""))[1]
     on_leave = values.get("PODFLEET_ON_LEAVE")
     if on_leave and on_leave not in ON_LEAVE:

@@ -57,6 +57,8 @@ from pod_worker.health.checks import Subjects, checks_of, cuda_of
 from pod_worker.health.health import Health
 from pod_worker.health.storage_look import StorageLook
 from pod_worker.isolation.confinement import ENVIRONMENTS, THE_WORKERS, TREES
+from pod_worker.isolation.containers import client_environment
+from pod_worker.isolation.job_container import MEMORY_PART, PodContainers
 from pod_worker.machine.engines import engines_here
 from pod_worker.machine.gauges import Capabilities, Gauges
 from pod_worker.machine.gpu import open_driver
@@ -138,6 +140,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             live=HttpLive(control_plane),
             trees=_trees(settings, control_plane, storage, clock),
             environments=_environments(settings, clock),
+            containers=_containers(settings, capabilities),
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(capabilities.gpus), fork_server, world, stores)
@@ -185,6 +188,23 @@ def _environments(settings: Settings, clock: Clock) -> PodEnvironments:
     return PodEnvironments(cache, index_settings(settings.environ))
 
 
+def _containers(settings: Settings, capabilities: Capabilities) -> PodContainers | None:
+    """Return the container runtime of this pod, and the part of the machine that its slot has."""
+    if settings.containers is None:
+        return None
+    named = settings.environ.get(VARIABLE)
+    owned = None if named is None else [each for each in map(str.strip, named.split(",")) if each]
+    count = 1 if settings.slot is None else settings.slot.count
+    return PodContainers(
+        client=settings.containers,
+        pod=settings.pod,
+        slot=settings.place,
+        environ=client_environment(settings.environ),
+        devices=(owned or []) if capabilities.gpus and owned != [] else None,
+        memory_bytes=int(capabilities.memory_mib * MEMORY_PART / count) << 20,
+    )
+
+
 def _pod(settings: Settings, world: World, capabilities: Capabilities) -> Pod:
     """Return what the worker says of itself when it claims."""
     slot = settings.slot
@@ -211,6 +231,7 @@ def labels_of(capabilities: Capabilities, settings: Settings) -> dict[str, str]:
         region=settings.region,
         engines=engines_here(settings.environ),
         endpoints=[*endpoints(settings.environ)],
+        has_containers=settings.containers is not None,
     )
     return {**settings.labels, **own}
 

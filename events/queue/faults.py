@@ -56,6 +56,7 @@ FAULTS: Final[Mapping[str, Blame]] = {
     "MODEL_RATE_LIMITED": Blame(Fault.OUTSIDE, "model", 12),
     "FILES_UNREACHABLE": Blame(Fault.OUTSIDE, "storage", 12),
     "INDEX_UNREACHABLE": Blame(Fault.OUTSIDE, times_max=12),
+    "REGISTRY_UNREACHABLE": Blame(Fault.OUTSIDE, times_max=12),
     "SECRET_MISSING": Blame(Fault.OUTSIDE, times_max=3),
     "BUDGET_UNKNOWN": Blame(Fault.OUTSIDE, times_max=12),
     "USER_SIGNED_OUT": Blame(Fault.OUTSIDE, times_max=3),

@@ -32,6 +32,9 @@ from events.delivery.outbox import Outbox
 from events.delivery.pipe import (
     Began,
     Checkpoint,
+    ContainerStop,
+    ContainerTold,
+    ContainerWanted,
     Environment,
     EnvironmentMade,
     EnvironmentWanted,
@@ -81,6 +84,7 @@ from pod_worker.child.process import Exit, Heard, Listener
 from pod_worker.files.empty_checkpoints import emptied_checkpoints
 from pod_worker.files.fetch_result import Fetched
 from pod_worker.files.uploads import NotStored
+from pod_worker.isolation.job_container import ContainerUse, PodContainers
 from pod_worker.machine.address import free_address
 
 log = logging.getLogger(__name__)
@@ -120,7 +124,7 @@ class Process(Protocol):
         """Return how it ended, once all of its output was read; None while it runs."""
         ...
 
-    def answer(self, answer: Kept | Environment) -> None: ...
+    def answer(self, answer: Kept | Environment | ContainerTold) -> None: ...
 
     def tell(self, note: Note) -> None: ...
 
@@ -202,6 +206,7 @@ class Ports:
     live: LivePort | None = None
     trees: Trees = field(default_factory=NoTrees)
     environments: PodEnvironments | None = None
+    containers: PodContainers | None = None
 
 
 @dataclass(slots=True)
@@ -217,6 +222,7 @@ class Attempt:
     barrier: Barrier = field(init=False)
     live: LiveStream = field(init=False)
     environment: EnvironmentUse = field(init=False)
+    container: ContainerUse = field(init=False)
     bounds: Bounds = field(init=False)
     halts: set[Halt] = field(default_factory=set)
     ordered: Order | None = None
@@ -257,6 +263,16 @@ class Attempt:
             self.child.answer,
             is_alone=any(map(is_of_index, self.claim.secrets)),
         )
+        self.container = ContainerUse(
+            pod=self.ports.containers,
+            spec=self.claim.spec,
+            workspace=self.workspace,
+            name=f"podfleet-{self.claim.run_id}-{self.claim.attempt}-{self.ports.ids.token()[:8]}",
+            threads=self.ports.threads,
+            clock=clock,
+            answer=self.child.answer,
+            trees=lambda: self.trees,
+        )
         self.bounds = bounds_of(self.claim.spec)
 
     @property
@@ -280,6 +296,7 @@ class Attempt:
             self.inbox.close()
             self.live.stop()
             self.environment.close()
+            self.container.close()
             self.heartbeat.stop()
             if self.renewal is not None:
                 self.renewal.stop()
@@ -491,6 +508,7 @@ class Attempt:
             # After its last word there is nothing to do but to wait for the process.
             ended = self.child.join(0 if self.reported is None else TICK_S)
             if ended is not None:
+                self.container.close()
                 self._record_the_rest()
                 return ended
 
@@ -557,6 +575,8 @@ class Attempt:
                 self.unsaved.append(refused)
             case EnvironmentWanted() | EnvironmentMade():
                 self.environment.hear(heard)
+            case ContainerWanted() | ContainerStop():
+                self.container.hear(heard)
             case Waiting() | Began():
                 self.unsaved += self.barrier.hear(heard)
             case FactFrame(type=name, data=data) if name in ENDS:
@@ -597,6 +617,7 @@ class Attempt:
             self.heartbeat.hurry()  # time passed that nobody counted, or the machine's clock was set
         if not self.halts:
             self.child.suspend()
+            self.container.pause(True)
         self.halts.add(why)
         self.show(True)
 
@@ -609,6 +630,7 @@ class Attempt:
             self.ports.uploads.resume()
         if not self.halts:
             self.child.resume()
+            self.container.pause(False)
             self.show(False)
 
     def _pause(self) -> None:

@@ -69,6 +69,10 @@ Inputs = Annotated[
         help="Data set, or `run:ID[/PATTERN]`, that it reads; repeatable.",
     ),
 ]
+Image = Annotated[
+    str | None,
+    typer.Option("--image", metavar="IMAGE", help="Image of a container to run it in, with a tag or digest."),
+]
 Variables = Annotated[
     list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
 ]
@@ -87,6 +91,7 @@ def run(
     no_folder: NoFolder = False,
     include: Include = None,
     data: Inputs = None,
+    image: Image = None,
     env: Variables = None,
     secret: SecretNames = None,
     project: Project = None,
@@ -115,7 +120,7 @@ def run(
         raise typer.BadParameter("--nodes makes a group: leave out --after, --not-before and --watch")
     spec = parameters.spec(file, parameter)
     control_plane = client()
-    completed(spec, command, env, data)
+    completed(spec, command, env, data, image)
     if git:
         spec["git"] = commit_named(git, git_secret)
     check(KIND, spec)
@@ -151,6 +156,7 @@ class Program:
     include: Sequence[str]
     requires: Sequence[str]
     has_folder: bool
+    image: str | None = None
 
     @property
     def secrets(self) -> Sequence[str]:
@@ -160,11 +166,13 @@ class Program:
     @property
     def is_given(self) -> bool:
         """Say whether an option is of a program alone."""
-        return bool(self.command or self.params or self.env or self.data or self.git or self.folder)
+        return bool(
+            self.command or self.params or self.env or self.data or self.git or self.folder or self.image
+        )
 
     def complete(self, spec: dict[str, Any]) -> None:
         """Put it into a specification. Ends the command at what cannot be."""
-        completed(spec, self.command, self.env, self.data)
+        completed(spec, self.command, self.env, self.data, self.image)
         if self.git:
             spec["git"] = self.git
 
@@ -195,6 +203,7 @@ def program(
     no_folder: NoFolder = False,
     include: Include = None,
     data: Inputs = None,
+    image: Image = None,
     env: Variables = None,
 ) -> Program:
     """Return what the options say of a program."""
@@ -208,6 +217,7 @@ def program(
         include=include or (),
         requires=needed(gpu, gpus),
         has_folder=not no_folder,
+        image=image,
     )
 
 
@@ -231,12 +241,15 @@ def completed(
     command: Sequence[str] | None,
     env: Sequence[str] | None,
     data: Sequence[str] | None,
+    image: str | None = None,
 ) -> None:
     """Put what options say of a job into its specification. Ends the command at what cannot be."""
     if command:
         spec["command"] = shlex.join(command)
     if env:
         spec["env"] = {**spec.get("env", {}), **variables(env)}
+    if image:
+        spec["image"] = image
     if data:
         spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
 

@@ -68,6 +68,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_HUB_URL": "https://huggingface.co",
     "PODFLEET_PRIVATE_HOSTS": None,
     "PODFLEET_ENGINES": None,
+    "PODFLEET_CONTAINERS": None,
     "PODFLEET_ENDPOINTS": None,
     "PODFLEET_SERVICES": None,
     "PODFLEET_STREAM_FLUSH_CHARS": None,

@@ -91,7 +91,9 @@ class Decoys:
         )
 
 
-def try_out(candidate: Candidate, run: Runner, masked: tuple[str, ...] = (), held: Held | None = None) -> Trial:
+def try_out(
+    candidate: Candidate, run: Runner, masked: tuple[str, ...] = (), held: Held | None = None
+) -> Trial:
     """Return what a program that is held by this candidate can do; `masked` is what it must not read.
 
     It is held as generated ones are, or else as `held` says.

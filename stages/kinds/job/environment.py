@@ -198,7 +198,6 @@ class _Making:
                 if now_s - weighed_s > WEIGH_EVERY_S:
                     weighed_s = now_s
                     _weigh(self.folder, bytes_max)
-            program.must_have_started()
         following.look(log.file, is_last=True)
         if code:
             raise _failure(code, log.tail)

@@ -137,15 +137,20 @@ class Program:
     plan: IO[bytes] | None = None  # of a sandbox: the file of its `Start`
 
     def code(self) -> int | None:
-        """Return its status, the negative number of a signal, or None while it runs."""
-        return self.process.poll()
+        """Return its status, the negative number of a signal, or None while it runs.
 
-    def must_have_started(self) -> None:
-        """Raise `PipelineError` where its sandbox says why it did not start it; not where it was ended before."""
-        said = b"" if self.plan is None else os.pread(self.plan.fileno(), OBSTACLE_BYTES_MAX, 0)
+        Raises `PipelineError` where its sandbox says why it did not start it.
+        """
+        status = self.process.poll()
+        said = (
+            b""
+            if status is None or self.plan is None
+            else os.pread(self.plan.fileno(), OBSTACLE_BYTES_MAX, 0)
+        )
         if said and not said.startswith(b"{"):
             why = said.decode(errors="replace")
             raise PipelineError("NO_ISOLATION", f"the sandbox did not start the program: {why}")
+        return status
 
     def stop(self, grace_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Ask it to end, and end it; does nothing to one that has ended. Whatever it began ends with it.

@@ -33,7 +33,8 @@ def starter(context: Context, readable: Iterable[Path], *, needs_network: bool =
     assert isinstance(context.spec, JobSpec)
     spec, variables = context.spec, context.tools.variables
     is_asked = spec.isolation == SANDBOX
-    if not is_asked and variables.get(SETTING) != SANDBOX:
+    is_container = bool(spec.image) and not needs_network
+    if is_container or (not is_asked and variables.get(SETTING) != SANDBOX):
         return lambda _folder, _environment: None
     network = needs_network or spec.network or not is_asked
     certificates = (variables.get(name) for name in (OF_NETWORK if network else ()))
