@@ -296,14 +296,14 @@ class Submitter:
         """Say whether one of these runs and groups has not completed. Raises `Rejected`, `Conflict`."""
         standing = await self.successors.standing(after) if after else {}
         for name in after:
-            is_group = group_in(name) is not None
+            group = group_in(name)
+            if name not in standing and group is not None:
+                raise Rejected("unknown_group", f"after: there is no group {group!r}")
             if name not in standing:
-                raise Rejected(
-                    f"unknown_{'group' if is_group else 'run'}", f"after: there is no {shown(name)}"
-                )
+                raise Rejected("unknown_run", f"after: there is no run {name!r}")
             status = Status(standing[name]["status"])
             if status in FINAL and status not in SUCCEEDED:
-                instead = "run it again" if is_group else "retry it, and wait for the retry"
+                instead = "run it again" if group is not None else "retry it, and wait for the retry"
                 raise Conflict("predecessor_ended", f"after: {shown(name)} is {status}; {instead}")
         return any(each["status"] not in SUCCEEDED or each["logOpen"] for each in standing.values())
 
