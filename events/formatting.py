@@ -16,6 +16,7 @@ from events.catalog import Level, RunLog, type_of
 from events.kinds import KINDS
 from events.kinds.packages.guarded_call import asked
 from events.text.escaping import is_number
+from events.text.predecessors import shown
 from events.text.truncation import brief_data
 
 MINUTE_S: Final = 60
@@ -114,7 +115,7 @@ def status(name: str) -> Markup:
 
 def vain_wait(run_id: str, status: str | None, problem: str | None) -> str:
     """Return for which run, and its end, another one was canceled that waited for it."""
-    return problem or f"run {run_id}, for which it waited, is {status or 'gone'}"
+    return problem or f"{shown(run_id)}, for which it waited, is {status or 'gone'}"
 
 
 def moment(text: str | None) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from control_plane.model.explanation import QueuePosition, explain, hold_of, why_class_waits
 from control_plane.model.presentation import plain
@@ -17,6 +17,7 @@ from control_plane.runs.placement import Placement, placed
 from control_plane.store.access.projects import Projects
 from control_plane.store.queue.queues import ahead_of
 from control_plane.store.queue.successors import Successors
+from events.answers.fleet import QueuedBehind
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
 from events.queue.fair.shares import shares_in
@@ -24,6 +25,9 @@ from events.queue.pod_checks import Broken
 from events.queue.requirements import read_class
 from events.queue.rules import Rules
 from events.runtime.errors import NotFound
+
+BEHIND_MAX: Final = 50  # runs that wait for others, as the queue shows them
+GONE: Final = {"status": "gone"}
 
 
 async def explanation(reading: Reading, run_id: str) -> Explanation:
@@ -62,6 +66,26 @@ async def _predecessors(reading: Reading, run: Mapping[str, Any]) -> dict[str, s
         return {}
     found = await Successors(reading.run_reads.db).standing(run["after"])
     return {name: str(each["status"]) for name, each in found.items()}
+
+
+async def behind(reading: Reading, project: str | None = None) -> list[QueuedBehind]:
+    """Return the runs that have waited for others the longest, and for which they wait."""
+    successors = Successors(reading.run_reads.db)
+    found = [(each, read_class(each.class_key).project) for each in await successors.waiting("")]
+    chosen = [(each, of) for each, of in found if project in (None, of)][:BEHIND_MAX]
+    named = {name for each, _ in chosen for name in each.after}
+    standing = await successors.standing(named) if named else {}
+    titles = await successors.titles([each.id for each, _ in chosen]) if chosen else {}
+    return [
+        QueuedBehind(
+            id=each.id,
+            kind=each.kind,
+            title=title if isinstance(title := titles.get(each.id), str) else None,
+            project=of,
+            after={name: str(standing.get(name, GONE).get("status")) for name in each.after},
+        )
+        for each, of in chosen
+    ]
 
 
 async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[str, str]:

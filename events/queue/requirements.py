@@ -174,9 +174,15 @@ def _parts(key: str) -> RunClass:
     return RunClass(kind, tier, region, tuple((name, value) for name, _, value in pairs), pod, project)
 
 
-def in_region(region: str) -> str:
-    """Return the pattern of all classes of a region."""
-    return rf"^({PIN}[^/]*/)?[^{PIN}/]*/[^/]*/{re.escape(region)}(/|$)"
+def classes_of(region: str | None = None, project: str | None = None) -> str:
+    """Return the pattern of all classes of a region, a project, or both."""
+    place = "[^/]*" if region is None else re.escape(region)
+    pattern = rf"^({PIN}[^/]*/)?[^{PIN}/]*/[^/]*/{place}"
+    if project is None:
+        return rf"{pattern}(/|$)"
+    if project == shares.DEFAULT:
+        return rf"{pattern}(/[^{shares.MARK}]|$)"
+    return rf"{pattern}/{shares.MARK}{re.escape(project)}(/|$)"
 
 
 def gpu_tier(gpu_gib: float) -> str:

@@ -104,11 +104,12 @@ class Advancer:
             }
             orders = {run_id: await order_of(each) for run_id, each in wanted.items()}
             fresh = await self.submitter.enqueue_all(orders)
-        except Rejected as error:  # its kind takes the specification no more, or a secret is gone
+        # Its kind takes the specification no more, a secret is gone, or what it waits for has failed.
+        except (Rejected, Conflict) as error:
             return 0, await self._refused(stored, group, error)
         return fresh, await self.groups.fill(stored, until)
 
-    async def _refused(self, stored: Document, group: Group, error: Rejected) -> Document | None:
+    async def _refused(self, stored: Document, group: Group, error: Rejected | Conflict) -> Document | None:
         """Let an open group rest until a person has looked; of one that ends, take the slots back."""
         log.warning("group.refused", extra={"group": group.id, "why": error.message})
         if group.status is not GroupStatus.OPEN:
