@@ -29,6 +29,8 @@ from pod_worker.child.live_view import flush_rule
 from pod_worker.child.process import secrets_of
 from pod_worker.files.environments import ENVIRONMENT_CACHE_BYTES
 from pod_worker.files.folder_cache import TREE_CACHE_BYTES
+from pod_worker.machine.address import SETTING as ADDRESS_SETTING
+from pod_worker.machine.address import Address
 from pod_worker.rental.provider import NEEDED, Rental, rental_of
 from pod_worker.services.allowed import SETTING as SERVICES_SETTING
 from pod_worker.services.allowed import services_of
@@ -76,6 +78,7 @@ class Settings:
     api_key: str | None = field(repr=False)
     pod: str
     region: str | None
+    address: Address = field(default_factory=Address)
     labels: Mapping[str, str] = field(default_factory=dict)
     data: Path
     pod_data: Path
@@ -150,6 +153,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         api_key=found.key,
         pod=_first(values, POD_ID_NAMES) or socket.gethostname(),
         region=_first(values, REGION_NAMES),
+        address=Address.read(values.get(ADDRESS_SETTING)),
         labels=labels,
         data=pod_data if slot is None else slot.data(pod_data),
         pod_data=pod_data,
@@ -199,6 +203,10 @@ def _services(setting: str | None) -> tuple[dict[str, tuple[str, ...]], list[str
 def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     """Return what is wrong with the settings that the pipeline's process will read."""
     problems = []
+    try:
+        Address.read(values.get(ADDRESS_SETTING))
+    except ConfigError as error:
+        problems += error.problems
     price = values.get("PODFLEET_GPU_USD_PER_HOUR")
     if price and _number(price) is None:
         problems.append(

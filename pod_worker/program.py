@@ -141,14 +141,14 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             trees=_trees(settings, control_plane, storage, clock),
             environments=_environments(settings, clock),
             containers=_containers(settings, capabilities),
+            address=settings.address.free,
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(capabilities.gpus), fork_server, world, stores)
-        identity = _identity(settings, pod, world, stores)
         delivery = delivery_report(outbox, settings.data, uploads.failures, stores)
         gauges.cuda = partial(cuda_of, health)
         roster = Roster(
-            store, gauges, spool, identity, stores, delivery,
+            store, gauges, spool, _identity(settings, pod, world, stores), stores, delivery,
             tested=health, every_s=world.report_every_s, hurry=health.changed,
         )  # fmt: skip
         roster.resets = _resets(settings, roster, world, stores)

@@ -85,7 +85,6 @@ from pod_worker.files.empty_checkpoints import emptied_checkpoints
 from pod_worker.files.fetch_result import Fetched
 from pod_worker.files.uploads import NotStored
 from pod_worker.isolation.job_container import ContainerUse, PodContainers
-from pod_worker.machine.address import free_address
 
 log = logging.getLogger(__name__)
 
@@ -207,6 +206,7 @@ class Ports:
     trees: Trees = field(default_factory=NoTrees)
     environments: PodEnvironments | None = None
     containers: PodContainers | None = None
+    address: Callable[[], str] = str  # where other pods reach this one, at a port that is free
 
 
 @dataclass(slots=True)
@@ -253,7 +253,7 @@ class Attempt:
         self.inbox = Inbox(clock)
         stores = self.ports.stores or MeasuredClock(clock)
         self.barrier = Barrier(
-            clock, stores, self.heartbeat, self.child.begin, self.claim.barrier, free_address
+            clock, stores, self.heartbeat, self.child.begin, self.claim.barrier, self.ports.address
         )
         self.live = LiveStream(self.ports.live, self.claim, clock, self.ports.threads)
         self.environment = EnvironmentUse(

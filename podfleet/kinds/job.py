@@ -108,6 +108,12 @@ def run(
         int | None,
         typer.Option("--nodes", min=2, max=64, help="Pods that run it together, as a group."),
     ] = None,
+    ready_s: Annotated[
+        float | None,
+        typer.Option(
+            "--ready-s", min=1, max=24 * 3600, help="How long a node keeps its pod for the others; 60."
+        ),
+    ] = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -118,6 +124,8 @@ def run(
     """Run a command on a pod, and print the id of its run."""
     if nodes is not None and (after or not_before is not None or watch):
         raise typer.BadParameter("--nodes makes a group: leave out --after, --not-before and --watch")
+    if ready_s is not None and nodes is None:
+        raise typer.BadParameter("--ready-s is for --nodes: a run alone waits for no other")
     spec = parameters.spec(file, parameter)
     control_plane = client()
     completed(spec, command, env, data, image)
@@ -137,7 +145,8 @@ def run(
         project=project,
     )
     if nodes is not None:
-        start_nodes(control_plane, spec, nodes, wanted, key, as_json=as_json)
+        plan = {"kind": "matrix", "nodes": nodes, **({} if ready_s is None else {"ready_s": ready_s})}
+        start_nodes(control_plane, spec, plan, wanted, key, as_json=as_json)
         return
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
@@ -222,11 +231,10 @@ def program(
 
 
 def start_nodes(
-    control_plane: Client, spec: Any, nodes: int, wanted: StartOptions, key: str | None, *, as_json: bool
+    control_plane: Client, spec: Any, plan: Any, wanted: StartOptions, key: str | None, *, as_json: bool
 ) -> None:
     """Run a job on several pods together, and print the name of its group, the same for the same key."""
     options: Any = {name: value for name, value in wanted.items() if name != "not_before"}
-    plan: Any = {"kind": "matrix", "nodes": nodes}
     group = control_plane.add_group(
         group_name(KIND, key), KIND, spec, plan=plan, idempotency_key=key, **options
     )

@@ -52,6 +52,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "POD_NAME": None,
     "RUNPOD_DC_ID": None,
     "PODFLEET_REGION": None,
+    "PODFLEET_ADDRESS": None,
     "PODFLEET_LABELS": None,
     "PODFLEET_GPU_USD_PER_HOUR": None,
     "PODFLEET_SLOTS": None,
