@@ -42,6 +42,7 @@ FAULTS: Final[Mapping[str, Blame]] = {
     "START_TIMEOUT": Blame(Fault.POD, "sandbox"),
     "NO_ISOLATION": Blame(Fault.POD, "sandbox"),
     "DISK_FULL": Blame(Fault.POD, "disk"),
+    "CACHE_TOO_SMALL": Blame(Fault.POD, "disk", times_max=3),  # no pod may keep as much
     "DISK_FAILED": Blame(Fault.POD, "disk"),
     "OUTBOX_FULL": Blame(Fault.POD, "disk"),
     "MACHINE_LOST": Blame(Fault.POD, "memory"),

@@ -83,6 +83,7 @@ from pod_worker.child.exit_status import TimedOut
 from pod_worker.child.process import Exit, Heard, Listener
 from pod_worker.files.empty_checkpoints import emptied_checkpoints
 from pod_worker.files.fetch_result import Fetched
+from pod_worker.files.folder_cache import TOO_SMALL
 from pod_worker.files.uploads import NotStored
 from pod_worker.isolation.job_container import ContainerUse, PodContainers
 
@@ -421,7 +422,9 @@ class Attempt:
                 code = error.code if error.code == "DISK_FULL" else "FILES_UNREACHABLE"
                 self._give_up(RunFailed(code=code, message=message, retryable=True))
             except Rejected as error:
-                self._give_up(RunFailed(code="FILES_MISSING", message=error.message, retryable=False))
+                is_small = error.code == TOO_SMALL  # of this pod: another one may keep more
+                code = TOO_SMALL if is_small else "FILES_MISSING"
+                self._give_up(RunFailed(code=code, message=error.message, retryable=is_small))
             except _NotWantedError:
                 continue
             return

@@ -1114,6 +1114,7 @@ def test_the_files_that_a_run_names_are_there_until_it_has_ended(scene: Scene) -
     ("error", "times", "code"),
     [
         (Rejected("unknown_tree", "there is no such tree"), 1, "FILES_MISSING"),
+        (Rejected("CACHE_TOO_SMALL", "this pod keeps fewer"), 1, "CACHE_TOO_SMALL"),
         (Transient("storage_unreachable", "away"), 10_000, "FILES_UNREACHABLE"),
         (Transient("DISK_FULL", "no room"), 10_000, "DISK_FULL"),
     ],
