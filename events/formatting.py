@@ -67,6 +67,8 @@ NEXT_STEPS: Final = {
     "OUT_OF_MEMORY": "Use a smaller model or batch, or ask for a pod with more memory (requires.gpu_gib).",
     "TIMEOUT": "Raise time_limit_s, or lower the number of nodes.",
     "KILLED": "Something outside the run ended it; retry.",
+    "GPU_NOT_OWN": "Use the cards that CUDA_VISIBLE_DEVICES names at the program's start; set it nowhere.",
+    "GPU_DISTURBED": "Another run computed on its GPU, see the log; it is tried again.",
     "POD_LOST": "The pod went away; retry, and look at the pod's own log.",
     "RESULT_REFUSED": "The pipeline recorded a result that its kind does not declare; see the message.",
     "ARTIFACT_REFUSED": "A file that the run made cannot be kept; the message says which, and why.",

@@ -47,6 +47,7 @@ FAULTS: Final[Mapping[str, Blame]] = {
     "MACHINE_LOST": Blame(Fault.POD, "memory"),
     "CUDA_UNSUPPORTED_ARCH": Blame(Fault.POD, "gpu"),
     "GPU_BROKEN": Blame(Fault.POD, "gpu", times_max=3),  # a kernel of the program may do the same
+    "GPU_DISTURBED": Blame(Fault.POD, times_max=3),  # another run was on its cards
     "NOT_AVAILABLE": Blame(Fault.POD, "tools"),
     "NO_MODEL": Blame(Fault.POD, "model"),
     "MODEL_UNAUTHORISED": Blame(Fault.POD, "model"),

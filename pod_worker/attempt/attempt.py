@@ -82,6 +82,7 @@ from pod_worker.files.empty_checkpoints import emptied_checkpoints
 from pod_worker.files.fetch_result import Fetched
 from pod_worker.files.uploads import NotStored
 from pod_worker.machine.address import free_address
+from pod_worker.machine.cards import CardUse, CardWatch, StrayUse
 
 log = logging.getLogger(__name__)
 
@@ -202,6 +203,8 @@ class Ports:
     live: LivePort | None = None
     trees: Trees = field(default_factory=NoTrees)
     environments: PodEnvironments | None = None
+    cards: CardWatch = field(default_factory=CardWatch)
+    stray_use: StrayUse = "log"
 
 
 @dataclass(slots=True)
@@ -218,6 +221,7 @@ class Attempt:
     live: LiveStream = field(init=False)
     environment: EnvironmentUse = field(init=False)
     bounds: Bounds = field(init=False)
+    cards: CardUse = field(init=False)
     halts: set[Halt] = field(default_factory=set)
     ordered: Order | None = None
     timed_out: TimedOut | None = None
@@ -258,6 +262,7 @@ class Attempt:
             is_alone=any(map(is_of_index, self.claim.secrets)),
         )
         self.bounds = bounds_of(self.claim.spec)
+        self.cards = CardUse(self.ports.cards, self.ports.stray_use)
 
     @property
     def workspace(self) -> Path:
@@ -485,6 +490,7 @@ class Attempt:
             self._renew()
             self._meter()
             self.unsaved += self.barrier.turn()
+            self._mind_cards()
             self._record()
             self._obey()
             self._limit()
@@ -493,6 +499,13 @@ class Attempt:
             if ended is not None:
                 self._record_the_rest()
                 return ended
+
+    def _mind_cards(self) -> None:
+        """Tell the log who is on the cards of whom; end a run that is on another's, where that is wished."""
+        self.unsaved += self.cards.turn()
+        if self.cards.offence is not None and self.obstacle is None:
+            self._save()
+            self._give_up(self.cards.offence)
 
     def _record_the_rest(self) -> None:
         while self.obstacle is None and (self.unsaved or not self.inbox.is_empty()):
@@ -678,6 +691,7 @@ class Attempt:
                 last_words=ended.last_words,
             )
         )
+        fact = self.cards.judged(fact)
         if self.is_overspent and self.ordered is None and not isinstance(fact, RunCompleted):
             fact = overspent(self.allowed, self.stage)
         elif isinstance(fact, RunFailed) and may_be_of_checkpoints(fact, self.reported, went_on=self.went_on):
