@@ -75,7 +75,7 @@ class CardUse:
         return told
 
     def judged(self, fact: Fact) -> Fact:
-        """Return the end of the attempt: a failure while another run was on its cards is not its own fault."""
+        """Return the end of the attempt: a failure while another run was on its cards is not its own."""
         if self.intruder is None or not isinstance(fact, RunFailed):
             return fact
         if fact.code == NOT_OWN or blame_of(fact.code).fault is not Fault.RUN:
