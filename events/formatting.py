@@ -67,6 +67,7 @@ NEXT_STEPS: Final = {
     "OUT_OF_MEMORY": "Use a smaller model or batch, or ask for a pod with more memory (requires.gpu_gib).",
     "TIMEOUT": "Raise time_limit_s, or lower the number of nodes.",
     "KILLED": "Something outside the run ended it; retry.",
+    "PIPELINE_KILLED": "Does the program end its parent or its process group? See log.txt, and the pod's.",
     "GPU_NOT_OWN": "Use the cards that CUDA_VISIBLE_DEVICES names at the program's start; set it nowhere.",
     "GPU_DISTURBED": "Another run computed on its GPU, see the log; it is tried again.",
     "POD_LOST": "The pod went away; retry, and look at the pod's own log.",
