@@ -31,6 +31,7 @@ from pod_worker.files.environments import ENVIRONMENT_CACHE_BYTES
 from pod_worker.files.folder_cache import TREE_CACHE_BYTES
 from pod_worker.machine.address import SETTING as ADDRESS_SETTING
 from pod_worker.machine.address import Address
+from pod_worker.machine.cards import StrayUse
 from pod_worker.rental.provider import NEEDED, Rental, rental_of
 from pod_worker.services.allowed import SETTING as SERVICES_SETTING
 from pod_worker.services.allowed import services_of
@@ -49,6 +50,8 @@ DATA_OF_ROOT: Final = Path("/var/lib/podfleet/worker")  # users of pipelines can
 # have the pod ended by its provider.
 OnLeave = Literal["exit", "sleep", "end"]
 ON_LEAVE: Final[tuple[OnLeave, ...]] = get_args(OnLeave)
+STRAY_SETTING: Final = "PODFLEET_STRAY_GPU_USE"
+STRAY_USES: Final[tuple[StrayUse, ...]] = get_args(StrayUse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class Settings:
     environment_cache_bytes: int = ENVIRONMENT_CACHE_BYTES
     containers: str | None = None  # the client by which jobs run in containers
     services: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # commands that reset each
+    stray_use: StrayUse = "log"
     rental: Rental | None = None  # which its provider ends when the worker leaves for good
     environ: Mapping[str, str] = field(repr=False)
 
@@ -168,6 +172,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         environment_cache_bytes=_gib(values, "PODFLEET_ENVIRONMENT_CACHE_GIB", ENVIRONMENT_CACHE_BYTES),
         containers=values.get(CONTAINERS_SETTING) or None,
         services=services,
+        stray_use=next((each for each in STRAY_USES if each == values.get(STRAY_SETTING)), "log"),
         rental=rental_of(values) if on_leave == "end" else None,
         environ=values,
     )
@@ -247,6 +252,9 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     elif client and shutil.which(client, path=values.get("PATH", os.defpath)) is None:
         problems.append(f"{CONTAINERS_SETTING} is {client}, and there is no such program: install it")
     problems += read_endpoints(values.get(ENDPOINTS_SETTING, ""))[1]
+    stray = values.get(STRAY_SETTING)
+    if stray and stray not in STRAY_USES:
+        problems.append(f"{STRAY_SETTING} is {stray[:100]!r}; accepted values: {', '.join(STRAY_USES)}")
     on_leave = values.get("PODFLEET_ON_LEAVE")
     if on_leave and on_leave not in ON_LEAVE:
         accepted = ", ".join(ON_LEAVE)

@@ -60,6 +60,7 @@ from pod_worker.isolation.confinement import ENVIRONMENTS, THE_WORKERS, TREES
 from pod_worker.isolation.containers import client_environment
 from pod_worker.isolation.job_container import MEMORY_PART, PodContainers
 from pod_worker.machine.engines import engines_here
+from pod_worker.machine.foreign import Family
 from pod_worker.machine.gauges import Capabilities, Gauges
 from pod_worker.machine.gpu import open_driver
 from pod_worker.machine.inventory import InventoryLook, inventory_look
@@ -142,6 +143,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             environments=_environments(settings, clock),
             containers=_containers(settings, capabilities),
             address=settings.address.free,
+            cards=gauges.watch,
+            stray_use=settings.stray_use,
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(capabilities.gpus), fork_server, world, stores)
@@ -173,7 +176,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
 def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:
     """Return what measures the machine, and the worker's own devices of it."""
     driver = open_driver(named=settings.environ.get(VARIABLE))
-    return Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
+    services, family = (*sorted(settings.services),), Family.here(settings.slot)
+    return Gauges(driver, settings.data, inventory.current, services=services, family=family)
 
 
 def _trees(settings: Settings, control_plane: ControlPlane, storage: httpx.Client, clock: Clock) -> PodTrees:

@@ -86,6 +86,7 @@ from pod_worker.files.fetch_result import Fetched
 from pod_worker.files.folder_cache import TOO_SMALL
 from pod_worker.files.uploads import NotStored
 from pod_worker.isolation.job_container import ContainerUse, PodContainers
+from pod_worker.machine.cards import CardUse, CardWatch, StrayUse
 
 log = logging.getLogger(__name__)
 
@@ -208,6 +209,8 @@ class Ports:
     environments: PodEnvironments | None = None
     containers: PodContainers | None = None
     address: Callable[[], str] = str  # where other pods reach this one, at a port that is free
+    cards: CardWatch = field(default_factory=CardWatch)
+    stray_use: StrayUse = "log"
 
 
 @dataclass(slots=True)
@@ -225,6 +228,7 @@ class Attempt:
     environment: EnvironmentUse = field(init=False)
     container: ContainerUse = field(init=False)
     bounds: Bounds = field(init=False)
+    cards: CardUse = field(init=False)
     halts: set[Halt] = field(default_factory=set)
     ordered: Order | None = None
     timed_out: TimedOut | None = None
@@ -275,6 +279,7 @@ class Attempt:
             trees=lambda: self.trees,
         )
         self.bounds = bounds_of(self.claim.spec)
+        self.cards = CardUse(self.ports.cards, self.ports.stray_use)
 
     @property
     def workspace(self) -> Path:
@@ -505,6 +510,7 @@ class Attempt:
             self._renew()
             self._meter()
             self.unsaved += self.barrier.turn()
+            self._mind_cards()
             self._record()
             self._obey()
             self._limit()
@@ -514,6 +520,13 @@ class Attempt:
                 self.container.close()
                 self._record_the_rest()
                 return ended
+
+    def _mind_cards(self) -> None:
+        """Tell the log who is on the cards of whom; end a run that is on another's, where that is wished."""
+        self.unsaved += self.cards.turn()
+        if self.cards.offence is not None and self.obstacle is None:
+            self._save()
+            self._give_up(self.cards.offence)
 
     def _record_the_rest(self) -> None:
         while self.obstacle is None and (self.unsaved or not self.inbox.is_empty()):
@@ -701,8 +714,10 @@ class Attempt:
                 oom_evidence=ended.oom_evidence,
                 stage=self.stage,
                 last_words=ended.last_words,
+                runs_programs=self.claim.kind in KINDS and KINDS[self.claim.kind].is_open,
             )
         )
+        fact = self.cards.judged(fact)
         if self.is_overspent and self.ordered is None and not isinstance(fact, RunCompleted):
             fact = overspent(self.allowed, self.stage)
         elif isinstance(fact, RunFailed) and may_be_of_checkpoints(fact, self.reported, went_on=self.went_on):

@@ -56,6 +56,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_LABELS": None,
     "PODFLEET_GPU_USD_PER_HOUR": None,
     "PODFLEET_SLOTS": None,
+    "PODFLEET_STRAY_GPU_USE": "log",
     "PODFLEET_PRICES": None,
     "PODFLEET_ISOLATION": "strict",
     "PODFLEET_ON_LEAVE": "exit",
