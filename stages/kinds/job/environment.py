@@ -20,12 +20,14 @@ from typing import Final
 from events.files.environments import BYTES_MAX, CODE, REQUIREMENTS, Ingredients, read_ingredients
 from events.files.open_beneath import read_beneath
 from events.files.paths import BadPath, RunPath
+from events.files.tree_removal import remove_tree
 from events.kinds.declaring.stages import ENVIRONMENT
 from events.runtime.errors import PipelineError, Rejected
 from events.text.secret_names import is_of_index
 from stages.context import Context, Stage
 from stages.engines.environment import mask_of
 from stages.engines.following import Following
+from stages.kinds.job.output import entries_below
 from stages.kinds.job.program import Output, running
 from stages.kinds.job.sandboxing import Starter, starter
 from stages.kinds.job.secrets import Secrets
@@ -114,7 +116,7 @@ class _Making:
         if kept.path is None:
             context.log(f"the environment is this run's alone: {kept.problem}", "warning")
             return made
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
         return kept.path
 
     def _make(self, found: Found, secrets: Mapping[str, str]) -> Path:
@@ -246,12 +248,11 @@ def _failure(code: int, tail: str) -> PipelineError:
 def _weigh(folder: Path, bytes_max: int) -> None:
     """Raise where a folder has more bytes than an environment may have."""
     total = 0
-    for here, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                found = os.lstat(os.path.join(here, name))
-                # what uv installs is its cache's by a second name
-                total += found.st_blocks * 512 // max(1, found.st_nlink) if stat.S_ISREG(found.st_mode) else 0
+    for entry in entries_below(folder):
+        with suppress(OSError):
+            found = entry.stat(follow_symlinks=False)
+            # what uv installs is its cache's by a second name
+            total += found.st_blocks * 512 // max(1, found.st_nlink) if stat.S_ISREG(found.st_mode) else 0
         if total > bytes_max:
             raise PipelineError(
                 CODE, f"it has more than {bytes_max >> 20:,} MiB, which is all that a pod keeps"

@@ -17,6 +17,7 @@ from typing import Final
 from events.files.checkpoints import FILES_MAX as CHECKPOINT_FILES_MAX
 from events.files.object_sizes import OBJECT_BYTES_MAX
 from events.files.paths import BadPath, RunPath
+from events.files.tree_removal import remove_tree
 from events.files.trees import tree_in
 from events.kinds.job import RUN, JobSpec
 from events.kinds.results import COLUMN_NAME, COLUMNS_MAX
@@ -43,6 +44,7 @@ LOG: Final = "log.txt"
 WARNINGS_MAX: Final = 20  # of one attempt
 FILES_MAX: Final = 10_000
 WARNING_CHARS: Final = 300
+SHOWN_CHARS: Final = 80  # of a name
 NOT_FOUND: Final = 127  # what a shell says of a program that is not there, and of one that it may not run
 NOT_ALLOWED: Final = 126
 # Of the pod's own environment; secrets of the run and what its command names come besides.
@@ -247,14 +249,17 @@ class _Job:
         """Keep a copy that the program made below the folder, and remove earlier ones."""
         if made.parent != folder or made.name == ".." or made.is_symlink() or not made.is_dir():
             raise ValueError(f"{made} is no checkpoint of this run")
-        files = {name: made / name for name in plain_files(made)}
+        files = {name: made / name for name in plain_files(made, self._left_out_of_checkpoint)}
         if len(files) > CHECKPOINT_FILES_MAX:
             most = f"{CHECKPOINT_FILES_MAX:,} files are the most: put them into one"
             raise ValueError(f"a checkpoint of {len(files):,} files is not kept; {most}")
         self.context.checkpoint(CHECKPOINT, {"files": len(files)}, files)
         for each in folder.iterdir():
             if each < made:  # names grow
-                shutil.rmtree(each, ignore_errors=True)
+                remove_tree(each)
+
+    def _left_out_of_checkpoint(self, name: str, why: str) -> None:
+        raise ValueError(f"a checkpoint without {name[:SHOWN_CHARS]!r} is not kept: {why}")
 
     def _restored(self, control: Path) -> Path:
         """Return a folder with what an earlier attempt kept."""
@@ -289,7 +294,7 @@ class _Job:
         printed.finish()
         self.context.keep(printed.log, LOG)
         left, own = 0, self.saved - {LOG}
-        for name, path in kept_files(output, self.spec.outputs):
+        for name, path in kept_files(output, self.spec.outputs, self._left_out):
             if len(self.saved) > FILES_MAX:
                 left += 1
             elif name not in own:
@@ -301,6 +306,10 @@ class _Job:
         self.not_kept += left
         if left:
             self._warn(f"{left:,} files are not kept: a run has {FILES_MAX:,} at most")
+
+    def _left_out(self, name: str, why: str) -> None:
+        self.not_kept += 1
+        self._warn(f"{name[:SHOWN_CHARS]!r} of the output folder is not kept: {why}"[:WARNING_CHARS])
 
     def _work(self) -> Path:
         """Return the working folder: a copy of the run's file tree, which the program may change."""
@@ -334,6 +343,8 @@ class _Job:
         home = self._folder("home")
         return {
             "PYTHONUNBUFFERED": "1",
+            # the user of a process has no name of its own, and libraries ask for one (torch.compile)
+            **dict.fromkeys(("USER", "LOGNAME"), "job"),
             **{name: variables[name] for name in (*PASSED, *secrets) if variables.get(name)},
             "PATH": _path(variables.get("PATH", os.defpath)),
             **self.spec.variables,
