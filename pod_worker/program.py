@@ -157,10 +157,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         roster.resets = _resets(settings, roster, world, stores)
         intent, quiet = Intent(settings.data / "claim.token"), threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
-
-        def spawn() -> WarmProcess:
-            return world.child(fork_server.spawn())
-
+        spawn = partial(_spawned, world, fork_server)
         worker = Worker(pod, queue, ports, intent, roster, spawn, pauses, health)
         try:
             has_left = _work(worker, sender, health, inventory, quiet, world)
@@ -171,6 +168,10 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             sender.flush(clock.monotonic_s() + (FLUSH_S if world.stop.is_set() else DELIVER_S))
             _say_goodbye(roster)
         return outbox.pending() if has_left else None
+
+
+def _spawned(world: World, fork_server: ForkServer) -> WarmProcess:
+    return world.child(fork_server.spawn())
 
 
 def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:

@@ -69,7 +69,7 @@ def outgoing_host() -> str:
 
 def _is_ported(setting: str) -> bool:
     """Say whether a setting ends with ports; an IPv6 address has them only after a bracket."""
-    return re.search(r"(^[^:]*|\]):[0-9]{1,5}(-[0-9]{1,5})?$", setting) is not None
+    return re.search(r"(^[^:]*|\]):[0-9]{1,5}(-[0-9]{1,5})?\Z", setting) is not None
 
 
 def _is_host(text: str) -> bool:

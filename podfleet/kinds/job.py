@@ -57,6 +57,13 @@ GitSecret = Annotated[
     str | None,
     typer.Option("--git-secret", metavar="NAME", help="The secret that the repository asks for."),
 ]
+Nodes = Annotated[
+    int | None, typer.Option("--nodes", min=2, max=64, help="Pods that run it together, as a group.")
+]
+ReadyS = Annotated[
+    float | None,
+    typer.Option("--ready-s", min=1, max=24 * 3600, help="How long a node keeps its pod for the others; 60."),
+]
 NoFolder = Annotated[bool, typer.Option("--no-folder", help="Send no files.")]
 Include = Annotated[
     list[str] | None, typer.Option("--include", metavar="PATTERN", help="Send what git ignores, too.")
@@ -104,16 +111,8 @@ def run(
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
     after: After = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option("--nodes", min=2, max=64, help="Pods that run it together, as a group."),
-    ] = None,
-    ready_s: Annotated[
-        float | None,
-        typer.Option(
-            "--ready-s", min=1, max=24 * 3600, help="How long a node keeps its pod for the others; 60."
-        ),
-    ] = None,
+    nodes: Nodes = None,
+    ready_s: ReadyS = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
