@@ -69,6 +69,11 @@ Inputs = Annotated[
         help="Data set, or `run:ID[/PATTERN]`, that it reads; repeatable.",
     ),
 ]
+Isolation = Annotated[
+    str | None,
+    typer.Option("--isolation", metavar="LEVEL", help="What holds the program: `user` or `sandbox`."),
+]
+Network = Annotated[bool, typer.Option("--network", help="It reaches the network, also in its sandbox.")]
 Variables = Annotated[
     list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
 ]
@@ -88,6 +93,8 @@ def run(
     include: Include = None,
     data: Inputs = None,
     env: Variables = None,
+    isolation: Isolation = None,
+    network: Network = False,
     secret: SecretNames = None,
     project: Project = None,
     file: SpecFile = None,
@@ -116,6 +123,7 @@ def run(
     spec = parameters.spec(file, parameter)
     control_plane = client()
     completed(spec, command, env, data)
+    spec |= held(isolation, network=network)
     if git:
         spec["git"] = commit_named(git, git_secret)
     check(KIND, spec)
@@ -147,6 +155,7 @@ class Program:
     env: Sequence[str]
     data: Sequence[str]
     git: dict[str, str] | None
+    held: dict[str, Any]
     folder: Path | None
     include: Sequence[str]
     requires: Sequence[str]
@@ -160,11 +169,13 @@ class Program:
     @property
     def is_given(self) -> bool:
         """Say whether an option is of a program alone."""
-        return bool(self.command or self.params or self.env or self.data or self.git or self.folder)
+        has_options = self.command or self.params or self.env or self.data or self.git or self.held
+        return bool(has_options or self.folder)
 
     def complete(self, spec: dict[str, Any]) -> None:
         """Put it into a specification. Ends the command at what cannot be."""
         completed(spec, self.command, self.env, self.data)
+        spec |= self.held
         if self.git:
             spec["git"] = self.git
 
@@ -196,6 +207,8 @@ def program(
     include: Include = None,
     data: Inputs = None,
     env: Variables = None,
+    isolation: Isolation = None,
+    network: Network = False,
 ) -> Program:
     """Return what the options say of a program."""
     return Program(
@@ -204,6 +217,7 @@ def program(
         env=env or (),
         data=data or (),
         git=commit_named(git, git_secret) if git else None,
+        held=held(isolation, network=network),
         folder=folder,
         include=include or (),
         requires=needed(gpu, gpus),
@@ -239,6 +253,11 @@ def completed(
         spec["env"] = {**spec.get("env", {}), **variables(env)}
     if data:
         spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
+
+
+def held(isolation: str | None, *, network: bool) -> dict[str, Any]:
+    """Return what options say of the isolation, as the specification has it."""
+    return {**({"isolation": isolation} if isolation else {}), **({"network": True} if network else {})}
 
 
 def send_folder(

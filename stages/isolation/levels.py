@@ -100,7 +100,9 @@ class Plan:
     own: tuple[str, ...]  # what of its own /proc it may read
     filter_hex: str
     creation_filter_hex: str  # the filter that has creations of processes wait to be allowed
-    is_scoped: bool  # by Landlock it reaches no abstract socket outside: no namespace of the network does that
+    is_scoped: (
+        bool  # by Landlock it reaches no abstract socket outside: no namespace of the network does that
+    )
     has_network: bool
     address_space: bool  # limit it: CUDA reserves more than any machine has
     limits: JobLimits
@@ -235,8 +237,21 @@ PIECES: Final = (
 OF_ITSELF: Final = ("maps", "smaps", "stat", "statm", "status", "cmdline", "comm", "fd", "fdinfo", "limits")
 # By what names of hosts become addresses, and certificates are believed.
 OF_NETWORK: Final = (
-    *("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services"),
-    *("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/ca-certificates"),
+    *(
+        "/etc/resolv.conf",
+        "/etc/hosts",
+        "/etc/nsswitch.conf",
+        "/etc/host.conf",
+        "/etc/gai.conf",
+        "/etc/services",
+    ),
+    *(
+        "/etc/ssl/certs",
+        "/etc/ssl/openssl.cnf",
+        "/etc/pki/tls/certs",
+        "/etc/pki/ca-trust",
+        "/etc/ca-certificates",
+    ),
 )
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 

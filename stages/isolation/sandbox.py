@@ -63,6 +63,7 @@ class Start:
     words: tuple[str, ...]
     plan: bytes
     isolation: Isolation
+    has_modes: bool  # whether it can change the modes of its files
 
 
 How = Literal[

@@ -57,6 +57,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_SLOTS": None,
     "PODFLEET_PRICES": None,
     "PODFLEET_ISOLATION": "strict",
+    "PODFLEET_JOB_ISOLATION": "user",
     "PODFLEET_ON_LEAVE": "exit",
     "RUNPOD_API_KEY": None,
     "CONTAINER_API_KEY": None,

@@ -97,7 +97,12 @@ class LocalSandbox:
         given = _prepared(job)
         plan = levels.start_plan(trial.candidate, _linked(machine, job), given, folder.resolve(), environment)
         words = (sys.executable, "-I", "-S", "-c", LAUNCH, ROOT)
-        return Start(words=words, plan=plan.encode(), isolation=levels.described(trial, machine))
+        return Start(
+            words=words,
+            plan=plan.encode(),
+            isolation=levels.described(trial, machine),
+            has_modes=trial.candidate.namespaces,
+        )
 
     def _settled(self, held: Held, policy: Policy) -> tuple[Trial, Machine]:
         with self._settling:

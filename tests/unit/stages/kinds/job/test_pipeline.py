@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -108,8 +108,15 @@ def test_a_program_has_the_values_of_its_parameters_each_in_one_word(tmp_path: P
     assert job.files["log.txt"].decode() == """['--lr', '0.1', "a b;' {}"] <a b;'>\n"""
 
 
+class Shown(Protocol):
+    """An attempt whose output is seen."""
+
+    @property
+    def live(self) -> RecordingLiveView: ...
+
+
 @contextmanager
-def canceled_when_ready(job: Job) -> Iterator[None]:
+def canceled_when_ready(job: Shown) -> Iterator[None]:
     """Cancel a job once it has printed that it is ready."""
 
     def cancel(*_: object) -> None:
