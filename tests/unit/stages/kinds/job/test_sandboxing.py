@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,12 @@ WORKS = """
 """
 
 
+@cache
+def sandbox(*candidates: Candidate) -> LocalSandbox:
+    """Return the one of these candidates, which tries them once for all tests."""
+    return LocalSandbox(clock=SystemClock(), candidates=candidates)
+
+
 class Job:
     """One attempt at a job of this program, held by one candidate."""
 
@@ -84,7 +91,7 @@ class Job:
             checkpoints=self.checkpoints,
             live=self.live,
             tools=make_tools(
-                LocalSandbox(clock=SystemClock(), candidates=candidates),
+                sandbox(*candidates),
                 variables={"PATH": os.environ["PATH"], **variables},  # noqa: TID251
             ),
         )
