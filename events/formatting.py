@@ -75,7 +75,7 @@ NEXT_STEPS: Final = {
     "FILES_MISSING": "Push the folder by `podfleet data push NAME DIR --check`, which mends it; then retry.",
     "START_FAILED": "Look at the pod's own log: its pipelines do not start.",
     "START_TIMEOUT": "The pod is too slow or stands still; look at its page and its own log.",
-    "NO_ISOLATION": "Install bubblewrap on the pod; for generated programs PODFLEET_ISOLATION can allow weaker isolation.",
+    "NO_ISOLATION": "Install bubblewrap on the pod; PODFLEET_ISOLATION can allow less for generated ones.",
     "DISK_FULL": "Make room on the pod's disk, or start a pod with a larger one.",
     "DISK_FAILED": "The pod's disk fails; look at the pod's own log, and replace the pod.",
     "OUTBOX_FULL": "The pod cannot deliver its events; check that it reaches the control plane.",

@@ -29,7 +29,7 @@ Runner = Callable[[Candidate, Job, dict[str, str], Callable[[int], None]], Repor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """In what a probe differs from a generated program; with a session of its own it needs none of `MODULES`."""
+    """In what a probe differs from a generated program; with its own session it needs no `MODULES`."""
 
     network: bool = False
     is_session: bool = False

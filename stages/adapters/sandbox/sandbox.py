@@ -92,7 +92,7 @@ class LocalSandbox:
         return levels.ended(report, plan)
 
     def start(self, job: Job, folder: Path, environment: Mapping[str, str]) -> Start:
-        """Return how a program, not the job's script, is started in a folder, strictly held, without limits."""
+        """Return how a program is started in a folder, strictly held, without limits."""
         held = Held(network=job.network, is_session=job.is_session)
         trial, machine = self._settled(held, "strict")
         given = _prepared(job)

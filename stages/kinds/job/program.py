@@ -141,7 +141,7 @@ class Program:
         return self.process.poll()
 
     def must_have_started(self) -> None:
-        """Raise `PipelineError` where its sandbox says why it did not start it; not where it was ended before."""
+        """Raise `PipelineError` where its sandbox says why it did not start it."""
         said = b"" if self.plan is None else os.pread(self.plan.fileno(), OBSTACLE_BYTES_MAX, 0)
         if said and not said.startswith(b"{"):
             why = said.decode(errors="replace")

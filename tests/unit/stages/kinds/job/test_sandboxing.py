@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,11 +24,11 @@ from stages.adapters.sandbox.prober import DECOY_NAME, laid_out, was_called
 from stages.adapters.sandbox.sandbox import LocalSandbox
 from stages.isolation.levels import BUBBLEWRAP, LANDLOCK, Candidate
 from stages.kinds.job.pipeline import run
+from stages.ports.environments import Found
 from stages.testing import MemoryCheckpoints, RecordingLiveView, RecordingReporter, make_context, make_tools
 from tests.integration.packages import wheel
-from tests.unit.stages.kinds.job.test_environment import Kept
-from tests.unit.stages.kinds.job.test_pipeline import canceled_when_ready
 
+Cancels = Callable[[RecordingLiveView], AbstractContextManager[None]]
 TREE, DATA = "1" * 64, "2" * 64
 BOTH = pytest.mark.parametrize("candidate", [BUBBLEWRAP, LANDLOCK], ids=lambda each: each.name)
 
@@ -110,6 +108,21 @@ class Job:
         return "\n".join(each.message for each in self.reporter.of(RunLog))
 
 
+class Kept:
+    """Environments of a pod, whose packages lie in a folder."""
+
+    def __init__(self, packages: Path) -> None:
+        self.packages = packages
+        self.path: Path | None = None
+
+    def find(self, digest: str, waiting: Callable[[], None]) -> Found:
+        return Found(self.path, {"UV_FIND_LINKS": str(self.packages)}, ("--no-index",))
+
+    def keep(self, made: Path) -> Found:
+        self.path = made.rename(made.parents[2] / "kept")
+        return Found(self.path)
+
+
 @contextmanager
 def signals_counted() -> Iterator[list[int]]:
     heard: list[int] = []
@@ -147,21 +160,24 @@ def test_a_program_that_tries_to_get_out_reaches_nothing_but_the_network_it_aske
         assert called == [level != "alone"] * 2
         assert not any(map(was_called, (decoys.stream, decoys.datagrams, decoys.abstract)))
     said = "without the network" if level == "alone" else "with the network"
-    assert f"held by {candidate.name}" in job.lines and said in job.lines
+    assert f"held by {candidate.name}" in job.lines
+    assert said in job.lines
     assert ("since this pod demands it" in job.lines) == (level == "raised")
 
 
 @BOTH
-def test_a_job_in_the_sandbox_has_all_that_others_have(tmp_path: Path, candidate: Candidate) -> None:
+def test_a_job_in_the_sandbox_has_all_that_others_have(
+    tmp_path: Path, candidate: Candidate, canceled: Cancels
+) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     wheel(wheels, "tinyone", "one = 1\ndef main(): print('says', one, flush=True)\n")
-    kept = Kept({"UV_FIND_LINKS": str(wheels)})
+    kept = Kept(wheels)
     files = {"program.py": textwrap.dedent(WORKS), "requirements.txt": "tinyone\n"}
     job = Job(tmp_path / "1", (candidate,), files, command="python program.py", env={"OWN": "x"}, python="uv")
     job.context = replace(job.context, environments=kept)
 
-    with canceled_when_ready(job), pytest.raises(Canceled):
+    with canceled(job.live), pytest.raises(Canceled):
         job.run()
     assert job.printed == b"1 None x True\nsays 1\nseven\nready\nstopped\n"
     assert [*job.checkpoints.kept["job"].files] == ["state.txt"]
