@@ -237,6 +237,8 @@ def test_a_program_that_is_canceled_hears_of_it_and_leaves_a_checkpoint(
         ({"command": "x", "env": {"LD_PRELOAD": "/x.so"}}, "set by the run itself"),
         ({"command": "x", "env": {"1A": "x"}}, "env"),
         ({"command": "x " * 300}, "256 words"),
+        ({"command": "x", "network": True}, "choose isolation: sandbox"),
+        ({"command": "x", "isolation": "strict"}, "isolation"),
     ],
 )
 def test_a_command_that_cannot_be_is_refused_with_words(spec: dict[str, Any], words: str) -> None:
