@@ -20,7 +20,7 @@ from events.models.engines import BRINGABLE
 from events.models.engines import SETTING as ENGINES_SETTING
 from events.models.job_containers import CLIENTS
 from events.models.job_containers import SETTING as CONTAINERS_SETTING
-from events.queue.abilities import ISOLATIONS
+from events.queue.abilities import ISOLATIONS, JOB_ISOLATIONS
 from events.queue.labels import operators_labels
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.access import URL_DEFAULT, Access, access, running
@@ -242,6 +242,9 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     isolation = values.get("PODFLEET_ISOLATION")
     if isolation and isolation not in ISOLATIONS:
         problems.append(f"PODFLEET_ISOLATION is {isolation!r}; accepted values: {', '.join(ISOLATIONS)}")
+    least = values.get("PODFLEET_JOB_ISOLATION")
+    if least and least not in JOB_ISOLATIONS:
+        problems.append(f"PODFLEET_JOB_ISOLATION is {least!r}; accepted values: {', '.join(JOB_ISOLATIONS)}")
     bring = {each.strip() for each in values.get(ENGINES_SETTING, "").split(",")} - {"", *BRINGABLE}
     if bring:
         accepted = ", ".join(BRINGABLE)

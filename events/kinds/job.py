@@ -160,8 +160,8 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     isolation: Annotated[
         Literal["user", "sandbox"],
         msgspec.Meta(
-            description="`user`: it runs as a user of its own, or in its own folders; `sandbox`: in one that a "
-            "program which tries to get out has not left, without the network."
+            description="`user`: it runs as a user of its own, or in its own folders; `sandbox`: in one that "
+            "a program which tries to get out has not left, without the network."
         ),
     ] = "user"
     network: Annotated[

@@ -11,6 +11,7 @@ from events.queue.requirements import ANY_REGION, read_class
 
 # How strictly a pod holds the programs of a model, the strictest first.
 ISOLATIONS: Final = ("strict", "filter", "best")
+JOB_ISOLATIONS: Final = ("user", "sandbox")  # the least that holds jobs there
 
 
 @dataclass(frozen=True, slots=True)

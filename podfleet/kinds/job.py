@@ -80,6 +80,11 @@ Image = Annotated[
     str | None,
     typer.Option("--image", metavar="IMAGE", help="Image of a container to run it in, with a tag or digest."),
 ]
+Isolation = Annotated[
+    str | None,
+    typer.Option("--isolation", metavar="LEVEL", help="What holds the program: `user` or `sandbox`."),
+]
+Network = Annotated[bool, typer.Option("--network", help="It reaches the network, also in its sandbox.")]
 Variables = Annotated[
     list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
 ]
@@ -100,6 +105,8 @@ def run(
     data: Inputs = None,
     image: Image = None,
     env: Variables = None,
+    isolation: Isolation = None,
+    network: Network = False,
     secret: SecretNames = None,
     project: Project = None,
     file: SpecFile = None,
@@ -127,7 +134,8 @@ def run(
         raise typer.BadParameter("--ready-s is for --nodes: a run alone waits for no other")
     spec = parameters.spec(file, parameter)
     control_plane = client()
-    completed(spec, command, env, data, image)
+    completed(spec, command, env, data)
+    spec |= held(isolation, network=network, image=image)
     if git:
         spec["git"] = commit_named(git, git_secret)
     check(KIND, spec)
@@ -160,11 +168,11 @@ class Program:
     env: Sequence[str]
     data: Sequence[str]
     git: dict[str, str] | None
+    held: dict[str, Any]
     folder: Path | None
     include: Sequence[str]
     requires: Sequence[str]
     has_folder: bool
-    image: str | None = None
 
     @property
     def secrets(self) -> Sequence[str]:
@@ -174,13 +182,13 @@ class Program:
     @property
     def is_given(self) -> bool:
         """Say whether an option is of a program alone."""
-        return bool(
-            self.command or self.params or self.env or self.data or self.git or self.folder or self.image
-        )
+        has_options = self.command or self.params or self.env or self.data or self.git or self.held
+        return bool(has_options or self.folder)
 
     def complete(self, spec: dict[str, Any]) -> None:
         """Put it into a specification. Ends the command at what cannot be."""
-        completed(spec, self.command, self.env, self.data, self.image)
+        completed(spec, self.command, self.env, self.data)
+        spec |= self.held
         if self.git:
             spec["git"] = self.git
 
@@ -213,6 +221,8 @@ def program(
     data: Inputs = None,
     image: Image = None,
     env: Variables = None,
+    isolation: Isolation = None,
+    network: Network = False,
 ) -> Program:
     """Return what the options say of a program."""
     return Program(
@@ -221,11 +231,11 @@ def program(
         env=env or (),
         data=data or (),
         git=commit_named(git, git_secret) if git else None,
+        held=held(isolation, network=network, image=image),
         folder=folder,
         include=include or (),
         requires=needed(gpu, gpus),
         has_folder=not no_folder,
-        image=image,
     )
 
 
@@ -248,17 +258,20 @@ def completed(
     command: Sequence[str] | None,
     env: Sequence[str] | None,
     data: Sequence[str] | None,
-    image: str | None = None,
 ) -> None:
     """Put what options say of a job into its specification. Ends the command at what cannot be."""
     if command:
         spec["command"] = shlex.join(command)
     if env:
         spec["env"] = {**spec.get("env", {}), **variables(env)}
-    if image:
-        spec["image"] = image
     if data:
         spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
+
+
+def held(isolation: str | None, *, network: bool, image: str | None) -> dict[str, Any]:
+    """Return what options say of what holds the program, as the specification has it."""
+    told = {"isolation": isolation or None, "network": network or None, "image": image or None}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def send_folder(

@@ -260,8 +260,9 @@ def _bubblewrap(candidate: Candidate, machine: Machine, job: Job, start: Path | 
     """Return bubblewrap's own line, up to the program.
 
     No new session: the program stays in the pipeline's process group, which is stopped and killed
-    as one. One that has a session of its own is held by its processes' namespace: it ends with bubblewrap. A program of root is still root's to the kernel, so /proc is made read-only: the files
-    below /proc/sys, core_pattern among them, would be writable.
+    as one. One that has a session of its own ends with bubblewrap, as all of its namespace. A program of root
+    is still root's to the kernel, so /proc is made read-only: the files below /proc/sys, core_pattern among
+    them, would be writable.
     """
     assert machine.bubblewrap is not None
     line = [machine.bubblewrap, "--unshare-user", "--unshare-pid", "--unshare-ipc"]
@@ -324,8 +325,8 @@ GAPS: Final[Mapping[str, str]] = {
 
 
 INSTALL: Final = (
-    "Install bubblewrap (on Debian or Ubuntu, as root: apt-get install bubblewrap) and allow user namespaces, "
-    "or take a kernel with Landlock"
+    "Install bubblewrap (on Debian or Ubuntu, as root: apt-get install bubblewrap) and allow user "
+    "namespaces, or take a kernel with Landlock"
 )
 BY_NETWORK: Final = ("tcp", "udp")
 

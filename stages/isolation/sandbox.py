@@ -1,4 +1,4 @@
-"""The port of the sandbox: the limits of an untrusted program, its named end, and the start of one held in it.
+"""The port of the sandbox: the limits of an untrusted program, its named end, and the start of a job's.
 
 Law: the program sees its own folder, the files that the job names, and nothing else of value. Whatever it
 does, `run` returns after the job's limits with a named end.
@@ -63,6 +63,7 @@ class Start:
     words: tuple[str, ...]
     plan: bytes
     isolation: Isolation
+    has_modes: bool  # whether it can change the modes of its files
 
 
 How = Literal[

@@ -121,7 +121,7 @@ BY_IP: Final = (INET, INET6, NETLINK)
 
 
 def _sockets(*families: int) -> Rule:
-    """Refuse all other sockets: a network namespace does not hold AF_VSOCK, a virtual machine's line to its host."""
+    """Refuse all others: a network namespace does not hold AF_VSOCK, a virtual machine's line to its host."""
     return Rule("refused", ("socket",), Where(0, families, among=False))
 
 

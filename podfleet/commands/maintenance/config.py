@@ -59,6 +59,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_STRAY_GPU_USE": "log",
     "PODFLEET_PRICES": None,
     "PODFLEET_ISOLATION": "strict",
+    "PODFLEET_JOB_ISOLATION": "user",
     "PODFLEET_ON_LEAVE": "exit",
     "RUNPOD_API_KEY": None,
     "CONTAINER_API_KEY": None,

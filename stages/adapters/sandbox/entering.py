@@ -19,8 +19,8 @@ ABOVE: Final = 20  # the numbers below are given away
 def enter(plan: Plan, status: int, before: Callable[[], None] = lambda: None) -> None:
     """Hold this process for good; with namespaces bubblewrap does, as which it goes on next.
 
-    `before` is called when no privileges are left, ahead of what else is refused. Bubblewrap tells by `status`
-    how it fared. Raises `OSError`.
+    `before` is called when no privileges are left, ahead of what else is refused. Bubblewrap tells by
+    `status` how it fared. Raises `OSError`.
     """
     compiled = bytes.fromhex(plan.filter_hex)
     if plan.namespaces:

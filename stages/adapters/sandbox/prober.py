@@ -29,7 +29,7 @@ Runner = Callable[[Candidate, Job, dict[str, str], Callable[[int], None]], Repor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """In what a probe differs from a generated program."""
+    """In what a probe differs from a generated program; with its own session it needs no `MODULES`."""
 
     network: bool = False
     is_session: bool = False
@@ -74,7 +74,7 @@ class Decoys:
         places = (self.canary.parent, tempfile.gettempdir(), "/dev/shm", sys.prefix, home, "/")  # noqa: S108
         return tuple(Path(place, f"planted-{self.folder.name}") for place in dict.fromkeys(map(str, places)))
 
-    def questions(self, watch: int) -> escape.Questions:
+    def questions(self, watch: int, modules: tuple[str, ...] = MODULES) -> escape.Questions:
         """Return the tasks of the program inside."""
         return escape.Questions(
             secret=self.secret,
@@ -87,7 +87,7 @@ class Decoys:
             socket_file=self.stream.getsockname(),
             abstract=self.abstract.getsockname()[1:].decode(),
             masked=self.masked,
-            modules=tuple(name for name in MODULES if importlib.util.find_spec(name)),
+            modules=tuple(name for name in modules if importlib.util.find_spec(name)),
         )
 
 
@@ -99,7 +99,8 @@ def try_out(
     It is held as generated ones are, or else as `held` says.
     """
     held = held or Held()
-    with _decoys(masked) as decoys:
+    with laid_out(masked) as decoys:
+        modules = () if held.is_session else MODULES
         before = [_state(path) for path in (decoys.canary, decoys.given)]
         job = Job(
             folder=decoys.work,
@@ -111,7 +112,7 @@ def try_out(
         )
 
         def begun(watch: int) -> None:
-            (decoys.work / escape.QUESTIONS).write_text(decoys.questions(watch).encode())
+            (decoys.work / escape.QUESTIONS).write_text(decoys.questions(watch, modules).encode())
 
         report = run(candidate, job, {DECOY_NAME: decoys.secret}, begun)
         try:
@@ -130,10 +131,10 @@ def try_out(
                 "planted": _take_away(decoys.planted),
                 "canary": before[0] != after[0],
                 "given": before[1] != after[1],
-                "tcp": _was_called(decoys.tcp),
-                "udp": _was_called(decoys.udp),
-                "unix": _was_called(decoys.stream) or _was_called(decoys.datagrams),
-                "abstract": _was_called(decoys.abstract),
+                "tcp": was_called(decoys.tcp),
+                "udp": was_called(decoys.udp),
+                "unix": was_called(decoys.stream) or was_called(decoys.datagrams),
+                "abstract": was_called(decoys.abstract),
                 "signals": report.signals_caught > 0,
             },
             network=held.network,
@@ -141,7 +142,8 @@ def try_out(
 
 
 @contextmanager
-def _decoys(masked: tuple[str, ...]) -> Iterator[Decoys]:
+def laid_out(masked: tuple[str, ...] = ()) -> Iterator[Decoys]:
+    """Lay out decoys, and take them away in the end."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="podfleet-probe-"))).resolve()
 
@@ -171,7 +173,8 @@ def _decoys(masked: tuple[str, ...]) -> Iterator[Decoys]:
         yield decoys
 
 
-def _was_called(listener: socket.socket) -> bool:
+def was_called(listener: socket.socket) -> bool:
+    """Return whether somebody has called a decoy."""
     with suppress(BlockingIOError):
         if listener.type == socket.SOCK_DGRAM:
             return bool(listener.recv(16))

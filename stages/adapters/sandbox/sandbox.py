@@ -69,6 +69,7 @@ class LocalSandbox:
     candidates: tuple[Candidate, ...] = CANDIDATES
     _settling: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _machine: Machine | None = None
+    _whole: Machine | None = None  # with the data sets that packages bring along
     _trials: dict[Held, tuple[Trial, ...]] = field(default_factory=dict)
 
     def isolation(self) -> Isolation:
@@ -91,17 +92,25 @@ class LocalSandbox:
         return levels.ended(report, plan)
 
     def start(self, job: Job, folder: Path, environment: Mapping[str, str]) -> Start:
-        """Return how a program, not the job's script, is started in a folder, strictly held, without limits."""
+        """Return how a program is started in a folder, strictly held, without limits."""
         held = Held(network=job.network, is_session=job.is_session)
         trial, machine = self._settled(held, "strict")
         given = _prepared(job)
         plan = levels.start_plan(trial.candidate, _linked(machine, job), given, folder.resolve(), environment)
         words = (sys.executable, "-I", "-S", "-c", LAUNCH, ROOT)
-        return Start(words=words, plan=plan.encode(), isolation=levels.described(trial, machine))
+        return Start(
+            words=words,
+            plan=plan.encode(),
+            isolation=levels.described(trial, machine),
+            has_modes=trial.candidate.namespaces,
+        )
 
     def _settled(self, held: Held, policy: Policy) -> tuple[Trial, Machine]:
         with self._settling:
-            machine = self._machine = self._machine or found_machine(self.gpus)
+            if held == SCRIPTS:
+                machine = self._machine = self._machine or found_machine(self.gpus)
+            else:
+                machine = self._whole = self._whole or found_machine(self.gpus, masks=False)
             if held not in self._trials:
                 self._trials[held] = tuple(self._tried(machine, held))
             trials = self._trials[held]
@@ -204,13 +213,13 @@ class Watched:
         self._process.stderr.close()
 
 
-def found_machine(gpus: tuple[str, ...] = ()) -> Machine:
-    """Look at what this machine has."""
+def found_machine(gpus: tuple[str, ...] = (), *, masks: bool = True) -> Machine:
+    """Look at what this machine has, and with `masks` for what of it nobody shall read."""
     prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     ours = {*prefixes, *_hops(sys.executable), *(name for name in AT_ROOT if not os.path.islink(name))}
     visible = {path for each in (*SYSTEM, *ours) for path in (each, os.path.realpath(each))}
     shown = tuple(sorted(path for path in _outermost(visible - {"/"}) if os.path.exists(path)))
-    masked = known_data(shown)
+    masked = known_data(shown) if masks else ()
     pieces = [around(path, masked) for path in shown] if masked else []
     return Machine(
         architecture=os.uname().machine,

@@ -108,7 +108,15 @@ class _Making:
             context.log(f"the environment of {names} is there")
             return found.path
         context.log(f"makes an environment of {names}")
-        made = self._make(found, {name: context.tools.variables.get(name, "") for name in own})
+        start = starter(context, self._readable(found), needs_network=True)
+        made = self._make(found, {name: context.tools.variables.get(name, "") for name in own}, start)
+        begun = start(made, {})
+        if begun is not None and not begun.has_modes:
+            _make_executable(made / "bin")
+            context.log(
+                f"the environment is this run's alone: {begun.isolation.name} makes no file executable"
+            )
+            return made
         if own or found.problem:
             return made
         self.stage.progress(0.9, "keeps the environment for other runs")
@@ -119,7 +127,7 @@ class _Making:
         remove_tree(self.folder)
         return kept.path
 
-    def _make(self, found: Found, secrets: Mapping[str, str]) -> Path:
+    def _make(self, found: Found, secrets: Mapping[str, str], start: Starter) -> Path:
         """Make it in a folder of the run, from copies of the files that count, and of nothing else."""
         project, made = self.folder / "project", self.folder / "made"
         for name, data in self.made_of.files.items():
@@ -129,7 +137,6 @@ class _Making:
         variables = self._variables(found, made, secrets)
         hidden = Secrets(secrets.values())
         log = Output(self.context.workspace / LOG, self.context.show, self.context.clock, hidden)
-        start = starter(self.context, self._readable(found), needs_network=True)
         try:
             for number, words in enumerate(self._commands(found, made)):
                 self.stage.progress(0.1 + 0.2 * number, " ".join(["uv", *words[1:3]]))
@@ -204,6 +211,18 @@ class _Making:
         if code:
             raise _failure(code, log.tail)
         _weigh(self.folder, bytes_max)
+
+
+def _make_executable(folder: Path) -> None:
+    """Make the plain files of a folder executable, none of which is a link."""
+    for each in folder.iterdir():
+        with suppress(OSError):
+            file = os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if stat.S_ISREG(os.fstat(file).st_mode):
+                    os.fchmod(file, 0o755)
+            finally:
+                os.close(file)
 
 
 def _uv() -> str:

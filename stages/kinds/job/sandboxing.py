@@ -15,7 +15,7 @@ from events.kinds.job import SANDBOX, JobSpec
 from stages.context import Context
 from stages.isolation.sandbox import Job, Start
 
-SETTING: Final = "PODFLEET_JOB_ISOLATION"
+SETTING: Final = "PODFLEET_JOB_ISOLATION"  # of a pod: the least that holds jobs there
 SOURCE: Final = Path(__file__).parents[3]
 SHOWN: Final = ("podfleet", "events")  # what a program imports of the project: `podfleet.run`, and clients
 GPUS: Final = "CUDA_VISIBLE_DEVICES"

@@ -50,6 +50,7 @@ def test_every_problem_is_named_together_with_what_is_accepted(tmp_path: Path) -
         PODFLEET_PRICES=str(tmp_path),
         PODFLEET_DATASETS=os.pathsep.join([str(tmp_path), str(missing)]),
         PODFLEET_ISOLATION="none",
+        PODFLEET_JOB_ISOLATION="none",
         PODFLEET_ENGINES="image, everything",
         PODFLEET_ENDPOINTS="Ollama=http://127.0.0.1:11434/api, vllm=http://user:pw@127.0.0.1/v1",
         PODFLEET_LITERATURE_URL="index.example",
@@ -59,6 +60,7 @@ def test_every_problem_is_named_together_with_what_is_accepted(tmp_path: Path) -
     names = ("GPU_USD_PER_HOUR", "PRICES", "DATASETS", "ISOLATION", "ENGINES", "LITERATURE_URL", "HUB_URL")
     assert [name for name in names if f"PODFLEET_{name}" not in said] == []
     assert "accepted values: strict, filter, best" in said
+    assert "PODFLEET_JOB_ISOLATION is 'none'; accepted values: user, sandbox" in said
     assert "accepted values: experiment, ideation, hybrid" in said
     assert str(missing) in said
     assert "PODFLEET_ENGINES names everything; accepted words: command, image" in said
@@ -66,7 +68,7 @@ def test_every_problem_is_named_together_with_what_is_accepted(tmp_path: Path) -
     assert (
         "PODFLEET_ENDPOINTS: vllm needs an address such as http://127.0.0.1:8000/v1, without secrets" in said
     )
-    assert said.count("\n") == 9
+    assert said.count("\n") == 10
 
 
 def test_what_exists_is_accepted(tmp_path: Path) -> None:
@@ -88,7 +90,7 @@ def test_an_index_without_an_address_is_refused(address: str) -> None:
 def test_a_pipeline_sees_the_settings_of_its_tools_and_no_key_of_the_fleet() -> None:
     names = (
         "PODFLEET_PRICES", "PODFLEET_DATASETS", "PODFLEET_ISOLATION", "PODFLEET_GPU_USD_PER_HOUR",
-        "PODFLEET_JUDGE_SECRET",
+        "PODFLEET_JUDGE_SECRET", "PODFLEET_JOB_ISOLATION",
         "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL",
     )  # fmt: skip
     secrets = ("PODFLEET_API_KEY", "MONGODB_URL", "MINIO_SECRET_KEY", "PODFLEET_REGION")

@@ -33,6 +33,7 @@ from stages.isolation.levels import (
     obstacle,
     plan,
     refusal,
+    start_plan,
 )
 from stages.isolation.sandbox import LOG_TAIL_CHARS, METADATA, POLICIES, Job, JobLimits, Policy
 
@@ -115,6 +116,23 @@ def test_only_the_work_folder_is_writable_in_a_name_space(candidate: Candidate) 
     assert ("--proc" in words) == candidate.own_proc
 
 
+@pytest.mark.parametrize("network", [False, True])
+def test_a_job_is_started_by_the_same_plan_and_has_the_network_only_by_its_wish(network: bool) -> None:
+    job = replace(JOB, script="", network=network, is_session=True)
+    start = Path("/runs/7/node/work")
+    inside, beside = (start_plan(each, MACHINE, job, start, {"A": "1"}) for each in (BUBBLEWRAP, LANDLOCK))
+    assert inside.command[-1] == "--"
+    assert ("--unshare-net" in inside.command) == (not network)
+    assert "--new-session" in inside.command
+    assert inside.command[inside.command.index("--chdir") + 1] == str(start)
+    assert (inside.is_scoped, beside.is_scoped, beside.has_network) == (network, False, network)
+    assert ("/etc/resolv.conf" in beside.readable) == network
+    assert (beside.command, inside.environment, inside.creation_filter_hex) == ((), {"A": "1"}, "")
+    # an old kernel keeps no abstract socket out: there are no sockets of the machine at all
+    old = start_plan(BUBBLEWRAP, replace(MACHINE, landlock_abi=5), job, start, {})
+    assert (old.filter_hex == inside.filter_hex, old.is_scoped) == (not network, False)
+
+
 def test_what_lies_inside_another_place_is_mounted_after_it() -> None:
     """The other way round the outer one would cover it."""
     inner = Path("/usr/share/data")
@@ -180,6 +198,8 @@ def test_every_answer_of_a_probe_counts_and_none_may_lack() -> None:
         trial = judge(BUBBLEWRAP, shut | {name: True})
         assert (trial.gaps, trial.is_strict) == ((words,), False)
         assert not judge(LANDLOCK, shut | {name: True}).is_strict
+        meant = judge(BUBBLEWRAP, shut | {name: True}, network=True)
+        assert meant.is_strict == (name in ("tcp", "udp"))
         with pytest.raises(AssertionError, match=name):
             judge(LANDLOCK, {each: False for each in GAPS if each != name})
 

@@ -182,6 +182,19 @@ def test_without_namespaces_what_they_would_hold_is_refused(
     )
 
 
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_with_the_network_a_program_has_sockets_of_ip_and_in_namespaces_its_own_session(
+    namespaces: bool,
+) -> None:
+    code = filtered(
+        rules(namespaces=namespaces, landlock_abi=7, gpu=False, network=True, has_unix=False, is_session=True)
+    )
+    for family, answer in ((2, ALLOW), (10, ALLOW), (16, ALLOW), (1, REFUSED), (40, REFUSED)):
+        assert ruled(code, call("socket"), (family, 1)) == answer
+    for name, arguments in (("setsid", ()), ("setpgid", ()), ("kill", (0,)), ("kill", (0xFFFFFFFF,))):
+        assert ruled(code, call(name), arguments) == (ALLOW if namespaces else REFUSED)
+
+
 def test_what_an_old_landlock_lacks_is_refused() -> None:
     newest, without_signals, oldest = (
         filtered(rules(namespaces=False, landlock_abi=abi, gpu=False)) for abi in (6, 5, 2)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
-import os
-import signal
 import sys
 import textwrap
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +46,8 @@ SAYS = """
     os.symlink("/etc/passwd", out / "link.txt")
     print([note.text for note in run.notes()], os.environ["A"])
 """
+
+Cancels = Callable[[RecordingLiveView], AbstractContextManager[None]]
 
 
 class Job:
@@ -106,28 +105,6 @@ def test_a_program_has_the_values_of_its_parameters_each_in_one_word(tmp_path: P
     context = replace(job.context, spec=read_spec("job", {**spec, "params": {"lr": 0.1, "name": "a b;'"}}))
     run(context)
     assert job.files["log.txt"].decode() == """['--lr', '0.1', "a b;' {}"] <a b;'>\n"""
-
-
-@contextmanager
-def canceled_when_ready(job: Job) -> Iterator[None]:
-    """Cancel a job once it has printed that it is ready."""
-
-    def cancel(*_: object) -> None:
-        raise Canceled("stop")
-
-    def when_ready() -> None:
-        while "ready\n" not in job.live.text():
-            CLOCK.wait(threading.Event(), 0.05)
-        os.kill(os.getpid(), signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, cancel)
-    thread = threading.Thread(target=when_ready)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_program_says_measures_and_leaves_what_its_run_keeps(tmp_path: Path) -> None:
@@ -219,7 +196,9 @@ def test_what_a_program_leaves_running_ends_with_it(tmp_path: Path) -> None:
     assert left not in living(session)
 
 
-def test_a_program_that_is_canceled_hears_of_it_and_leaves_a_checkpoint(tmp_path: Path) -> None:
+def test_a_program_that_is_canceled_hears_of_it_and_leaves_a_checkpoint(
+    tmp_path: Path, canceled: Cancels
+) -> None:
     stops = """
         from podfleet import run
         import pathlib, signal, sys, time
@@ -237,7 +216,7 @@ def test_a_program_that_is_canceled_hears_of_it_and_leaves_a_checkpoint(tmp_path
     """
     job = Job(tmp_path, stops, env={"PYTHONPATH": str(ROOT)})
 
-    with canceled_when_ready(job), pytest.raises(Canceled):
+    with canceled(job.live), pytest.raises(Canceled):
         job.run()
     assert job.files["log.txt"] == b"ready\nstopped\n"
     assert [*job.checkpoints.kept["job"].files] == ["state.txt"]
@@ -258,6 +237,8 @@ def test_a_program_that_is_canceled_hears_of_it_and_leaves_a_checkpoint(tmp_path
         ({"command": "x", "env": {"LD_PRELOAD": "/x.so"}}, "set by the run itself"),
         ({"command": "x", "env": {"1A": "x"}}, "env"),
         ({"command": "x " * 300}, "256 words"),
+        ({"command": "x", "network": True}, "choose isolation: sandbox"),
+        ({"command": "x", "isolation": "strict"}, "isolation"),
     ],
 )
 def test_a_command_that_cannot_be_is_refused_with_words(spec: dict[str, Any], words: str) -> None:
@@ -315,7 +296,7 @@ def test_a_daemon_that_keeps_its_output_open_ends_with_the_program(tmp_path: Pat
     assert job.files["log.txt"] == b"main is over\n"
 
 
-def test_a_program_that_is_canceled_is_heard_while_it_ends(tmp_path: Path) -> None:
+def test_a_program_that_is_canceled_is_heard_while_it_ends(tmp_path: Path, canceled: Cancels) -> None:
     stops = """
         import os, pathlib, signal, sys, time
 
@@ -331,7 +312,7 @@ def test_a_program_that_is_canceled_is_heard_while_it_ends(tmp_path: Path) -> No
         time.sleep(600)
     """
     job = Job(tmp_path, stops)
-    with canceled_when_ready(job), pytest.raises(Canceled):
+    with canceled(job.live), pytest.raises(Canceled):
         job.run()
     assert job.files["log.txt"] == b"ready\nsaid\n"
     assert len(job.reporter.of(StageMetric)) == 4_000
