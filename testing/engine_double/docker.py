@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,8 @@ END_S: Final = 20.0
 WITH_VALUE: Final = frozenset(
     (
         *("--name", "--label", "--network", "--ipc", "--entrypoint", "--gpus", "--volume", "--env"),
-        *("--memory", "--memory-swap", "--cpus"),
+        *("--memory", "--memory-swap", "--cpus", "--pull", "--user", "--cap-drop", "--security-opt"),
+        *("--ulimit", "--log-driver", "--pids-limit", "--shm-size", "--mount", "--env-file", "--workdir"),
     )
 )
 NEVER: Final = threading.Event()
@@ -49,6 +51,12 @@ def main(argv: Sequence[str]) -> int:
             return _remove(folder, [each for each in rest if not each.startswith("-")])
         case "ps":
             return _list(folder, rest[-1])
+        case "image":
+            return _image(folder, rest[-1])
+        case "pull":
+            return _pull(folder, rest[-1])
+        case "pause" | "unpause":
+            return _pause(folder, rest[-1], signal.SIGSTOP if command == "pause" else signal.SIGCONT)
     return _fail(f"docker: unknown command: docker {command}")
 
 
@@ -65,11 +73,13 @@ def _run(folder: Path, words: Sequence[str]) -> int:
         return _fail(f"docker: Error response from daemon: pull access denied for {image}", 125)
     asked = {each: os.environ[each] for each in options.get("--env", ()) if each in os.environ}
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.defpath}", "PYTHONPATH": str(ROOT)} | asked
+    for each in options.get("--env-file", ()):
+        environment |= dict(line.split("=", 1) for line in Path(each).read_text().splitlines())
     log = folder / f"{name}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", env=environment,
-            start_new_session=True,
+            _found(command, environment), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            cwd=options.get("--workdir", ["/"])[0], env=environment, start_new_session=True,
         )  # fmt: skip
     row: dict[str, Any] = {
         "Id": name, "Name": f"/{name}",
@@ -168,6 +178,48 @@ def _list(folder: Path, narrowed: str) -> int:
         if (what == "label" and wanted in labels) or (what == "name" and wanted == f"^{file.stem}$"):
             print(file.stem)
     return 0
+
+
+def _image(folder: Path, name: str) -> int:
+    """Tell of an image: all are there but those whose names begin with `missing`, until they are pulled."""
+    if name.startswith("missing") and not (folder / "pulled").exists():
+        print("[]")
+        return _fail(f"Error: No such image: {name}")
+    digests = [f"{name.partition(':')[0]}@sha256:{'d' * 64}"]
+    print(json.dumps([{"Id": f"sha256:{'1' * 64}", "RepoDigests": digests}]))
+    return 0
+
+
+def _pull(folder: Path, name: str) -> int:
+    """Fetch an image, of a registry that is away or has none of the name."""
+    if "away" in name:
+        return _fail("Error response from daemon: dial tcp 10.0.0.1:443: connect: connection refused")
+    if "denied" in name:
+        return _fail(f"Error response from daemon: pull access denied for {name}, repository does not exist")
+    (folder / "pulled").touch()
+    print(name)
+    return 0
+
+
+def _pause(folder: Path, name: str, how: signal.Signals) -> int:
+    row = _row(folder, name)
+    if row is None:
+        return _fail(f"Error response from daemon: No such container: {name}")
+    os.killpg(row["State"]["Pid"], how)
+    return 0
+
+
+def _found(command: Sequence[str], environment: Mapping[str, str]) -> Sequence[str]:
+    """Return a command that can be started: what is there no program of ends as Docker's init ends it."""
+    if shutil.which(command[0], path=environment["PATH"]) is None:
+        return [
+            "/bin/sh",
+            "-c",
+            'echo "[FATAL] exec $1 failed: No such file or directory"; exit 127',
+            "",
+            command[0],
+        ]
+    return command
 
 
 def _kill(pid: int) -> None:
