@@ -125,7 +125,7 @@ def sweep(
     prune: Prune = None,
     plan: Further = None,
     stop_after: StopAfter = None,
-    budget: Budget = None,
+    budget_usd: Budget = None,
     priority: Priority = None,
     label: Labels = None,
     requires: Requires = None,
@@ -143,9 +143,8 @@ def sweep(
     """
     program = ctx.meta[PROGRAM]
     kind, spec = kind_of(kind, program), parameters.spec(file, None)
-    limits: dict[str, Any] = {each: ctx.params[each] for each in OF_A_STUDY}
+    limits: dict[str, Any] = {each: ctx.params[each] for each in (*OF_A_STUDY, "budget_usd")}
     limits |= {"parallel": parallel, "stop_after_failures": stop_after, "constraints": constraint or None}
-    limits["budget_usd"] = budget
     try:
         varied = fixed_and_varied(spec, [*(parameter or ()), *(f"params.{each}" for each in program.params)])
         made_plan = plan_of(study, varied, limits_of(limits, prune, plan or ()))
