@@ -89,6 +89,7 @@ NEXT_STEPS: Final = {
     "BUDGET_EXCEEDED": "What was found by then is kept; raise max_cost_usd or max_tokens and run it again.",
     "BUDGET_SPENT": "Raise budget_usd, or ask for cheaper pods; retry goes on from the checkpoints.",
     "BUDGET_UNKNOWN": "The control plane could not say what earlier attempts have cost; it is tried again.",
+    "POD_TOO_DEAR": "The rest of budget_usd pays for less than a minute of this pod: a cheaper one takes it.",
     "NO_PRICE": "Set PODFLEET_GPU_USD_PER_HOUR on the pods, or leave budget_usd out.",
     "NOT_AVAILABLE": "The message says what the pod lacks.",
     "ENGINE_FAILED": "Look at the engine's log; often the memory of the pod is too small.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from control_plane.model.explanation import QueuePosition, explain, hold_of, why_class_waits
@@ -12,6 +12,7 @@ from control_plane.model.presentation import plain
 from control_plane.model.views.live_pods import LivePod
 from control_plane.model.views.pods import abilities_of, is_leaving, require_form
 from control_plane.model.views.readable import those_readable
+from control_plane.reads.ledger.documents import price_of
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.runs.placement import Placement, placed
 from control_plane.store.access.projects import Projects
@@ -20,6 +21,7 @@ from control_plane.store.queue.successors import Successors
 from events.answers.fleet import QueuedBehind
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
+from events.queue.abilities import lacks
 from events.queue.fair.shares import Share, shares_in
 from events.queue.matching import cards_held, matches
 from events.queue.pod_checks import Broken
@@ -29,6 +31,7 @@ from events.runtime.errors import NotFound
 
 BEHIND_MAX: Final = 50  # runs that wait for others, as the queue shows them
 GONE: Final = {"status": "gone"}
+PRICED_AFTER: Final = timedelta(hours=1)  # so long a pod that is gone is one that a run may wait for
 
 
 async def explanation(reading: Reading, run_id: str) -> Explanation:
@@ -131,6 +134,19 @@ async def live_documents(reading: Reading) -> list[tuple[LivePod, Mapping[str, A
     found = await reading.pod_reads.live(reading.clock.now() - SILENT_AFTER)
     rules = await reading.pod_rules.in_force()
     return those_readable("pod", found, lambda each: (_pod(each, rules), each))
+
+
+async def cheapest(reading: Reading, class_key: str) -> float | None:
+    """Return the price an hour of the cheapest pod of the last hour that serves a class."""
+    found = await reading.pod_reads.live(reading.clock.now() - PRICED_AFTER)
+    rules = await reading.pod_rules.in_force()
+    prices = [
+        price
+        for pod, document in those_readable("pod", found, lambda each: (_pod(each, rules), each))
+        if not any(lacks(class_key, pod.abilities))
+        and (price := price_of(document.get("usdPerHour"))) is not None
+    ]
+    return min(prices, default=None)
 
 
 def _pod(document: Mapping[str, Any], rules: Rules) -> LivePod:

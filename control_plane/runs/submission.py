@@ -156,6 +156,8 @@ class Submitter:
             group = found.run.group_id
             message = f"the run starts with others: run all of them again, `podfleet groups again {group}`"
             raise Conflict("lane_of_a_race", message)
+        if found.run.group_id is not None:
+            await self._require_unbudgeted(found.run.group_id)
         if from_stage is not None:
             check_stage(found.run.kind, from_stage)
         if found.run.status not in FINAL:
@@ -188,6 +190,16 @@ class Submitter:
             **changes.over(kept),
         )
         return await (self.submit(again) if again.group_id is None else self._retry_member(again))
+
+    async def _require_unbudgeted(self, group_id: str) -> None:
+        """Check that no budget bounds a group: a retry would add to it. Raises `Conflict`."""
+        group = await self.groups.find(group_id)
+        if group is not None and group["plan"].get("budget_usd") is not None:
+            message = (
+                f"its group has a budget, of which a retry would have no part: run all of it again, "
+                f"`podfleet groups again {group_id}`, or submit the run by itself"
+            )
+            raise Conflict("budget_of_group", message)
 
     async def _after(self, run: Run) -> Mapping[str, str]:
         """Return for which runs the retry of a run waits, by those for which it waited itself.

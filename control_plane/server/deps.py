@@ -63,6 +63,7 @@ from control_plane.runs.groups.pruner import Pruner
 from control_plane.runs.groups.races.reads import RaceReads
 from control_plane.runs.groups.races.service import RaceService
 from control_plane.runs.groups.service import GroupService
+from control_plane.runs.groups.spending import Spending
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
@@ -285,8 +286,8 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     reading, inputs = _reading(db, url, pod_rules, clock), _inputs(db, blobs, inspector)
     releaser = Releaser(runs, Successors(db), inputs)
     submitter = Submitter(runs, submissions, ids, RunReads(db), Groups(db), inputs)
-    decider = Decider(runs, documents, events, inspector, ids, clock)
-    grouped = _grouped(db, clock, submitter, decider)
+    decider, ledgers = Decider(runs, documents, events, inspector, ids, clock), Ledgers(HeldTimes(db), clock)
+    grouped = _grouped(db, clock, submitter, decider, ledgers)
     return Deps(
         settings=settings,
         db=db,
@@ -307,7 +308,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         reading=reading,
         results=Results(ResultReads(db), reading),
         accounts=Accounts(NumberReads(db), clock),
-        ledgers=Ledgers(HeldTimes(db), clock),
+        ledgers=ledgers,
         submitter=submitter,
         decider=decider,
         bulk=Bulk(RunReads(db), decider, submitter),
@@ -373,9 +374,11 @@ def _inputs(db: Database, blobs: Blobs, inspector: Inspector) -> KnownInputs:
     return KnownInputs(TreeStore(blobs, inspector, Trees(db)), Runs(db), RunReads(db))
 
 
-def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:
+def _grouped(
+    db: Database, clock: Clock, submitter: Submitter, decider: Decider, ledgers: Ledgers
+) -> GroupParts:
     groups = Groups(db)
-    advancer = Advancer(groups, submitter, decider)
+    advancer = Advancer(groups, submitter, decider, spending=Spending(groups, ledgers))
     return GroupParts(
         GroupService(groups, submitter, clock),
         GroupReading(groups, GroupNumbers(db)),

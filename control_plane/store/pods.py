@@ -114,6 +114,7 @@ class Pods:
         """Return pods that reported since then, the latest first, at most `LIVE_MAX`."""
         fields = (
             "state", "kinds", "region", "capabilities", "labels", "orders", "keyId", "telemetry", "checks",
+            "usdPerHour",
         )  # fmt: skip
         async with answers():
             cursor = self.db.pods.find(

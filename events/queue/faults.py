@@ -13,6 +13,10 @@ from events.lifecycle import Fault, Judgement, PastFault
 from events.queue.rules import pod_name
 from events.runtime.backoff import back_off_s
 
+# So long a run is left to other pods than the one that failed it; each further fault there doubles it.
+LEFT_FIRST_S: Final = 60.0
+LEFT_MAX_S: Final = 600.0
+LEFT_AT_ONCE_MAX: Final = 16  # pods that a run does not suit, until it waits before the next
 TIMES_MAX: Final = 8  # so often may a fault of a pod meet a run at one place
 # What a pod tests of itself; `model` and `storage` are outside of it.
 Check = Literal["model", "storage", "tools", "disk", "gpu", "memory", "clock", "sandbox"]
@@ -25,7 +29,8 @@ class Blame:
     What happens more than `times_max` times at one place of a run is the run's own fault. As long as one pod
     alone has seen it, it may be that pod's, up to `TIMES_MAX`. The pod leaves the run to others. What a
     program may do itself (`is_doubtful`) is its own after `own_after` times at any places, and the pod leaves
-    the run from the second time on, for a minute.
+    the run from the second time on, for a minute. With `left_s` nothing failed: the run suits other
+    pods.
     """
 
     fault: Fault
@@ -33,6 +38,7 @@ class Blame:
     times_max: int = TIMES_MAX
     is_doubtful: bool = False
     own_after: int = TIMES_MAX
+    left_s: float | None = None
 
 
 OWN: Final = Blame(Fault.RUN)
@@ -52,6 +58,7 @@ FAULTS: Final[Mapping[str, Blame]] = {
     "CUDA_UNSUPPORTED_ARCH": Blame(Fault.POD, "gpu"),
     "GPU_BROKEN": Blame(Fault.POD, "gpu", times_max=3),  # a kernel of the program may do the same
     "GPU_DISTURBED": Blame(Fault.POD, "gpu", times_max=3),  # another run was on its cards
+    "POD_TOO_DEAR": Blame(Fault.POD, left_s=LEFT_MAX_S),  # others are cheap enough
     "NOT_AVAILABLE": Blame(Fault.POD, "tools"),
     "NO_MODEL": Blame(Fault.POD, "model"),
     "MODEL_UNAUTHORISED": Blame(Fault.POD, "model"),
@@ -72,9 +79,6 @@ FAULTS: Final[Mapping[str, Blame]] = {
 
 PODS_MAX: Final = 5  # what more pods than these fail at one place of a run is the run's own fault
 KEPT_MAX: Final = 32
-# So long a run is left to other pods than the one that failed it; each further fault there doubles it.
-LEFT_FIRST_S: Final = 60.0
-LEFT_MAX_S: Final = 600.0
 
 
 def blame_of(code: str | None) -> Blame:
@@ -90,6 +94,10 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
     blame = blame_of(code)
     if blame.fault is Fault.RUN:
         return Judgement(Fault.RUN)
+    if blame.left_s is not None:
+        left = sum(each.code == code for each in past)
+        return Judgement(blame.fault, max(1, left - LEFT_AT_ONCE_MAX), blame.left_s)
+    past = [each for each in past if blame_of(each.code).left_s is None]
     alike = [each for each in past if each.fault is blame.fault and each.place == place]
     times = len(alike) + 1
     pods = {pod_name(each.pod) for each in alike} | {pod_name(pod)}

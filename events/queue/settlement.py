@@ -24,7 +24,7 @@ from events.lifecycle import (
     end,
     rescue,
 )
-from events.queue.faults import KEPT_MAX, judge
+from events.queue.faults import KEPT_MAX, blame_of, judge
 from events.queue.journal import Decision, Expression, ServerTime, expression, kept_failures
 
 POD_LOST: Final = "POD_LOST"  # a code that `faults.FAULTS` knows
@@ -128,7 +128,9 @@ def _fields(run: Standing, ending: Ending, attempt: int, how: End, judgement: Ju
     if ending.to in FINAL:
         fields["finishedAt"] = ServerTime()
     if ending.to in (Status.QUEUED, Status.DELAYED):
-        fields |= {"claimedBy": None, "claimedAt": None, "queueDeadline": _deadline(ending.delay_s or 0.0)}
+        fields |= {"claimedBy": None, "claimedAt": None}
+        if blame_of(how.code).left_s is None:  # else it goes on waiting: its limit stays what it was
+            fields["queueDeadline"] = _deadline(ending.delay_s or 0.0)
     if ending.delay_s is not None:
         fields["notBefore"] = ServerTime(ending.delay_s)
     return fields

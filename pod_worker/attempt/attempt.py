@@ -318,9 +318,12 @@ class Attempt:
         except OSError as error:
             why = f"the folder of the attempt cannot be made: {error.strerror}"
             self._give_up(RunFailed(code="DISK_FULL", message=why, retryable=True))
-        self._judge_budget(0.0)  # at most; what was spent is told with the checkpoints
-        self._restore(workspace / RESTORED)
-        if self.claim.attempt > 1:
+        judged = allowance(self.claim.spec, self.ports.rate, 0.0)  # at most; what was spent is told below
+        is_unfit = isinstance(judged, RunFailed)
+        if isinstance(judged, Allowance):
+            self.allowed = judged
+        self._restore(workspace / RESTORED, is_asking=is_unfit)
+        if self.claim.attempt > 1 or is_unfit:
             self._judge_budget(self.fetched.spent_usd)
         self._fetch_secrets()
         with ExitStack() as stack:
@@ -340,8 +343,10 @@ class Attempt:
         else:
             self.inbox.put(frame)
 
-    def _restore(self, folder: Path) -> None:
+    def _restore(self, folder: Path, *, is_asking: bool = False) -> None:
         """Fetch what the attempt is told, and the checkpoints of earlier ones.
+
+        With `is_asking` it needs to know which pods there are.
 
         An outage is waited for within a limit, which is short where there are no earlier ones.
         """
@@ -349,7 +354,7 @@ class Attempt:
         patience_s = RESTORE_WAIT_S if has_past else TOLD_WAIT_S
         kind = KINDS.get(self.claim.kind)
         is_told = kind is not None and kind.tells
-        while (has_past or is_told) and self._wanted() is None and self.obstacle is None:
+        while (has_past or is_told or is_asking) and self._wanted() is None and self.obstacle is None:
             self._stand()
             self._hold_to_budget()
             try:
@@ -462,7 +467,7 @@ class Attempt:
 
     def _judge_budget(self, spent_usd: float | None) -> None:
         """Bound the attempt by what is left of the run's budget, or end it before it begins."""
-        judged = allowance(self.claim.spec, self.ports.rate, spent_usd)
+        judged = allowance(self.claim.spec, self.ports.rate, spent_usd, self.fetched.cheapest_usd)
         if isinstance(judged, Allowance):
             self.allowed = judged
         elif self.obstacle is None:

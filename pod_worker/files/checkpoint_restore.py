@@ -80,6 +80,9 @@ class _Candidates(msgspec.Struct, frozen=True):
     replication_asked: bool = msgspec.field(name="replicationAsked", default=False)
     told: dict[str, Any] = {}
     spent_usd: Annotated[float, msgspec.Meta(ge=0)] | None = msgspec.field(name="spentUsd", default=None)
+    cheapest_usd: Annotated[float, msgspec.Meta(ge=0)] | None = msgspec.field(
+        name="cheapestUsd", default=None
+    )
 
 
 class _BrokenError(Exception):
@@ -100,7 +103,10 @@ class HttpCheckpoints:
         """
         offered = self._offered(claim)
         fetched = Fetched(
-            replication_asked=offered.replication_asked, told=offered.told, spent_usd=offered.spent_usd
+            replication_asked=offered.replication_asked,
+            told=offered.told,
+            spent_usd=offered.spent_usd,
+            cheapest_usd=offered.cheapest_usd,
         )
         budget = _ByteBudget(RESTORED_BYTES_MAX, FETCHED_BYTES_MAX)
         names: set[str] = set()

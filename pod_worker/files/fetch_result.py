@@ -12,7 +12,8 @@ class Fetched:
 
     `pods` has no checkpoint that sets earlier ones aside. `replication_asked` is whether an earlier attempt
     asked for a replication, by the record of the control plane, and `told` what the kind of the run tells it.
-    `spent_usd` is what earlier attempts of the run have cost, None where nobody said it.
+    `spent_usd` is what earlier attempts of the run have cost, `cheapest_usd` the price an hour of the
+    cheapest pod that could take it; None where nobody said it.
     """
 
     warnings: list[str] = field(default_factory=list)
@@ -20,3 +21,4 @@ class Fetched:
     replication_asked: bool = False
     told: dict[str, Any] = field(default_factory=dict)
     spent_usd: float | None = None
+    cheapest_usd: float | None = None

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -18,6 +19,7 @@ from control_plane.config import read_settings
 from control_plane.runs.groups import advancer
 from control_plane.runs.groups.advancer import FILL_MAX, Advancer
 from control_plane.runs.groups.service import GroupService, WantedGroup
+from control_plane.runs.groups.spending import Spending
 from control_plane.runs.submission import Submitter
 from control_plane.server.app import create_app
 from control_plane.server.deps import Deps, wire
@@ -130,7 +132,7 @@ async def test_a_replica_that_dies_at_any_step_leaves_each_slot_once_to_the_next
     database_url: str, port: str, step: str, answered: bool
 ) -> None:
     async with replicas(database_url, 2) as (first, second):
-        await first.add()
+        await first.add(plan={**PLAN, "budget_usd": 6.0})
         if step == "close":
             await second.advance()
             for _ in range(2):
@@ -144,16 +146,59 @@ async def test_a_replica_that_dies_at_any_step_leaves_each_slot_once_to_the_next
             groups = DiesAt(groups, step, answered=answered)
         known = first.deps.submitter
         submitter = Submitter(known.runs, queue, known.ids, known.reads, known.groups)
+        spending = Spending(groups, first.deps.ledgers)
         with pytest.raises(Died):
-            await Advancer(groups, submitter, first.deps.decider).run_once()
+            await Advancer(groups, submitter, first.deps.decider, spending=spending).run_once()
         await second.advance()
         runs = await second.runs()
         assert slots(runs) == list(range(6 if step == "close" else 4))
         for run in runs:
             assert await second.db.run_specs.count_documents({"_id": run["_id"]}) == 1
+        specs = await second.specs(runs)
+        parts = [specs[run["_id"]]["budget_usd"] for run in runs]
+        assert parts[:4] == [1.0] * 4
+        assert parts[4:] == ([3.0] * 2 if step == "close" else []), "those that ended had cost nothing"
         group = await second.group()
         assert group["filled"] == group["next"] == len(runs)
         assert group["status"] == ("COMPLETED" if step == "close" else "OPEN")
+
+
+async def test_members_share_the_budget_of_their_group_and_what_one_leaves_is_for_the_next(
+    database_url: str,
+) -> None:
+    async with replicas(database_url, 2) as (one, two):
+
+        async def cost(run_id: str, hours: float, status: str = "COMPLETED") -> None:
+            at = datetime(2026, 11, 1, tzinfo=UTC)
+            held = {"claimedAt": at, "endedAt": at + timedelta(hours=hours)}
+            await one.db.attempts.insert_one(
+                {"_id": f"{run_id}/a1", "runId": run_id, "attempt": 1, "pod": "dear/1/1", **held}
+            )
+            await one.db.runs.update_one({"_id": run_id}, {"$set": {"attempt": 1}})
+            await one.end(status, run_id)
+
+        async def parts() -> list[float]:
+            runs = await one.runs()
+            specs = await one.specs(runs)
+            return [specs[run["_id"]]["budget_usd"] for run in runs]
+
+        await one.db.pods.insert_one({"_id": "dear/1/1", "usdPerHour": 2.0})
+        await one.add(plan={**PLAN, "budget_usd": 6.0, "parallel": 2})
+        await asyncio.gather(one.advance(), two.advance())
+        first, second = [run["_id"] for run in await one.runs()]
+        assert await parts() == [1.0, 1.0]
+        await cost(first, 0.1)
+        with pytest.raises(Conflict, match="its group has a budget"):
+            await one.deps.submitter.retry(first, by="ada")
+        await asyncio.gather(one.advance(), two.advance())
+        assert await parts() == [1.0, 1.0, pytest.approx((6 - 1 - 0.2) / 4)], "the second one keeps its own"
+        await cost(second, 3.0, "FAILED")
+        third = (await one.runs())[2]["_id"]
+        await cost(third, 0.0, "CANCELED")
+        await two.advance()
+        group = await one.group()
+        assert (group["status"], len(await parts())) == ("COMPLETED", 3)
+        assert group["journal"][0]["reason"] == "6.2 of the 6 USD of its budget are spent"
 
 
 async def test_a_slot_that_was_decided_before_the_pause_is_filled_after_it_and_no_other(
@@ -300,7 +345,7 @@ async def test_an_edit_is_for_the_revision_that_was_read_and_for_a_group_that_do
             await only.service.edit("g", revision=1, by="ada", plan={**PLAN, "parallel": 1})
         await only.advance()
         await only.service.pause("g", by="ada")
-        with pytest.raises(Conflict, match="only max_cost_usd, max_runs, "):
+        with pytest.raises(Conflict, match="only budget_usd, max_cost_usd, max_runs, "):
             await only.service.edit("g", revision=2, by="ada", plan={**PLAN, "values": {"seconds": [9]}})
         edits = [only.service.edit("g", revision=2, by=by, plan={**PLAN, "parallel": 6}) for by in "ab"]
         refused = await asyncio.gather(*edits, return_exceptions=True)
@@ -625,7 +670,7 @@ async def test_a_group_is_changed_by_its_form_and_the_second_browser_is_told_wha
         await only.service.pause("sweep", by="ada")
         assert address in (await client.get("/groups/sweep")).text
         first = second = form_of((await client.get(address)).text)
-        assert {"revision", "parallel", "stop_after_failures", "plan", "run"} == {*first}
+        assert {"revision", "parallel", "stop_after_failures", "budget_usd", "plan", "run"} == {*first}
         plan = {"kind": "matrix", "values": {"seconds": [7, 8]}}
         saved = await client.post(address, data={**first, "plan": json.dumps(plan), "parallel": "9"})
         assert (saved.status_code, saved.headers["location"]) == (303, "/groups/sweep")
@@ -642,7 +687,7 @@ async def test_a_group_is_changed_by_its_form_and_the_second_browser_is_told_wha
         await only.advance()
         await only.service.pause("sweep", by="ada")
         begun = form_of((await client.get(address)).text)
-        assert {*begun} == {"revision", "parallel", "stop_after_failures"}
+        assert {*begun} == {"revision", "parallel", "stop_after_failures", "budget_usd"}
         changed = await client.post(address, data={**begun, "parallel": "1", "stop_after_failures": ""})
         assert changed.status_code == 303
         assert (await only.group("sweep"))["plan"] == {**PLAN, "parallel": 1}

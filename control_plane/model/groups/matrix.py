@@ -29,6 +29,7 @@ class Matrix:
     stop_after_failures: int | None
     nodes: int = 0
     ready_s: float = READY_S
+    budget_usd: float | None = None
 
     @property
     def slots(self) -> int:
@@ -71,6 +72,7 @@ def matrix_of(plan: Mapping[str, Any]) -> Matrix:
         stop_after_failures=plan.get("stop_after_failures"),
         nodes=nodes,
         ready_s=plan.get("ready_s") or READY_S,
+        budget_usd=plan.get("budget_usd"),
     )
     if bool(made.axes) == bool(made.rows) or (nodes and plan.get("rows")):
         parts = "`values`, `rows` or `nodes`"

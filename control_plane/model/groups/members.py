@@ -61,7 +61,10 @@ COUNTS: Final = ("waiting", "running", "reviewing", "succeeded", "failed", "canc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """How many slots of the round stand where; of a study, each slot as a trial, and what it has used up."""
+    """How many slots of the round stand where; of a study, each slot as a trial, and what it has used up.
+
+    `used_usd` is of the budget of a group: the cost of the members that ended, and what the others may cost.
+    """
 
     waiting: int = 0
     running: int = 0
@@ -72,6 +75,7 @@ class Members:
     trials: Sequence[Trial] = ()
     elapsed_s: float = 0.0
     cost_usd: float = 0.0
+    used_usd: float = 0.0
 
     @property
     def held(self) -> int:

@@ -50,6 +50,7 @@ class Study:
     reruns: Reruns
     max_seconds: float | None = None
     max_cost_usd: float | None = None
+    budget_usd: float | None = None
     constraints: Sequence[Constraint] = ()
     pruning: Pruning | None = None
 
@@ -292,6 +293,7 @@ def study_of(plan: Mapping[str, Any]) -> Study:
         reruns=reruns,
         max_seconds=plan.get("max_seconds"),
         max_cost_usd=plan.get("max_cost_usd"),
+        budget_usd=plan.get("budget_usd"),
         constraints=[read_constraint(each) for each in plan.get("constraints") or ()],
         pruning=pruning_of(plan),
     )

@@ -145,14 +145,15 @@ class ClassRecord:
 
 
 def records(ends: Iterable[AttemptEnd], known: Collection[Identity] = ()) -> dict[str, ClassRecord]:
-    """Return the ends of attempts by class; what people or a preemption ended tells nothing.
+    """Return the ends of attempts by class; what people or a preemption ended tells nothing,
+    nor what only suits other pods.
 
     Pods that are `known` to fail by themselves have no vote on how often a sound pod does.
     """
     by_class: dict[str, dict[Identity, list[AttemptEnd]]] = defaultdict(lambda: defaultdict(list))
     failed_on: dict[str, set[Identity]] = defaultdict(set)
     for end in sorted(ends, key=lambda each: each.ended_at, reverse=True):
-        if not end.is_completed and end.code is None:
+        if not end.is_completed and (end.code is None or blame_of(end.code).left_s is not None):
             continue
         by_class[end.class_key][end.pod].append(end)
         if blame_of(end.code).fault is Fault.POD:

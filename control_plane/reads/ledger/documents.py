@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from control_plane.reads.ledger.segments import Held, Life
 from events.kinds.results import is_measured
+from events.queue.faults import blame_of
 from events.queue.requirements import NO_KIND, read_class
 
 GPUS_MAX: Final = 1_024
@@ -109,13 +110,16 @@ def cost_before(
 ) -> float | None:
     """Return what the attempts before this one have cost, from claim to end, None where an end is not known.
 
-    The time of a lost attempt counts until it was taken from its pod. A pod without a price costs nothing.
+    The time of a lost attempt counts until it was taken from its pod. A pod without a price costs
+    nothing, nor one that left the run to others.
     """
     spent = 0.0
     for each in (attempts.get(earlier, {}) for earlier in range(1, number)):
         since, until = _ms(each.get("claimedAt")), _ms(each.get("endedAt"))
         if since is None or until is None:
             return None
+        if blame_of(code if isinstance(code := each.get("code"), str) else None).left_s is not None:
+            continue  # nothing was begun
         price = price_of(prices.get(str(each.get("pod"))))
         spent += max(0, until - since) / 3_600_000 * (price or 0.0)
     return spent

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import Final
 
 from control_plane.concurrency.loops import serve_all
 from control_plane.model.groups.matrix import Matrix
 from control_plane.model.groups.members import Members, member_id
 from control_plane.model.groups.parameters import Values
-from control_plane.model.groups.plan import Close, Group, Submit, group_of, next_slots
+from control_plane.model.groups.plan import Close, Group, Submit, group_of, is_open, next_slots
 from control_plane.model.groups.races.race import Race
 from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.model.groups.study import COST, Study
@@ -26,6 +27,7 @@ from control_plane.runs.groups.members import submission
 from control_plane.runs.groups.proposals import Proposals
 from control_plane.runs.groups.proposer import Proposer
 from control_plane.runs.groups.refusals import Refusals
+from control_plane.runs.groups.spending import Spending
 from control_plane.runs.groups.starter import Starter
 from control_plane.runs.submission import Submission, Submitter, order_of
 from control_plane.store.database import Document
@@ -57,6 +59,7 @@ class Advancer:
     proposer: Proposer = field(default_factory=Proposer)
     proposals: Proposals = field(default_factory=Proposals)
     refusals: Refusals = field(default_factory=Refusals)
+    spending: Spending | None = None  # without one no group has a budget
 
     async def run_once(self) -> int:
         """Serve every group that is not closed; return how many runs are new, or raise the first failure."""
@@ -122,10 +125,10 @@ class Advancer:
     async def _decide(self, stored: Document, group: Group) -> Document | None:
         members = await self._members(group)
         match next_slots(group, members):
-            case Submit(count) if isinstance(group.plan, Study):
-                return await self._propose(stored, group.plan, members, min(count, PROPOSALS_MAX))
-            case Submit(count):
-                return await self.groups.reserve(stored, count, members)
+            case Submit(count, usd) if isinstance(group.plan, Study):
+                return await self._propose(stored, group.plan, members, min(count, PROPOSALS_MAX), usd)
+            case Submit(count, usd):
+                return await self.groups.reserve(stored, count, members, _pending(stored, usd))
             case Close(GroupStatus.CLOSING, reason):
                 entry = Entry(Action.STOP, GroupStatus.CLOSING, BY, reason)
                 return await self.groups.decide(stored, entry, {"counts": members.counts()})
@@ -151,6 +154,9 @@ class Advancer:
 
     async def _members(self, group: Group) -> Members:
         members = await self.groups.members(group.id, group.first)
+        if group.plan.budget_usd is not None and is_open(group):
+            found = None if self.spending is None else self.spending.used(group.id, group.first, group.since)
+            members = replace(members, used_usd=inf if found is None else await found)
         if not isinstance(group.plan, Study):
             return members
         trials = await self.groups.trials(group.id, group.first, group.plan)
@@ -159,7 +165,9 @@ class Advancer:
         cost_usd = await self.groups.spent(group.id, group.first, COST) if is_counted else 0.0
         return replace(members, trials=trials, elapsed_s=elapsed_s, cost_usd=cost_usd)
 
-    async def _propose(self, stored: Document, study: Study, members: Members, count: int) -> Document | None:
+    async def _propose(
+        self, stored: Document, study: Study, members: Members, count: int, usd: float | None
+    ) -> Document | None:
         """Decide on slots of a study with their values, which stand in the group until it has runs."""
         try:
             place = f"{stored['revision']}/{stored['next']}"
@@ -180,7 +188,8 @@ class Advancer:
         if not values:
             entry = Entry(Action.STOP, GroupStatus.CLOSING, BY, proposal.why)
             return await self.groups.decide(stored, entry, {"counts": members.counts()})
-        pending = {"first": stored["next"], "values": [dict(each) for each in values]}
+        pending = {**(_pending(stored, usd) or {}), "first": stored["next"]}
+        pending |= {"values": [dict(each) for each in values]}
         return await self.groups.reserve(stored, len(values), members, pending)
 
     async def _cancel(self, group: Group, members: Members) -> None:
@@ -196,7 +205,17 @@ def _submission(stored: Document, group: Group, slot: int) -> Submission:
     values = _values(stored, group, slot)
     pod = group.plan.lanes[slot - group.first].pod if isinstance(group.plan, Race) else None
     waits = isinstance(group.plan, Matrix) and group.plan.nodes > 0
-    return submission(stored, slot, values, pod=pod, barrier=waits)
+    return submission(stored, slot, values, pod=pod, barrier=waits, usd=_part(stored, slot))
+
+
+def _pending(stored: Document, usd: float | None) -> Document | None:
+    return None if usd is None else {"first": stored["next"], "usd": usd}
+
+
+def _part(stored: Document, slot: int) -> float | None:
+    """Return the part of the budget that was decided for a slot; None where there was no budget then."""
+    pending = stored["pending"] or {}
+    return pending.get("usd") if pending.get("first", slot + 1) <= slot else None
 
 
 def _values(stored: Document, group: Group, slot: int) -> Values:

@@ -14,7 +14,7 @@ import msgspec
 from control_plane.access.secrets.naming import require_names
 from control_plane.model.groups.members import Members
 from control_plane.model.groups.parameters import Values, in_json
-from control_plane.model.groups.plan import Plan, plan_of
+from control_plane.model.groups.plan import Plan, plan_of, require_budget
 from control_plane.model.groups.races.race import Race
 from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
 from control_plane.model.groups.study import Study, require_measured
@@ -47,6 +47,7 @@ RACE_GOES_ON: Final = "a race is submitted as a whole, and its lanes run at once
 LIMITS: Final = frozenset(
     {
         "parallel", "stop_after_failures", "max_runs", "target", "patience", "max_seconds", "max_cost_usd",
+        "budget_usd",
     }
 )  # fmt: skip
 
@@ -247,6 +248,7 @@ class GroupService:
         if isinstance(made, Study):
             require_sampler(made)
             require_measured(made, kind_of(run["kind"], among=RUN_KINDS))
+        require_budget(made, run["spec"])
         if isinstance(made, Race) and (run.get("requires") or {}).get("pod") is not None:
             raise Rejected("bad_plan", "run.requires.pod: the lanes of a race say their pods")
         group = {"_id": group_id, "run": run}

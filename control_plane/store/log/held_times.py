@@ -19,7 +19,7 @@ ATTEMPTS_MAX: Final = 10_000  # of a run
 # An attempt that ended so long after the window is not looked for: none takes longer.
 AFTER: Final = timedelta(days=30)
 _HELD: Final = dict.fromkeys(
-    ("runId", "attempt", "pod", "claimedAt", "endedAt", "outcome", "fault", "marks"), 1
+    ("runId", "attempt", "pod", "claimedAt", "endedAt", "outcome", "code", "fault", "marks"), 1
 )
 _WORKER: Final = dict.fromkeys(("startedAt", "reportedAt", "usdPerHour", "capabilities.gpus.name"), 1)
 

@@ -258,6 +258,25 @@ class Groups:
         }
 
     @answers()
+    async def statuses(self, group_id: str, first: int) -> dict[str, str]:
+        """Return where the runs of the slots from `first` on stand, retries as well, from the keys alone."""
+        wanted = {"groupId": group_id, "slot": {"$gte": first}}
+        cursor = self.db[MEMBERS].find(wanted, {"status": 1}).hint("by_group")
+        return {each["_id"]: each["status"] async for each in cursor}
+
+    @answers()
+    async def attempts(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many attempts each of these runs has had."""
+        found = self.db[MEMBERS].find({"_id": {"$in": list(run_ids)}}, {"attempt": 1})
+        return {each["_id"]: each["attempt"] async for each in found}
+
+    @answers()
+    async def budgets(self, run_ids: Sequence[str]) -> dict[str, Any]:
+        """Return the budget in the specification of each of these runs that has one."""
+        found = self.db.run_specs.find({"_id": {"$in": list(run_ids)}}, {"spec.budget_usd": 1})
+        return {each["_id"]: (each.get("spec") or {}).get("budget_usd") async for each in found}
+
+    @answers()
     async def live(self, group_id: str, first: int, limit: int) -> list[str]:
         """Return members from this slot on that have not ended, and whose end nobody has asked for."""
         waits = [status for status in _LIVE if status != Status.CANCELING]

@@ -79,10 +79,12 @@ class Checkpoints(Answer, frozen=True, kw_only=True):
 
     `replication_asked` is whether an earlier attempt asked for a replication, checkpoints or not; `told` is
     what the kind of the run tells its attempts at their start. `spent_usd` is what earlier attempts of the
-    run have cost by the prices of their pods, null where the end of one is not known.
+    run have cost by the prices of their pods, null where the end of one is not known. `cheapest_usd` is the
+    price an hour of the cheapest pod of the last hour that could take it, where it has a budget.
     """
 
     checkpoints: list[Checkpoint]
     replication_asked: bool
     told: dict[str, Any]
     spent_usd: float | None
+    cheapest_usd: float | None

@@ -76,6 +76,12 @@ Parallel = Annotated[int, typer.Option(min=1, max=10_000, help="Runs at once.")]
 StopAfter = Annotated[
     int | None, typer.Option("--stop-after-failures", min=1, help="Submit nothing more after so many.")
 ]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget-usd", help="What the pods of all runs together may cost (-p budget_usd: of each)."
+    ),
+]
 Paused = Annotated[bool, typer.Option("--paused", help="Create it paused.")]
 Key = Annotated[
     str | None, typer.Option("--idempotency-key", help="A repeated key and name return the same group.")
@@ -119,6 +125,7 @@ def sweep(
     prune: Prune = None,
     plan: Further = None,
     stop_after: StopAfter = None,
+    budget_usd: Budget = None,
     priority: Priority = None,
     label: Labels = None,
     requires: Requires = None,
@@ -136,7 +143,7 @@ def sweep(
     """
     program = ctx.meta[PROGRAM]
     kind, spec = kind_of(kind, program), parameters.spec(file, None)
-    limits: dict[str, Any] = {each: ctx.params[each] for each in OF_A_STUDY}
+    limits: dict[str, Any] = {each: ctx.params[each] for each in (*OF_A_STUDY, "budget_usd")}
     limits |= {"parallel": parallel, "stop_after_failures": stop_after, "constraints": constraint or None}
     try:
         varied = fixed_and_varied(spec, [*(parameter or ()), *(f"params.{each}" for each in program.params)])

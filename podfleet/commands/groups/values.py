@@ -94,7 +94,7 @@ def plan_of(study: str | None, varied: Varied, limits: Mapping[str, Any]) -> dic
         return {"kind": "study", "sampler": study, "space": space, "max_runs": RUNS_USUAL, **given}
     if ranges := [name for name, values in varied.items() if isinstance(values, Range)]:
         raise Unreadable(f"-p {ranges[0]} is a range: name a sampler with --study, or list its values")
-    if alone := sorted(given.keys() - {"parallel", "stop_after_failures"}):
+    if alone := sorted(given.keys() - {"parallel", "stop_after_failures", "budget_usd"}):
         raise Unreadable(f"--{alone[0].replace('_', '-')} is of a study: name a sampler with --study")
     return {"kind": "matrix", "values": dict(varied), **given}
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control_plane.model.groups.matrix import SLOTS_MAX, matrix_of
 from control_plane.model.groups.members import COUNTED_AS, COUNTS, Members, counted, member_id
 from control_plane.model.groups.parameters import assigned
-from control_plane.model.groups.plan import BATCH_MAX, Close, Group, Submit, Wait, next_slots
+from control_plane.model.groups.plan import (
+    BATCH_MAX,
+    Close,
+    Group,
+    Submit,
+    Wait,
+    next_slots,
+    plan_of,
+    require_budget,
+)
 from control_plane.model.groups.status import ACTIVE, CLOSED, TRANSITIONS, Action, GroupStatus, usual
 from control_plane.runs.groups.members import submission
 from control_plane.runs.submission import check
@@ -26,7 +36,14 @@ SINCE = datetime(2026, 11, 21, tzinfo=UTC)
 COUNT = st.integers(0, 40)
 
 
-def make_group(status: GroupStatus = S.OPEN, *, next: int = 0, first: int = 0, **plan: Any) -> Group:
+def make_group(
+    status: GroupStatus = S.OPEN,
+    *,
+    next: int = 0,
+    first: int = 0,
+    member_usd: float | None = None,
+    **plan: Any,
+) -> Group:
     matrix = matrix_of({"values": {"seconds": [1, 2, 3], "events": [1, 2]}, "parallel": 4, **plan})
     return Group(
         id="g",
@@ -37,6 +54,7 @@ def make_group(status: GroupStatus = S.OPEN, *, next: int = 0, first: int = 0, *
         filled=next,
         since=SINCE,
         is_canceled=False,
+        member_usd=member_usd,
     )
 
 
@@ -134,6 +152,74 @@ def test_a_group_stops_after_failures_and_waits_for_those_that_go_on() -> None:
     closing = replace(group, status=S.CLOSING)
     assert next_slots(closing, Members(failed=2, running=1, succeeded=1)) == Wait()
     assert next_slots(closing, Members(failed=2, succeeded=2)) == Close(S.COMPLETED)
+
+
+def test_a_slot_begins_only_where_its_part_of_the_budget_is_left() -> None:
+    own = make_group(budget_usd=5.0, member_usd=2.0)
+    assert next_slots(own, Members()) == Submit(2, 2.0)
+    begun = replace(own, next=2, filled=2)
+    assert next_slots(begun, Members(running=2, used_usd=4.0)) == Wait(), (
+        "one of them may give something back"
+    )
+    assert next_slots(begun, Members(succeeded=1, running=1, used_usd=2.5)) == Submit(1, 2.0)
+    spent = next_slots(begun, Members(succeeded=2, used_usd=3.5))
+    assert isinstance(spent, Close)
+    assert spent.reason == "3.5 of the 5 USD of its budget are spent, and a member may cost 2"
+    even = make_group(budget_usd=6.0)
+    assert next_slots(even, Members()) == Submit(4, 1.0)
+    later = replace(even, next=4, filled=4)
+    assert next_slots(later, Members(succeeded=2, running=2, used_usd=2.0)) == Submit(2, 2.0)
+    assert isinstance(next_slots(later, Members(succeeded=4, used_usd=6.1)), Close)
+    assert next_slots(later, Members(running=2, succeeded=2, used_usd=inf)) == Wait()
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_members_cost_at_most_a_twentieth_more_than_the_budget_of_their_group(data: st.DataObject) -> None:
+    """Fleets that claim, are killed and end at any moment; a run passes its own budget by 0.04 at most."""
+    cents = st.integers(1, 10_000).map(lambda each: each / 100)
+    budget, each = data.draw(cents), data.draw(st.none() | cents)
+    slots, live, ended = data.draw(st.integers(1, 12)), list[float](), list[float]()
+    group = make_group(
+        values={"a": [*range(slots)]},
+        parallel=data.draw(st.integers(1, 5)),
+        budget_usd=budget,
+        member_usd=each,
+    )
+    for _ in range(40):
+        members = Members(running=len(live), succeeded=len(ended), used_usd=sum(ended) + sum(live))
+        match next_slots(group, members):
+            case Submit(count, usd):
+                assert usd is not None
+                live += [usd] * count
+                group = replace(group, next=group.next + count, filled=group.next + count)
+            case Close():
+                break
+            case Wait():
+                assert live, "a group that waits for nothing would do so for ever"
+        for _ in range(data.draw(st.integers(0, len(live)))):
+            ended.append(live.pop(data.draw(st.integers(0, len(live) - 1))) * data.draw(st.floats(0, 1.04)))
+    assert sum(ended) + 1.04 * sum(live) <= 1.05 * budget
+
+
+@pytest.mark.parametrize(
+    ("plan", "spec", "why"),
+    [
+        ({"values": {"budget_usd": [1, 2]}}, {}, "varies"),
+        ({"values": {"a": [1]}}, {"budget_usd": 3}, "2 USD are less than a member may cost, 3"),
+        ({"nodes": 3}, {"budget_usd": 1}, "less than 3 members that start together may cost, 3"),
+        ({"nodes": 2}, {"budget_usd": 1}, None), ({"values": {"a": [1]}}, {"budget_usd": 2}, None),
+    ],
+)  # fmt: skip
+def test_a_budget_that_pays_for_no_member_is_refused(
+    plan: dict[str, Any], spec: dict[str, Any], why: str | None
+) -> None:
+    made = plan_of({"kind": "matrix", "parallel": 1, "budget_usd": 2.0, **plan})
+    if why is None:
+        require_budget(made, spec)
+        return
+    with pytest.raises(Rejected, match=why):
+        require_budget(made, spec)
 
 
 def test_a_canceled_group_closes_as_canceled_also_after_a_retry() -> None:

@@ -130,4 +130,12 @@ def test_a_start_of_a_pod_is_named_without_its_process() -> None:
 
 def test_each_fault_of_a_pod_but_its_loss_is_shown_by_one_of_its_checks() -> None:
     unseen = {code for code, each in FAULTS.items() if each.fault is Fault.POD and each.check is None}
-    assert unseen == {"POD_LOST"}
+    assert unseen == {"POD_LOST", "POD_TOO_DEAR"}
+
+
+def test_a_run_that_a_pod_does_not_suit_is_left_to_others_and_charged_to_nobody_however_often() -> None:
+    dear = past(*[f"{n}/1" for n in range(30)], code="POD_TOO_DEAR", place=None)
+    assert judge("POD_TOO_DEAR", "a/1", None, []) == Judgement(Fault.POD, 1, 600.0)
+    assert judge("POD_TOO_DEAR", "a/1", None, dear[:10]) == Judgement(Fault.POD, 1, 600.0)
+    assert judge("POD_TOO_DEAR", "a/1", None, dear) == Judgement(Fault.POD, 14, 600.0), "it waits by then"
+    assert judge("DISK_FULL", "a/1", None, dear) == judge("DISK_FULL", "a/1", None, [])

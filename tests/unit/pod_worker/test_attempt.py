@@ -224,6 +224,7 @@ class Earlier:
     replication_asked: bool = False
     told: dict[str, Any] = field(default_factory=dict)
     spent_usd: float | None = None
+    cheapest_usd: float | None = None
 
     def fetch(self, claim: Claim, folder: Path) -> Fetched:
         self.asked += 1
@@ -234,7 +235,9 @@ class Earlier:
         if self.clock.monotonic_s() < self.from_s:
             raise Transient("away", "the control plane does not answer")
         pods = {each: ["alpha", ""] for each in self.stages if each not in self.emptied}
-        return Fetched(self.warnings, pods, self.replication_asked, self.told, self.spent_usd)
+        return Fetched(
+            self.warnings, pods, self.replication_asked, self.told, self.spent_usd, self.cheapest_usd
+        )
 
 
 @dataclass
@@ -515,18 +518,26 @@ def test_a_budget_spares_what_completes_in_time(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "spent", "price", "code"),
+    ("number", "spent", "price", "cheapest", "code"),
     [
-        (1, None, 3.6, None), (1, None, 0.0, None), (1, None, None, "NO_PRICE"),
-        (1, None, 3600.0, "BUDGET_SPENT"), (2, None, 3.6, "BUDGET_UNKNOWN"), (2, 0.03, 3.6, None),
-        (2, 0.05, 3.6, "BUDGET_SPENT"),
-        (2, 0.2, 3.6, "BUDGET_SPENT"), (2, 0.2, 0.0, "BUDGET_SPENT"),
+        (1, None, 3.6, None, None), (1, None, 0.0, None, None), (1, 0.0, None, None, "NO_PRICE"),
+        (1, 0.0, None, 3.6, "POD_TOO_DEAR"), (1, 0.0, 3600.0, 3.6, "POD_TOO_DEAR"),
+        (1, None, 3600.0, 3.6, "BUDGET_UNKNOWN"), (1, 0.0, 3600.0, 7.2, "BUDGET_SPENT"),
+        (1, 0.0, 3600.0, None, "BUDGET_SPENT"), (2, None, 3.6, 3.6, "BUDGET_UNKNOWN"),
+        (2, 0.03, 3.6, 1.0, None),
+        (2, 0.05, 3.6, 3.0, "POD_TOO_DEAR"), (2, 0.05, 3.6, 3.1, "BUDGET_SPENT"),
+        (2, 0.2, 3.6, 0.0, "BUDGET_SPENT"), (2, 0.2, 0.0, 0.0, "BUDGET_SPENT"),
     ],
 )  # fmt: skip
 def test_an_attempt_begins_only_where_the_rest_of_the_budget_pays_for_a_minute(
-    scene: Scene, number: int, spent: float | None, price: float | None, code: str | None
+    scene: Scene,
+    number: int,
+    spent: float | None,
+    price: float | None,
+    cheapest: float | None,
+    code: str | None,
 ) -> None:
-    scene.earlier.spent_usd = spent
+    scene.earlier.spent_usd, scene.earlier.cheapest_usd = spent, cheapest
     scene.clock.at(1, lambda: scene.child.say(RunStarted()))
     scene.clock.at(30, scene.child.complete)
     scene.attempt({"budget_usd": 0.1}, number=number, rate=Rate(1, price)).run()

@@ -41,6 +41,7 @@ class Race:
     lanes: Sequence[Lane]
     ready_s: float
     limit_s: float
+    budget_usd: float | None = None
 
     @property
     def slots(self) -> int:
@@ -185,4 +186,6 @@ def race_of(plan: Mapping[str, Any]) -> Race:
     pods = [lane.pod for lane in lanes]
     if twice := sorted({pod for pod in pods if pods.count(pod) > 1}):
         raise Rejected("bad_plan", f"plan.lanes: {twice[0]!r} has two; a pod runs one lane")
-    return Race(lanes=lanes, ready_s=plan["ready_s"], limit_s=plan["limit_s"])
+    return Race(
+        lanes=lanes, ready_s=plan["ready_s"], limit_s=plan["limit_s"], budget_usd=plan.get("budget_usd")
+    )

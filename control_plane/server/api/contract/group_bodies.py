@@ -32,14 +32,16 @@ Row = Annotated[
     Storable,
 ]
 Limit = Annotated[int, Field(ge=1, le=SLOTS_MAX), WHOLE]
+Budget = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 
 class MatrixPlan(Body):
     """A run for each combination of `values`, or for each of `rows`; names lead by dots into mappings.
 
     At most `parallel` wait for a pod or have one at once. Nothing more is submitted after
-    `stop_after_failures` members failed. Or so many `nodes` of one job: all start together, or none. They
-    wait for each other for `ready_s`, then they give their pods back, and try again later.
+    `stop_after_failures` members failed. The pods of all members cost at most 1.05 times `budget_usd`. Or so
+    many `nodes` of one job: all start together, or none. They wait for each other for `ready_s`, then they
+    give their pods back, and try again later.
     """
 
     kind: Literal["matrix"]
@@ -54,6 +56,7 @@ class MatrixPlan(Body):
     rows: Annotated[list[Row], Field(min_length=1, max_length=SLOTS_MAX)] | None = None
     parallel: Limit = 10
     stop_after_failures: Limit | None = None
+    budget_usd: Budget | None = None
     nodes: Annotated[int, Field(ge=2, le=NODES_MAX), WHOLE] | None = None
     ready_s: Annotated[float, Field(ge=1, le=24 * 3600, allow_inf_nan=False)] | None = None
 
@@ -109,11 +112,12 @@ class StudyPlan(Body):
 
     `goal` is `min:NAME` or `max:NAME` of a headline number, or two of these: then the best are the Pareto
     front. The study ends after `max_runs`, when `target` is reached, when `patience` trials were no better,
-    `max_seconds` after its round began, or when the `cost_usd` of its members is `max_cost_usd`. A trial runs
-    `repeats` times and counts by its mean. `baseline` is tried first, and again after every `baseline_every`
-    trials. The runs of `confirm` are among `max_runs`. `points` is how many values of a range a grid tries.
-    `constraints` are texts such as `seconds <= 3` about headline numbers: a member that breaks one is never
-    the best. `prune` ends members early. What the kind of the runs refuses is not tried.
+    `max_seconds` after its round began, or when the `cost_usd` of its members is `max_cost_usd`. The pods of
+    all members cost at most 1.05 times `budget_usd`. A trial runs `repeats` times and counts by its mean.
+    `baseline` is tried first, and again after every `baseline_every` trials. The runs of `confirm` are
+    among `max_runs`. `points` is how many values of a range a grid tries. `constraints` are texts such as
+    `seconds <= 3` about headline numbers: a member that breaks one is never the best. `prune` ends
+    members early. What the kind of the runs refuses is not tried.
     """
 
     kind: Literal["study"]
@@ -134,6 +138,7 @@ class StudyPlan(Body):
     confirm: ConfirmBody | None = None
     max_seconds: Annotated[float, Field(ge=1, le=SECONDS_MAX, allow_inf_nan=False)] | None = None
     max_cost_usd: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+    budget_usd: Budget | None = None
     points: Annotated[int, Field(ge=2, le=100), WHOLE] = 5
     seed: Annotated[int, Field(ge=0, lt=2**31), WHOLE] = 0
     stop_after_failures: Limit | None = None
@@ -160,6 +165,7 @@ class RacePlan(Body):
     It is decided when every lane is ready, at the latest `ready_s` after they were submitted; what is not
     ready then starts late. Lanes that run `limit_s` after the moment are canceled. `measure` is `min:NAME` or
     `max:NAME` of the headline number that decides it; by default the first of the kind that has a direction.
+    The pods of all lanes cost at most 1.05 times `budget_usd`.
     """
 
     kind: Literal["race"]
@@ -167,6 +173,7 @@ class RacePlan(Body):
     ready_s: Annotated[float, Field(ge=1, le=24 * 3600, allow_inf_nan=False)] = 60.0
     limit_s: Annotated[float, Field(ge=1, le=30 * 24 * 3600, allow_inf_nan=False)] = 24 * 3600.0
     measure: GoalText | None = None
+    budget_usd: Budget | None = None
 
 
 PlanBody = Annotated[MatrixPlan | StudyPlan | RacePlan, Field(discriminator="kind")]

@@ -12,9 +12,11 @@ from control_plane.access.auth import Forbidden, Principal, require
 from control_plane.files.blobs import is_key
 from control_plane.model.result_replication import asked_by, pods_until
 from control_plane.model.views.document_mapping import from_document
+from control_plane.runs.explainer import cheapest
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
+from control_plane.store.queue.groups import Groups
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.worker.uploads import Checkpoint, Checkpoints, SignedFile
@@ -65,9 +67,17 @@ def router(deps: Deps) -> APIRouter:
             replication_asked=bool(asked_by(made, attempt)),
             told=await deps.reading.told(run_id),
             spent_usd=await deps.ledgers.spent(run_id, attempt),
+            cheapest_usd=await cheapest_usd(deps, run_id),
         )
 
     return routes
+
+
+async def cheapest_usd(deps: Deps, run_id: str) -> float | None:
+    """Return the price of the cheapest pod that could take a run with a budget; None where none is known."""
+    budgets = await Groups(deps.db).budgets([run_id])
+    found = None if budgets.get(run_id) is None else await deps.runs.find(run_id)
+    return None if found is None else await cheapest(deps.reading, found.run.class_key)
 
 
 def owner_of(deps: Deps) -> Callable[..., Awaitable[int]]:

@@ -29,6 +29,7 @@ WORDS: Final[Mapping[str, str]] = {
     "patience": "Trials without a better one",
     "max_seconds": "Seconds of a round at most",
     "max_cost_usd": "Cost of its members at most, in USD",
+    "budget_usd": "Budget of its pods, in USD",
 }
 
 

@@ -1,0 +1,79 @@
+"""Tells how much of the budget of a group its members have used up, or may still use.
+
+Law: a member that has not ended counts with its whole budget, one that has with its cost. So where what is
+counted is never above the budget of the group at a decision, all members cost at most what one of a run may
+pass its own by, as a share of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import inf
+from typing import Final, Protocol
+
+from control_plane.store.queue.groups import Groups
+from events.kinds.results import is_measured
+from events.lifecycle import FINAL, Status
+
+KEPT_MAX: Final = 200  # groups
+AT_ONCE: Final = 20  # runs whose cost is looked up
+LOOKED_MAX: Final = 1_000  # of one turn: the others count with their budgets until a later one
+
+
+class Costs(Protocol):
+    """What attempts have cost."""
+
+    async def spent(self, run_id: str, before: int) -> float | None:
+        """Return the cost of the attempts of a run before this one, None where it is not known."""
+        ...
+
+
+@dataclass(slots=True)
+class Spending:
+    """Counts what members cost; what those cost that have ended is kept in memory."""
+
+    groups: Groups
+    costs: Costs
+    known: OrderedDict[tuple[str, datetime], dict[str, float]] = field(default_factory=OrderedDict)
+
+    async def used(self, group_id: str, first: int, since: datetime) -> float:
+        """Return how many dollars the members from slot `first` on have cost, and may still cost.
+
+        It is infinite where a member has no budget and has not ended, or its cost is not known.
+        """
+        known = self._of(group_id, since)
+        statuses = await self.groups.statuses(group_id, first)
+        ended = [run_id for run_id, status in statuses.items() if Status(status) in FINAL]
+        missing = [run_id for run_id in ended if run_id not in known][:LOOKED_MAX]
+        known |= await self._costs(missing)
+        open_ones = [run_id for run_id in statuses if run_id not in known]
+        budgets = await self.groups.budgets(open_ones)
+        used = sum(known[run_id] for run_id in statuses if run_id in known)
+        return used + sum(_bound(budgets.get(run_id)) for run_id in open_ones)
+
+    async def _costs(self, run_ids: list[str]) -> Mapping[str, float]:
+        """Return what these runs, which have ended, have cost, without those of which it is not known."""
+        attempts = await self.groups.attempts(run_ids)
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def cost(run_id: str) -> float | None:
+            async with turn:
+                return await self.costs.spent(run_id, attempts[run_id] + 1)
+
+        found = await asyncio.gather(*(cost(run_id) for run_id in attempts))
+        return {run_id: usd for run_id, usd in zip(attempts, found, strict=True) if usd is not None}
+
+    def _of(self, group_id: str, since: datetime) -> dict[str, float]:
+        known = self.known.pop((group_id, since), {})
+        self.known[group_id, since] = known
+        while len(self.known) > KEPT_MAX:
+            self.known.popitem(last=False)
+        return known
+
+
+def _bound(budget: object) -> float:
+    return float(budget) if isinstance(budget, int | float) and is_measured(budget) else inf
