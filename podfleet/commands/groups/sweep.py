@@ -17,6 +17,7 @@ from podfleet.connection import client
 from podfleet.nouns import NOUNS, noun
 from podfleet.output import AsJson, print_json, say
 from podfleet.parameters import (
+    After,
     Attempts,
     Labels,
     Priority,
@@ -126,6 +127,7 @@ def sweep(
     queue_limit: QueueLimit = None,
     secret: SecretNames = None,
     project: Project = None,
+    after: After = None,
     paused: Paused = False,
     key: Key = None,
     as_json: AsJson = False,
@@ -163,6 +165,7 @@ def sweep(
         spec,
         plan=made_plan,
         paused=paused,
+        after=after,
         idempotency_key=key,
         **options,
     )
