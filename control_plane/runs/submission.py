@@ -34,7 +34,7 @@ from events.kinds.declaring.spec import Spec
 from events.lifecycle import FINAL, SUCCEEDED, Status
 from events.queue.fair.shares import DEFAULT
 from events.queue.journal import Expression, creation
-from events.queue.requirements import Requirements, class_key, read_class, read_requirements
+from events.queue.requirements import Requirements, asked_with, class_key, read_class, read_requirements
 from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
 from events.text.input_source import OF_RUN
@@ -405,7 +405,8 @@ def read(wanted: Submission) -> Order:
         others = {name for name in spec.__struct_fields__ if getattr(spec, name) != getattr(given, name)}
         changed = {name: msgspec.to_builtins(getattr(spec, name)) for name in others}
         wanted = replace(wanted, spec={**wanted.spec, **changed})
-    requires, secrets = read_requirements(wanted.requires), require_names(wanted.secrets)
+    requires = read_requirements(asked_with(wanted.requires, kind_of(wanted.kind).asks(spec)))
+    secrets = require_names(wanted.secrets)
     return Order(wanted, spec, requires, measures(wanted.kind, spec), secrets)
 
 

@@ -109,6 +109,12 @@ def read_requirements(raw: Mapping[str, Any]) -> Requirements:
     return found
 
 
+def asked_with(raw: Mapping[str, Any], asked: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return requirements as they were given, with the labels that a specification asks for."""
+    labels = raw.get("labels", {})
+    return {**raw, "labels": {**labels, **asked}} if asked and isinstance(labels, Mapping) else raw
+
+
 def with_labels(wanted: Requirements) -> Requirements:
     """Return requirements with what is asked of GPUs as labels. Raises `Rejected` where two of them differ.
 

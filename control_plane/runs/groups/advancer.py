@@ -43,6 +43,7 @@ FILL_MAX: Final = 100  # runs of one write: each costs the event loop a tenth of
 STEPS_MAX: Final = 250  # of one group in one turn
 PROPOSALS_MAX: Final = 50  # of one decision
 CANCELS_MAX: Final = 200  # of one group in one turn
+COORDINATED: Final = frozenset({GroupStatus.OPEN, GroupStatus.PAUSED})
 BY: Final = "advancer"
 
 
@@ -137,7 +138,7 @@ class Advancer:
         is_given_up = group.status is GroupStatus.CANCELING
         if isinstance(group.plan, Race) and group.status in (GroupStatus.OPEN, GroupStatus.CLOSING):
             is_given_up = await self._race(stored, group, group.plan)
-        elif isinstance(group.plan, Matrix) and group.plan.nodes and group.status is GroupStatus.OPEN:
+        elif isinstance(group.plan, Matrix) and group.plan.nodes and group.status in COORDINATED:
             coordinator = Coordinator(self.groups, Races(self.groups.db), self.decider)
             is_given_up = await coordinator.step(stored, group, group.plan)
         if is_given_up:

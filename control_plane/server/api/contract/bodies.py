@@ -373,7 +373,7 @@ class Settlement(Release):
     outcome: Outcome
     stage: Words | None = None
     retryable: bool = False
-    root: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    root: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] | None = None
 
 
 class Stored(Body):

@@ -90,7 +90,7 @@ class NewRunPages:
     async def _data_sets(self) -> list[str]:
         """Return the newest versions of data sets that a run could read."""
         found: dict[str, str] = {}
-        for each in (await self.site.deps.tree_shelf.versions(None, DATA_SETS_READ, None)).items:
+        for each in (await self.site.deps.tree_store.versions(None, DATA_SETS_READ, None)).items:
             found.setdefault(each.name, each.id)
         return [*found.values()][:DATA_SETS_SHOWN]
 
