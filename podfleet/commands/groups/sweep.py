@@ -169,10 +169,7 @@ def sweep(
         idempotency_key=key,
         **options,
     )
-    if as_json:
-        print_json(made)
-    else:
-        say(made.id)
+    print_json(made) if as_json else say(made.id)
 
 
 def kind_of(kind: str | None, program: Any) -> str:
