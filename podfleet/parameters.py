@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from events.runtime.errors import ConfigError
 from podfleet.client.options import OptionChanges, Options, StartOptions
 
 SPEC_BYTES_MAX: Final = 4 << 20
@@ -19,6 +20,7 @@ DEPTH_MAX: Final = 64
 LABEL: Final = "labels."
 NOTHING: Final = "nothing"  # as a requirement: any pod will do
 NOW: Final = "now"
+PROJECT: Final = "PODFLEET_PROJECT"
 FORMS: Final = (".yaml", ".yml", ".json")
 # YAML 1.2's numbers: the library's own idea of them takes 1e-3 for text.
 FLOAT: Final = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?\Z")
@@ -64,13 +66,13 @@ SecretNames = Annotated[
 ]
 After = Annotated[
     list[str] | None,
-    typer.Option("--after", metavar="RUN", help="A run that has to complete first; repeatable."),
+    typer.Option(
+        "--after", metavar="RUN", help="A run, or group:NAME, that has to complete first; repeatable."
+    ),
 ]
 Project = Annotated[
     str | None,
-    typer.Option(
-        "--project", envvar="PODFLEET_PROJECT", metavar="NAME", help="Project of the run, which is charged."
-    ),
+    typer.Option("--project", envvar=PROJECT, metavar="NAME", help="Project of the run, which is charged."),
 ]
 NotBefore = Annotated[
     str | None,
@@ -111,8 +113,23 @@ def options(
         "max_attempts": attempts,
         "queue_limit_s": queue_limit,
         "secrets": secret or None,
-        "project": project or None,
+        "project": usual_project(project),
     }
+
+
+def usual_project(named: str | None) -> str | None:
+    """Return the project that is named, by an option, the environment, or `.env`; None where none is.
+
+    Ends the command at a file that cannot be read.
+    """
+    from podfleet.embedded.config import DOTENV, written
+
+    if named:
+        return named
+    try:
+        return written(Path.cwd() / DOTENV).get(PROJECT)
+    except ConfigError as error:
+        raise typer.BadParameter(error.message) from error
 
 
 def start_options(*, not_before: str | None, **others: Any) -> StartOptions:

@@ -667,6 +667,8 @@ def _pattern(text: str | None, name: str) -> str | None:
     """Return the pattern for the store. Raises `Rejected` for text that a pattern cannot hold."""
     if text is not None and "\0" in text:
         raise Rejected("bad_search", f"`{name}` holds the character NUL, which cannot be looked for")
+    if text is not None and len(text) > SEARCH_CHARS_MAX:
+        raise Rejected("bad_search", f"`{name}` has {len(text):,} characters; at most {SEARCH_CHARS_MAX}")
     return text
 
 

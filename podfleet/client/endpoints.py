@@ -518,11 +518,15 @@ def add_group(
     *,
     plan: Plan,
     paused: bool = False,
+    after: Sequence[str] | None = None,
     idempotency_key: str | None = None,
     **options: Unpack[Options],
 ) -> Call[Group]:
-    """Make a group: runs of `kind` that vary parameters by a plan."""
-    run = _run_body(kind, spec, options)
+    """Make a group: runs of `kind` that vary parameters by a plan.
+
+    They wait until the runs in `after`, and the groups (`group:NAME`), have completed.
+    """
+    run = {**_run_body(kind, spec, options), **_given(after=[*after] if after else None)}
     body = {"id": group_id, "run": run, "plan": plan, "paused": paused}
     headers = _given(**{"Idempotency-Key": idempotency_key})
     return Call("POST", "/api/groups", Group, body=body, headers=headers)

@@ -95,6 +95,7 @@ def show(task: TaskName, as_json: AsJson = False) -> None:
             ("description", found.description or None),
             ("model", str(found.model.get("id", ""))),
             ("engine", found.base_runtime),
+            ("project", str(found.placement.get("project", "default"))),
             ("objective", f"{objective.get('direction')} {objective.get('metric')}"),
             ("round", str(found.round) if found.round else None),
             ("experiments", _experiments(found)),
@@ -119,11 +120,21 @@ def experiments(task: TaskName, limit: Limit = SHOWN, as_json: AsJson = False) -
 
 @app.command()
 def create(
-    file: File = None, parameter: parameters.Parameters = None, start: Start = False, as_json: AsJson = False
+    file: File = None,
+    parameter: parameters.Parameters = None,
+    project: parameters.Project = None,
+    start: Start = False,
+    as_json: AsJson = False,
 ) -> None:
     """Create a task from a file, from -p KEY=VALUE, or both; print its id."""
     control_plane = client()
-    made = control_plane.create_task(parameters.spec(file, parameter))
+    fields = parameters.spec(file, parameter)
+    charged = parameters.usual_project(project)
+    if charged is not None and isinstance(placement := fields.setdefault("placement", {}), dict):
+        fields["placement"] = {"max_attempts": 2, "project": charged, **placement}
+        if project:
+            fields["placement"]["project"] = project
+    made = control_plane.create_task(fields)
     if start:
         made = control_plane.start_task(made.id, revision=made.revision)
     _say(made, as_json=as_json)

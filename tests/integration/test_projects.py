@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -238,6 +239,8 @@ async def test_projects_are_set_by_admins_and_keys_are_bound_to_them(database_ur
         assert changed.json()["classKey"] == "probe/cpu/eu/@vision", "a change keeps the project"
         (default, vision) = (await asking.get("/api/projects")).json()["items"]
         assert (default["id"], vision["id"], vision["waiting"]) == ("default", "vision", 1)
+        await must_list_by_project(asking, submitted["id"])
+        await must_charge_tasks(asking, deps, key)
         page = await asking.get("/projects")
         assert "vision</code>" in page.text
         form = {"name": "speech", "weight": "0.5", "gpus": "2", "gpu_hours": "", "usd": "1.5"}
@@ -246,3 +249,76 @@ async def test_projects_are_set_by_admins_and_keys_are_bound_to_them(database_ur
         assert (stored["weight"], stored["quotas"]) == (0.5, {"gpus": 2, "gpuHours": None, "usd": 1.5})
         for wrong_form in ({**form, "name": "Loud"}, {**form, "gpus": "2.5"}, {**form, "usd": "much"}):
             assert (await asking.post("/projects", data=wrong_form)).status_code == 422
+
+
+async def must_list_by_project(asking: httpx.AsyncClient, of_vision: str) -> None:
+    """Check that every list can be of one project; `of_vision` is its only run, which waits."""
+    spec = {"kind": "probe", "spec": {}}
+    labels = {
+        "requires": {"labels": {"vision": "1"}, "region": "eu"}
+    }  # in the class where a project may stand
+    other = (await asking.post("/api/runs", json={**spec, **labels})).json()["id"]
+    behind = {**spec, "project": "vision", "after": [other, other, "group:g"]}
+    waits = (await asking.post("/api/runs", json=behind)).json()["id"]
+
+    async def ids(path: str, **query: str) -> list[str]:
+        answer = await asking.get(path, params=query)
+        assert answer.status_code == 200, answer.text
+        return [each["id"] for each in answer.json()["items"]]
+
+    assert await ids("/api/runs", project="vision") == [waits, of_vision]
+    assert await ids("/api/runs", project="vision", region="eu") == [of_vision]
+    assert await ids("/api/runs", project="vision", region="us") == []
+    assert await ids("/api/runs", project="default", region="eu") == [other]
+    assert waits not in await ids("/api/runs", project="default")
+    assert await ids("/api/runs", project="visio") == await ids("/api/runs", project=".*") == []
+    for hostile in ("\x00", "x" * 300):
+        assert (await asking.get("/api/runs", params={"project": hostile})).status_code == 422
+    assert await ids("/api/groups", project="default") == ["g"]
+    assert await ids("/api/groups", project="vision") == []
+    queue = (await asking.get("/api/queue", params={"project": "vision"})).json()
+    assert {each["project"] for each in queue["items"]} == {"vision"}
+    (first,) = queue["behind"]
+    assert (first["id"], first["after"]) == (waits, {other: "QUEUED", "group:g": "RUNNING"})
+    assert (await asking.get("/api/queue", params={"project": "default"})).json()["behind"] == []
+    page = (await asking.get("/", params={"project": "vision"})).text
+    words = re.sub("<[^>]*>", " ", page[page.index("Behind other runs") :])
+    words = " ".join(words.split())
+    assert f"{other} ○ QUEUED , group:g ▶ RUNNING" in words, words[:400]
+    assert f'href="/runs/{other}"' in page
+    assert 'href="/groups/g"' in page
+    of_all = (await asking.get("/")).text
+    queues = [each[: each.index("<h2>Pods")] for each in (page, of_all)]
+    assert ["probe/cpu/eu/vision=1" in each for each in queues] == [False, True]
+    assert 'href="/runs?project=vision">vision</a>' in (await asking.get(f"/runs/{waits}")).text
+    for path in ("/runs", "/groups", "/boards/view?kind=probe&"):
+        page = (await asking.get(f"{path}{'' if '?' in path else '?'}project=vision")).text
+        assert 'name="project" value="vision"' in page, path
+
+
+async def must_charge_tasks(asking: httpx.AsyncClient, deps: Deps, key: dict[str, str]) -> None:
+    """Check that what a task begins is charged to its project, and that `key` begins none of another."""
+    task = {
+        "name": "t",
+        "model": {"id": "m"},
+        "parameters": {"n_parallel": [1, 2]},
+        "optimization": {"strategy": "grid", "baseline": False},
+    }
+    made = (await asking.post("/api/tasks", json=task, headers=key)).json()
+    assert made["placement"]["project"] == "vision"
+    begun = await asking.post(f"/api/tasks/{made['id']}/start", headers=key)
+    assert begun.status_code == 200, begun.text
+    await deps.groups.advancer.run_once()
+    members = await deps.db.runs.find({"groupId": begun.json()["group"]}).to_list()
+    assert members
+    assert all("/@vision" in each["classKey"] for each in members)
+    other = (await asking.post("/api/tasks", json={**task, "name": "other"})).json()
+    named = {**task, "name": "x", "placement": {"project": "default"}}
+    refusals = [
+        await asking.post("/api/tasks", json=named, headers=key),
+        await asking.post(f"/api/tasks/{other['id']}/clone", headers=key, json={}),
+    ]
+    for _ in range(2):  # as it is stored now, and as it was before there were projects
+        refusals.append(await asking.post(f"/api/tasks/{other['id']}/start", headers=key))
+        await deps.db.tasks.update_one({"_id": other["id"]}, {"$unset": {"placement.project": 1}})
+    assert [(each.status_code, each.json()["code"]) for each in refusals] == [(403, "foreign_project")] * 4

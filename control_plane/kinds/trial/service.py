@@ -24,6 +24,7 @@ from control_plane.runs.groups.service import GroupService, WantedGroup
 from control_plane.server.api.contract.bodies import RunBody
 from control_plane.server.api.contract.group_bodies import StudyPlan, posted
 from control_plane.store.database import Document
+from events.queue.fair.shares import DEFAULT
 from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, NotFound, OutOfDate, Rejected, Transient
 
@@ -39,7 +40,10 @@ def body_of(task: Mapping[str, Any]) -> TaskBody:
     """Return the configuration of a stored task. Raises `UnreadableDocument`."""
     with reading_of("task", task.get("_id")):
         try:
-            return TaskBody.model_validate({name: task[to_camel(name)] for name in FIELDS})
+            fields = {name: task[to_camel(name)] for name in FIELDS}
+            if isinstance(placement := fields["placement"], Mapping):  # else of whoever asks
+                fields["placement"] = {"project": DEFAULT, **placement}
+            return TaskBody.model_validate(fields)
         except ValidationError as error:
             first = error.errors()[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

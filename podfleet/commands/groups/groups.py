@@ -105,6 +105,8 @@ def show(group: Name, as_json: AsJson = False) -> None:
             ("pruned", str(found.pruned) if found.pruned else None),
             ("infeasible", str(found.infeasible) if found.infeasible else None),
             ("runs", found.run.get("kind")),
+            ("project", found.run.get("project")),
+            ("after", ", ".join(found.run.get("after") or ()) or None),
             ("spec", as_text(found.run.get("spec"))),
             ("plan", as_text(found.plan)),
             ("search", None if found.study is UNSET else found.study.state),

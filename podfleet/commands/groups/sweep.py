@@ -17,6 +17,7 @@ from podfleet.connection import client
 from podfleet.nouns import NOUNS, noun
 from podfleet.output import AsJson, print_json, say
 from podfleet.parameters import (
+    After,
     Attempts,
     Labels,
     Priority,
@@ -133,6 +134,7 @@ def sweep(
     queue_limit: QueueLimit = None,
     secret: SecretNames = None,
     project: Project = None,
+    after: After = None,
     paused: Paused = False,
     key: Key = None,
     as_json: AsJson = False,
@@ -170,13 +172,11 @@ def sweep(
         spec,
         plan=made_plan,
         paused=paused,
+        after=after,
         idempotency_key=key,
         **options,
     )
-    if as_json:
-        print_json(made)
-    else:
-        say(made.id)
+    print_json(made) if as_json else say(made.id)
 
 
 def kind_of(kind: str | None, program: Any) -> str:

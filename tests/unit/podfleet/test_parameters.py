@@ -127,6 +127,19 @@ def test_the_options_of_a_change_are_those_of_a_submission_and_what_lifts_them()
     assert parameters.changes(**lifted, remove_label=None) == {"requires": {}, "not_before": None}
 
 
+def test_a_project_is_that_of_the_option_the_environment_or_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parameters.usual_project(None) is None
+    (tmp_path / ".env").write_text("PODFLEET_PROJECT=vision\n")
+    assert (parameters.usual_project(None), parameters.usual_project("zoe")) == ("vision", "zoe")
+    assert parameters.start_options(**NO_OPTIONS, secret=None)["project"] == "vision"
+    (tmp_path / ".env").write_bytes(b"\xff\xfe=1\n")
+    with pytest.raises(typer.BadParameter, match="cannot be read"):
+        parameters.usual_project(None)
+
+
 @pytest.mark.parametrize("text", ["soon", "", "2026-13-01", "0001-01-01T00:00"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is no time"):
