@@ -192,7 +192,7 @@ def _services(setting: str | None) -> tuple[dict[str, tuple[str, ...]], list[str
 
 def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     """Return what is wrong with the settings that the pipeline's process will read."""
-    problems = []
+    problems: list[str] = []
     try:
         Address.read(values.get(ADDRESS_SETTING))
     except ConfigError as error:
