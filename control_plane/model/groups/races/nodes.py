@@ -1,10 +1,10 @@
 """The nodes of one job: all start together, or none; pure.
 
-Law: a start names the attempt of each node. When one of these attempts is over and its run is not, the others
-give their pods back, and all wait for the next start. Nodes that wait `ready_s` for others without a pod, since
-the last one got its own, give theirs back, too, and leave them to others for a while: it is not the same for
-any two jobs, nor twice, and grows, so that jobs that each have a part do not meet for ever. The time to prepare
-is no wait. A job that is paused keeps no pods.
+Law: a start names the attempt of each node. When one of these attempts is over and its run is not, the
+others give their pods back, and all wait for the next start. Nodes that wait `ready_s` for others
+without a pod, since the last one got its own, give theirs back, too, and leave them to others for a
+while: it is not the same for any two jobs, nor twice, and grows, so that jobs that each have a part do
+not meet for ever. The time to prepare is no wait. A job that is paused keeps no pods.
 """
 
 from __future__ import annotations
