@@ -13,6 +13,7 @@ from control_plane.model.views.live_pods import LivePod
 from control_plane.model.views.pods import abilities_of, is_leaving, require_form
 from control_plane.model.views.readable import those_readable
 from control_plane.reads.ledger.documents import price_of
+from control_plane.reads.node_waits import node_reasons
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.runs.placement import Placement, placed
 from control_plane.store.access.projects import Projects
@@ -49,18 +50,17 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
     named = None if pin is None else await reading.pod_reads.any_named(pin)
     said = None if named is None else named.get("reportedAt")
     last_report = said if isinstance(said, datetime) else None
-    reasons = [
-        Reason(code=each.code, message=each.message, evidence=plain(each.evidence))
-        for each in explain(
-            run,
-            position,
-            pods,
-            now=reading.clock.now(),
-            last_report=last_report,
-            predecessors=await _predecessors(reading, run),
-            closed=closed,
-        )
-    ]
+    of_run = explain(
+        run,
+        position,
+        pods,
+        now=reading.clock.now(),
+        last_report=last_report,
+        predecessors=await _predecessors(reading, run),
+        closed=closed,
+    )
+    found = [*await node_reasons(reading.run_reads.db, run), *of_run]
+    reasons = [Reason(code=each.code, message=each.message, evidence=plain(each.evidence)) for each in found]
     return Explanation(status=run["status"], reasons=reasons)
 
 

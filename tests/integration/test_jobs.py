@@ -79,7 +79,7 @@ else:
             time.sleep(0.1)
 peer.sendall(b"%d\\n" % (rank + 1))
 total = rank + 1 + int(peer.makefile().readline())
-print("node", rank, "of", nodes, "sum", total, "from", begin, flush=True)
+print("node", rank, "of", nodes, "sum", total, "from", begin, "at", at[0], flush=True)
 if not begin:
     pathlib.Path("state.txt").write_text("1")
     run.checkpoint("state.txt")
@@ -272,22 +272,24 @@ def test_two_pods_run_one_job_and_begin_again_together_when_one_fails(fleet: Fle
     folder = tmp_path / "nodes"
     folder.mkdir()
     (folder / "train.py").write_text(NODES)
-    done = podfleet(fleet.url, "run", "--nodes", "2", "--folder", str(folder), "--", PYTHON, "train.py")
+    done = podfleet(
+        fleet.url, "run", "--nodes", "2", "--ready-s", "50", "--folder", str(folder), "--", PYTHON, "train.py"
+    )
     assert done.returncode == 0, done.stderr
     group = done.stdout.strip()
     for name in ("first", "second"):
-        fleet.start_quick_worker(name=name)
+        fleet.start_quick_worker(name=name, PODFLEET_ADDRESS="localhost")
     clock, never = SystemClock(), threading.Event()
     until_s = clock.monotonic_s() + PATIENCE_S
     while (found := fleet.client.get(f"/api/groups/{group}").json())["status"] == "OPEN":
         assert clock.monotonic_s() < until_s, found
         clock.wait(never, 0.3)
-    assert found["status"] == "COMPLETED"
+    assert (found["status"], found["plan"]["ready_s"]) == ("COMPLETED", 50.0)
     members = fleet.client.get(f"/api/groups/{group}/members").raise_for_status().json()["items"]
     runs = [fleet.wait_for(each["run"]["id"], "COMPLETED") for each in members]
     for rank, run in enumerate(runs):
         assert run["attempt"] == 2
-        assert f"node {rank} of 2 sum 3 from 1" in artifact(fleet, run["id"], "log.txt").decode()
+        assert f"node {rank} of 2 sum 3 from 1 at localhost" in artifact(fleet, run["id"], "log.txt").decode()
     assert [run["failures"]["app"] for run in runs] == [0, 1]  # the other one was told to begin again
     must_agree_with_its_log(fleet)
 

@@ -9,9 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import pytest
 
 from control_plane.access.key_ring import WantedKey
+from control_plane.model.groups.races.nodes import HOLD_S
 from control_plane.runs.explainer import class_reasons, explanation
+from control_plane.runs.groups.service import WantedGroup
 from control_plane.runs.submission import Submission
 from control_plane.server.deps import Deps
 from control_plane.store.access.projects import Projects
@@ -20,6 +23,7 @@ from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.matching import Named, Seeker
 from events.queue.settlement import End
+from events.runtime.errors import Rejected
 from events.text.key_text import RunToken, letters
 from pod_worker.queue.mongo import MongoQueue, connect
 from tests.integration.in_process import application, control_plane
@@ -122,6 +126,49 @@ async def test_a_sweep_lets_others_go_first_and_a_closed_project_waits(database_
         assert (await tell(deps))["vision"]["closed"] == "its quota of 2 GPUs: 4 run now", "its slot has four"
         await deps.db.pods.delete_one({})
         assert (await tell(deps))["vision"]["closed"] is None
+        assert await claim(deps) is not None
+
+
+async def test_nodes_wait_for_each_other_for_a_resume_and_for_what_their_project_may_have(
+    database_url: str,
+) -> None:
+    run = {"kind": "probe", "spec": {}, "requires": {"gpu_gib": 24}, "project": "vision"}
+
+    def job(nodes: int) -> WantedGroup:
+        plan = {"kind": "matrix", "nodes": nodes, "parallel": 10}
+        return WantedGroup(id="job", run=run, plan=plan, by="test")
+
+    async with control_plane(database_url) as deps:
+        service, advancer = deps.groups.service, deps.groups.advancer
+
+        async def reason(of: dict[str, Any]) -> str:
+            return (await explanation(deps.reading, of["_id"])).reasons[0].message
+
+        async def nodes() -> list[dict[str, Any]]:
+            await advancer.run_once()
+            return await deps.db.runs.find({"groupId": "job"}).sort("slot", 1).to_list()
+
+        await put(deps, "vision", gpus=2)
+        with pytest.raises(Rejected, match="3 nodes with 1 GPU each need 3 at once, and project vision may"):
+            await service.create(job(3))
+        await service.create(job(2))
+        first, second = await nodes()
+        held = await claim(deps)
+        assert held is not None
+        waits = "the 2 nodes of job begin together, and 0 are ready; node 0 is SCHEDULED"
+        assert await reason(second) == waits
+        await service.pause("job", by="test")
+        first, second = await nodes()
+        assert first["preempt"] == {"attempt": 1, "waitS": HOLD_S}
+        await deps.claimer.claims.settle(held[1], End("preempted"), 0, jitter=0.0)
+        assert [each["status"] for each in await nodes()] == ["DELAYED", "DELAYED"]
+        assert await claim(deps) is None
+        assert "is paused" in await reason(first)
+        assert (await nodes())[1]["revision"] == second["revision"], "they are told once"
+        await put(deps, "vision", gpus=1)
+        assert "project vision may have 1" in await reason(second)
+        await service.resume("job", by="test")
+        assert [each["status"] for each in await nodes()] == ["QUEUED", "QUEUED"]
         assert await claim(deps) is not None
 
 

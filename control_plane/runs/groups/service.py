@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from control_plane.access.secrets.naming import require_names
+from control_plane.model.groups.matrix import Matrix
 from control_plane.model.groups.members import Members
 from control_plane.model.groups.parameters import Values, in_json
 from control_plane.model.groups.plan import Plan, plan_of, require_budget
@@ -20,6 +21,7 @@ from control_plane.model.groups.status import CLOSED, Action, GroupStatus, usual
 from control_plane.model.groups.study import Study, require_measured
 from control_plane.model.groups.ticks import Begun, Tick, round_of
 from control_plane.model.views.readable import reading_of
+from control_plane.reads.node_waits import require_room
 from control_plane.runs.groups.members import submission
 from control_plane.runs.groups.proposer import require_sampler
 from control_plane.runs.submission import Submitter, check
@@ -29,6 +31,7 @@ from control_plane.store.queue.groups import Entry, Groups
 from events.kinds import RUN_KINDS, kind_of
 from events.queue.fair.shares import DEFAULT
 from events.queue.journal import Expression, ServerTime
+from events.queue.requirements import class_key, read_class, read_requirements
 from events.runtime.clock import Clock
 from events.runtime.errors import Conflict, NotFound, OutOfDate, Rejected, Transient
 from events.text.predecessors import OF_GROUP
@@ -124,6 +127,7 @@ class GroupService:
         await self._require_pods(plan)
         await self._require_permitted(run, by)
         await self._require_after(group_id, run, plan)
+        await self._require_room(run, plan)
 
     async def edit(
         self,
@@ -162,6 +166,7 @@ class GroupService:
         await self._require_permitted(run, named_by)
         if not is_limits_only:
             await self._require_after(group_id, run, plan)
+        await self._require_room(run, plan)
         entry = Entry(Action.EDIT, GroupStatus(group["status"]), by)
         sets: dict[str, Any] = {
             name: Expression({"$literal": dict(each)}) for name, each in (("run", run), ("plan", plan))
@@ -213,6 +218,7 @@ class GroupService:
             }
         status = usual(Action.AGAIN, stands)
         await self._check(group_id, run, plan)
+        await self._require_room(run, plan)
         if await self.groups.decide(group, Entry(Action.AGAIN, status, by), sets) is None:
             found = await self._find(group_id)
             if tick is None:
@@ -276,6 +282,14 @@ class GroupService:
             if await pods.any_named(lane.pod) is None:
                 message = f"plan.lanes: there is no pod {lane.pod[:200]!r}; `podfleet pods list` shows them"
                 raise Rejected("unknown_pod", message)
+
+    async def _require_room(self, run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+        """Check that the project of a job's nodes may have their GPUs at once. Raises `Rejected`."""
+        made = plan_of(plan)
+        if isinstance(made, Matrix) and made.nodes:
+            wanted = read_requirements(run.get("requires") or {})
+            key = class_key(run["kind"], wanted, run.get("project") or DEFAULT)
+            await require_room(self.groups.db, read_class(key), made.nodes)
 
     async def _require_permitted(self, run: Mapping[str, Any], named_by: str | None) -> None:
         await self.require_project({"run": run})

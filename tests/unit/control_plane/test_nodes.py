@@ -13,6 +13,7 @@ from control_plane.model.groups.matrix import Matrix
 from control_plane.model.groups.members import Members
 from control_plane.model.groups.plan import end, plan_of
 from control_plane.model.groups.races.nodes import (
+    HOLD_LEAST_S,
     HOLD_S,
     PREPARE_S,
     Begin,
@@ -39,7 +40,7 @@ LONG_AGO: Final = EPOCH - timedelta(seconds=61)
 
 def node(rank: int, status: Status = S.RUNNING, **fields: Any) -> Member:
     """Return a node whose first attempt is ready."""
-    usual: dict[str, Any] = {"attempt": 1, "ready_at": AGO, "address": f"pod-{rank}:4000"}
+    usual: dict[str, Any] = {"attempt": 1, "claimed_at": AGO, "ready_at": AGO, "address": f"pod-{rank}:4000"}
     return Member(rank=rank, run_id=f"r{rank}", status=status, **{**usual, **fields})
 
 
@@ -68,7 +69,10 @@ def test_nodes_that_wait_too_long_give_their_pods_back_and_so_wait_the_others() 
     assert found == GiveBack([held], found.wait_s, [missing])
     assert READY_S / 2 <= found.wait_s <= READY_S * 1.5
     assert move([replace(held, attempt=2), missing]).wait_s != found.wait_s  # no two jobs meet for ever
-    assert len({back_off_s(f"job-{number}", READY_S) for number in range(20)}) > 10
+    assert len({back_off_s(f"job-{number}", 1, READY_S) for number in range(20)}) > 10
+    assert 1.5 < max(back_off_s(f"job-{number}", 9, 1.0) for number in range(50)) <= 8.5
+    assert back_off_s("a", 9, 24 * 3600.0) < HOLD_LEAST_S / 2 + 1  # else it would be let go before
+    assert move([held, node(2), missing]) is None  # one has come since
     assert move([replace(held, preempted=1), missing]) is None  # it was told
     assert move([held, node(1)]) == Begin({0: 1, 1: 1}, "pod-0:4000")  # they have come, if late
 
@@ -77,12 +81,16 @@ def test_a_node_that_is_being_prepared_is_awaited_and_keeps_its_pod() -> None:
     held, preparing = node(0, ready_at=LONG_AGO), node(1, ready_at=None)
     assert move([held, preparing]) is None
     assert move([preparing, queued(2)]) is None
+    assert move([held, preparing, queued(2)]) is None
+    preparing = replace(preparing, claimed_at=LONG_AGO)
+    assert move([preparing, queued(2)]) is None
     found = move([held, preparing, queued(2)])
     assert (found.members, found.waiting) == ([held], [queued(2)])
     hung = node(0, ready_at=EPOCH - timedelta(seconds=PREPARE_S + 1))
     assert move([hung, preparing]).members == [hung]
     paused = node(1, is_paused=True)
     assert move([node(0), paused]) is None
+    paused = replace(paused, ready_at=LONG_AGO)
     assert move([held, paused]).members == [held, paused]
 
 

@@ -18,6 +18,11 @@ def test_options_of_one_run_are_refused_for_several_nodes_before_anything_is_sen
     assert "leave out" in done.output
 
 
+def test_a_run_alone_waits_for_no_other_node() -> None:
+    done = CliRunner().invoke(job.app, ["--ready-s", "5", "--", "true"])
+    assert (done.exit_code, "--ready-s is for --nodes" in done.output) == (2, True)
+
+
 def test_a_gpu_is_asked_for_by_its_memory_or_its_name() -> None:
     assert job.needed("24", None) == ["gpu_gib=24"]
     assert job.needed("h100", 4) == ["gpus=4", "gpu=h100"]

@@ -1,9 +1,10 @@
 """The nodes of one job: all start together, or none; pure.
 
-Law: a start names the attempt of each node. When one of these attempts is over and its run is not, the others
-give their pods back, and all wait for the next start. Nodes that wait for others longer than `ready_s` give
-their pods back, too, and leave them to others for a while, which is not the same for any two jobs, nor twice.
-The time to prepare is no wait: a node that has a pod is awaited. A job that is paused keeps no pods.
+Law: a start names the attempt of each node. When one of these attempts is over and its run is not, the
+others give their pods back, and all wait for the next start. Nodes that wait `ready_s` for others
+without a pod, since the last one got its own, give theirs back, too, and leave them to others for a
+while: it is not the same for any two jobs, nor twice, and grows, so that jobs that each have a part do
+not meet for ever. The time to prepare is no wait. A job that is paused keeps no pods.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ PREPARE_S: Final = 3600.0  # a pod takes 15 minutes at most to fetch a commit, 3
 # A paused job leaves pods to others for so long, and then again; it is let go when it is resumed.
 HOLD_S: Final = 24 * 3600.0
 HOLD_LEAST_S: Final = HOLD_S / 4  # no other wait of a run that is tried again is as long
+WAIT_MAX_S: Final = HOLD_LEAST_S / 2
+GROWS_MAX: Final = 3
 GOOD: Final = SUCCEEDED | {Status.AWAITING_HUMAN}
 
 
@@ -31,6 +34,7 @@ class Member:
     run_id: str
     status: Status
     attempt: int
+    claimed_at: datetime | None = None
     ready_at: datetime | None = None
     address: str = ""
     told: int = 0  # the attempt that was told of a start
@@ -115,15 +119,23 @@ def next_move(
     waiting = [each for each in live if each.ready_at]
     if have_pods and len(waiting) == len(members):
         return Begin({each.rank: each.attempt for each in live}, live[0].address)
-    since = min((each.ready_at for each in waiting if each.ready_at), default=now)
-    if not waiting or now < since + timedelta(seconds=PREPARE_S if have_pods else ready_s):
+    moments = sorted(each.ready_at for each in waiting if each.ready_at)
+    if not moments:
+        return None
+    last = max(filter(None, (each.ready_at or each.claimed_at for each in live)))
+    over = moments[0] + timedelta(seconds=PREPARE_S) if have_pods else last + timedelta(seconds=ready_s)
+    if now < over:
         return None
     queued = [each for each in going if each.status is Status.QUEUED]
     turn = sum(each.attempt for each in members)
-    return GiveBack(waiting, back_off_s(f"{name}/{turn}", ready_s), queued)
+    tries = max(each.attempt for each in live) - max(started.values(), default=0)
+    return GiveBack(waiting, back_off_s(f"{name}/{turn}", tries, ready_s), queued)
 
 
-def back_off_s(name: str, ready_s: float) -> float:
-    """Return how long a job leaves its pods to others: from half of `ready_s` to one and a half of it."""
+def back_off_s(name: str, tries: int, ready_s: float) -> float:
+    """Return how long a job leaves its pods to others, by how often it has tried to get them.
+
+    From half of `ready_s` to one and a half of it after the first try, eight and a half after the fourth.
+    """
     share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
-    return ready_s * (0.5 + share)
+    return min(WAIT_MAX_S, ready_s * (0.5 + share * 2 ** min(max(0, tries - 1), GROWS_MAX)))
