@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import httpx
 import pytest
+from minio import Minio
 
 from control_plane.store.files.tree_removals import TreeRemovals
 from events.delivery.control_plane_client import ControlPlane, bearer, control_plane_client
@@ -56,6 +57,11 @@ def folder(tmp_path: Path) -> Path:
     (found / "sub/run").chmod(0o755)
     (found / "empty").touch()
     return found
+
+
+def storage_of(s3: Any) -> Minio:
+    keys = {"access_key": s3.access_key, "secret_key": s3.secret_key}
+    return Minio(s3.endpoint.removeprefix("http://"), **keys, secure=False, region=s3.region)
 
 
 def missing(client: Client, packed: Packed) -> list[str]:
@@ -139,7 +145,9 @@ def _sizes(packed: Packed) -> dict[str, int]:
     return dict(zip(packed.tree.chunks, map(size_of, layout(packed.tree.files)), strict=True))
 
 
-def test_a_tree_whose_bytes_are_others_is_not_added_and_can_be_mended(client: Client, folder: Path) -> None:
+def test_a_tree_whose_bytes_are_others_is_not_added_and_can_be_mended(
+    client: Client, folder: Path, s3: Any
+) -> None:
     packed = pack(folder)
     manifest = packed.tree.manifest()
     sizes = [*_sizes(packed).items()]
@@ -154,6 +162,12 @@ def test_a_tree_whose_bytes_are_others_is_not_added_and_can_be_mended(client: Cl
         client.add_tree(id_of(manifest))
     assert len(missing(client, packed)) == 3
     assert Push(client, CLOCK).run(packed).size == packed.tree.size
+    lost = packed.tree.chunks[0]
+    storage_of(s3).remove_object(s3.bucket, f"chunks/{lost}")
+    assert Push(client, CLOCK).run(packed).id == id_of(manifest)  # believed
+    assert missing(client, packed) == [lost]
+    assert Push(client, CLOCK).run(packed, is_glanced=True).id == id_of(manifest)
+    assert missing(client, packed) == []
 
 
 def test_a_storage_that_takes_nothing_and_a_file_that_changes_end_a_push(
