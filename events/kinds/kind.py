@@ -126,6 +126,7 @@ class Kind:
     - `scheduled_as`: what a run is about: of each there is one schedule that was set without a name;
     - `commands`: commands of the command line beside those of its nouns: the module of each, and its help;
     - `quick`: the button that starts a run of it, of a kind that many start by hand;
+    - `asks`: the labels of pods that can do what a specification wants, beside those that the run asks for;
     - `runs_programs`: whether its runs are people's own programs, which commands and clients submit as it;
     - `records_freely`: whether its runs record rows and numbers that it does not declare;
     - `has_inputs`: whether `inputs` of its specifications names trees, data sets and files of runs;
@@ -161,6 +162,7 @@ class Kind:
     labels: Mapping[str, str] = field(default_factory=dict)
     tells: bool = False
     prepares: bool = False
+    asks: Callable[[Any], Mapping[str, str]] = lambda _: {}
     runs_programs: bool = False
     records_freely: bool = False
     has_inputs: bool = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from events.files.tree_removal import remove_tree
 from events.models.containers import PROGRAM
 from events.models.presence import search_path
 from events.runtime.clock import Clock
@@ -277,7 +277,7 @@ def make_way(path: Path) -> None:
     """Remove whatever is in the place of a file of ours: an engine wrote into the same folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        remove_tree(path)
     else:
         path.unlink(missing_ok=True)
 

@@ -20,13 +20,16 @@ from typing import Final
 from events.files.environments import BYTES_MAX, CODE, REQUIREMENTS, Ingredients, read_ingredients
 from events.files.open_beneath import read_beneath
 from events.files.paths import BadPath, RunPath
+from events.files.tree_removal import remove_tree
 from events.kinds.declaring.stages import ENVIRONMENT
 from events.runtime.errors import PipelineError, Rejected
 from events.text.secret_names import is_of_index
 from stages.context import Context, Stage
 from stages.engines.environment import mask_of
 from stages.engines.following import Following
+from stages.kinds.job.output import entries_below
 from stages.kinds.job.program import Output, running
+from stages.kinds.job.sandboxing import Starter, starter
 from stages.kinds.job.secrets import Secrets
 from stages.ports.environments import Found
 
@@ -113,7 +116,7 @@ class _Making:
         if kept.path is None:
             context.log(f"the environment is this run's alone: {kept.problem}", "warning")
             return made
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
         return kept.path
 
     def _make(self, found: Found, secrets: Mapping[str, str]) -> Path:
@@ -126,19 +129,18 @@ class _Making:
         variables = self._variables(found, made, secrets)
         hidden = Secrets(secrets.values())
         log = Output(self.context.workspace / LOG, self.context.show, self.context.clock, hidden)
+        start = starter(self.context, self._readable(found), needs_network=True)
         try:
             for number, words in enumerate(self._commands(found, made)):
                 self.stage.progress(0.1 + 0.2 * number, " ".join(["uv", *words[1:3]]))
-                self._run(words, project, variables, log, found.bytes_max)
+                self._run(words, project, variables, log, found.bytes_max, start)
         finally:
             log.finish()
             self.context.keep(log.log, LOG)
         return made
 
     def _commands(self, found: Found, made: Path) -> Iterator[list[str]]:
-        uv = str(Path(sys.executable).with_name("uv"))
-        if not os.access(uv, os.X_OK):
-            uv = shutil.which("uv") or ""
+        uv = _uv()
         if not uv:
             raise PipelineError("NOT_AVAILABLE", "the pod has no uv: pip install uv there", retryable=True)
         yield [uv, "venv", "--quiet", "--relocatable", "--no-project", str(made)]
@@ -148,6 +150,11 @@ class _Making:
         local = ("--no-install-project", "--no-install-workspace", "--no-install-local")
         frozen = ("--frozen",) if self.made_of.source == "lock" else ()
         yield [uv, "sync", *found.options, *frozen, *local, "--no-dev"]
+
+    def _readable(self, found: Found) -> list[Path]:
+        """Return what uv reads outside of the run's folders: itself, and folders of packages."""
+        places = found.variables.get("UV_FIND_LINKS", "").replace(",", " ").split()
+        return [Path(each) for each in (_uv(), *places) if each.startswith("/")]
 
     def _variables(self, found: Found, made: Path, secrets: Mapping[str, str]) -> dict[str, str]:
         given = self.context.tools.variables
@@ -171,12 +178,18 @@ class _Making:
         }
 
     def _run(
-        self, words: list[str], project: Path, variables: Mapping[str, str], log: Output, bytes_max: int
+        self,
+        words: list[str],
+        project: Path,
+        variables: Mapping[str, str],
+        log: Output,
+        bytes_max: int,
+        start: Starter,
     ) -> None:
         context, clock = self.context, self.context.clock
         following = Following(name="uv", say=context.log, mask=mask_of(variables), clock=clock)
         begun_s = weighed_s = clock.monotonic_s()
-        with running(words, project, variables, log, clock) as program:
+        with running(words, project, variables, log, clock, start(project, variables)) as program:
             while (code := program.code()) is None:
                 with suppress(subprocess.TimeoutExpired):
                     program.process.wait(LOOK_S)
@@ -191,6 +204,11 @@ class _Making:
         if code:
             raise _failure(code, log.tail)
         _weigh(self.folder, bytes_max)
+
+
+def _uv() -> str:
+    beside = str(Path(sys.executable).with_name("uv"))
+    return beside if os.access(beside, os.X_OK) else shutil.which("uv") or ""
 
 
 def python_environment(given: Mapping[str, str], made: Path, work: Path, folder: Path) -> dict[str, str]:
@@ -230,12 +248,11 @@ def _failure(code: int, tail: str) -> PipelineError:
 def _weigh(folder: Path, bytes_max: int) -> None:
     """Raise where a folder has more bytes than an environment may have."""
     total = 0
-    for here, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                found = os.lstat(os.path.join(here, name))
-                # what uv installs is its cache's by a second name
-                total += found.st_blocks * 512 // max(1, found.st_nlink) if stat.S_ISREG(found.st_mode) else 0
+    for entry in entries_below(folder):
+        with suppress(OSError):
+            found = entry.stat(follow_symlinks=False)
+            # what uv installs is its cache's by a second name
+            total += found.st_blocks * 512 // max(1, found.st_nlink) if stat.S_ISREG(found.st_mode) else 0
         if total > bytes_max:
             raise PipelineError(
                 CODE, f"it has more than {bytes_max >> 20:,} MiB, which is all that a pod keeps"

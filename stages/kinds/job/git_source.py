@@ -8,6 +8,7 @@ no submodule. Bytes, files and time are bounded; what it checked out is the comm
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import shutil
 import subprocess
@@ -17,12 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from events.files.tree_removal import remove_tree
 from events.kinds.declaring.stages import SOURCE
 from events.kinds.job import Git
 from events.runtime.errors import PipelineError
 from stages.context import Context
 from stages.engines.environment import mask_of
 from stages.engines.following import Following
+from stages.kinds.job.output import entries_below
 from stages.kinds.job.program import Output, running
 from stages.kinds.job.secrets import Secrets
 
@@ -58,6 +61,11 @@ STEPS: Final = (
 ASKED: Final = """#!/bin/sh
 case "$1" in Username*) echo x-access-token;; *) printf '%s\\n' "$JOB_GIT_TOKEN";; esac
 """
+# What git says last where a repository is not to be read: it hides the reason, which stands above.
+HINTS: Final = ("Please make sure you have the correct access rights", "and the repository exists.")
+LAST_LINES: Final = 2
+# ssh runs for no user without a name in /etc/passwd, as those of processes have none: here it is root's.
+NAMED: Final = "unshare --map-root-user "
 BY_SSH: Final = (
     "ssh -F none -o BatchMode=yes -o IdentitiesOnly=yes -o IdentityAgent=none -o ForwardAgent=no "
     "-o ClearAllForwardings=yes -o StrictHostKeyChecking=accept-new -o ConnectTimeout=30 "
@@ -87,7 +95,7 @@ class GitSource:
             finally:
                 printed.finish()
                 self.context.keep(log, LOG)
-                shutil.rmtree(self.beside, ignore_errors=True)
+                remove_tree(self.beside)
 
     def _steps(self, environment: Mapping[str, str], printed: Output) -> None:
         clock, commit = self.context.clock, self.git.commit
@@ -105,7 +113,9 @@ class GitSource:
         following.look(printed.file, is_last=True)
         said = printed.last_line[:500]
         if code := program.code():
-            raise PipelineError(NO_SOURCE, f"git ended with status {code}" + (f": {said}" if said else ""))
+            lines = [each.strip() for each in printed.tail.splitlines() if each.strip()]
+            why = " ".join([each for each in lines if each not in HINTS][-LAST_LINES:])[:500]
+            raise PipelineError(NO_SOURCE, f"git ended with status {code}" + (f": {why}" if why else ""))
         if said != commit:
             raise PipelineError(NO_SOURCE, f"git has checked out {said[:100]}, not {commit}")
         self.context.log(f"{self.git.url} at {commit}")
@@ -113,16 +123,13 @@ class GitSource:
     def _require_small(self) -> None:
         """Raise `PipelineError` where the folder has become too large."""
         size = count = 0
-        for here, _, names in os.walk(self.work):
-            for name in names:
-                count += 1
-                try:
-                    size += os.lstat(os.path.join(here, name)).st_size
-                except OSError:  # git has renamed it
-                    continue
-                if size > BYTES_MAX or count > FILES_MAX:
-                    most = f"{BYTES_MAX >> 30} GiB and {FILES_MAX:,} files are the most"
-                    raise PipelineError(NO_SOURCE, f"the commit is too large: {most}")
+        for entry in entries_below(self.work):
+            count += 1
+            with suppress(OSError):  # git has renamed it
+                size += entry.stat(follow_symlinks=False).st_size
+            if size > BYTES_MAX or count > FILES_MAX:
+                most = f"{BYTES_MAX >> 30} GiB and {FILES_MAX:,} files are the most"
+                raise PipelineError(NO_SOURCE, f"the commit is too large: {most}")
 
     def _secret(self) -> str:
         name = self.git.secret
@@ -136,6 +143,15 @@ class GitSource:
     @property
     def _path(self) -> str:
         return self.context.tools.variables.get("PATH", os.defpath)
+
+    def _by_ssh(self) -> str:
+        """Return the command that git takes for ssh."""
+        by_ssh = BY_SSH.format(beside=shlex.quote(str(self.beside)))
+        try:
+            pwd.getpwuid(os.getuid())
+        except KeyError:
+            return NAMED + by_ssh
+        return by_ssh
 
     def _environment(self, secret: str) -> dict[str, str]:
         """Return all that git has."""
@@ -151,7 +167,7 @@ class GitSource:
             "GIT_LFS_SKIP_SMUDGE": "1",
             "GIT_ASKPASS": "/bin/true",
             "GIT_CONFIG_COUNT": str(len(SETTINGS)),
-            "GIT_SSH_COMMAND": BY_SSH.format(beside=shlex.quote(str(self.beside))),
+            "GIT_SSH_COMMAND": self._by_ssh(),
         }
         for number, (name, value) in enumerate(SETTINGS.items()):
             environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}

@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 from events.files.checkpoints import FILES_MAX as CHECKPOINT_FILES_MAX
 from events.files.object_sizes import OBJECT_BYTES_MAX
 from events.files.paths import BadPath, RunPath
+from events.files.tree_removal import remove_tree
 from events.files.trees import tree_in
 from events.kinds.job import RUN, JobSpec
 from events.kinds.results import COLUMN_NAME, COLUMNS_MAX
@@ -27,12 +28,14 @@ from stages.engines.environment import mask_of
 from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
+from stages.kinds.job.container import ContainerProgram, contained, container_environment
 from stages.kinds.job.environment import environment_of, python_environment
 from stages.kinds.job.event_files import EventFiles
 from stages.kinds.job.git_source import GitSource
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
+from stages.kinds.job.sandboxing import Starter, starter
 from stages.kinds.job.secrets import Secrets
 
 LOOK_S: Final = 0.2
@@ -41,6 +44,7 @@ LOG: Final = "log.txt"
 WARNINGS_MAX: Final = 20  # of one attempt
 FILES_MAX: Final = 10_000
 WARNING_CHARS: Final = 300
+SHOWN_CHARS: Final = 80  # of a name
 NOT_FOUND: Final = 127  # what a shell says of a program that is not there, and of one that it may not run
 NOT_ALLOWED: Final = 126
 # Of the pod's own environment; secrets of the run and what its command names come besides.
@@ -83,14 +87,18 @@ class _Job:
         hide()  # the pod's keys of models, among others, are in this process's environment
         if self.spec.git is not None:
             GitSource(self.context, self.spec.git, work, self._folder("git")).fetch()
-        python = environment_of(self.context, work, self.spec.python)
+        python = None if self.spec.image else environment_of(self.context, work, self.spec.python)
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
             if python is not None:
                 environment |= python_environment(environment, python, work, self._folder("python"))
+            if self.spec.image:
+                folder = self._folder("modules")
+                environment = container_environment(environment, self.spec.variables, folder)
             self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
             self._pass_notes(control)  # those that are there at the start
+            start = starter(self.context, self._readable(python))
             others = self.context.wait_for_start()
             environment |= others
             self.is_node = bool(others)
@@ -101,21 +109,27 @@ class _Job:
                 log, clock = self.context.workspace / LOG, self.context.clock
                 printed = Output(log, self.context.show, clock, hidden)
                 try:
-                    code = self._run(work, environment, printed, box, control)
+                    code = self._run(work, environment, printed, box, control, start)
                 finally:
                     self._keep(output, printed)
         return self._line(code, printed)
 
     def _run(
-        self, work: Path, environment: dict[str, str], printed: Output, box: Inbox, control: Path
+        self,
+        work: Path,
+        environment: dict[str, str],
+        printed: Output,
+        box: Inbox,
+        control: Path,
+        start: Starter,
     ) -> int:
         clock = self.context.clock
         following = Following(
             name=self.spec.words[0], say=self.context.log, mask=mask_of(environment), clock=clock
         )
-        with running(self.spec.words, work, environment, printed, clock) as program:
+        with self._running(start, work, environment, printed) as program:
             try:
-                while program.code() is None:
+                while (code := program.code()) is None:
                     self._look(box, control, within_s=LOOK_S)
                     self._follow(following, printed)
             except Canceled:
@@ -127,11 +141,19 @@ class _Job:
             self.event_files.finish()
         self._follow(following, printed, is_last=True)
         self._summarize()
-        return self._ended(program, printed)
+        return self._ended(code, printed)
 
-    def _ended(self, program: Program, printed: Output) -> int:
-        code = program.code()
-        assert code is not None
+    def _running(
+        self, start: Starter, work: Path, environment: dict[str, str], printed: Output
+    ) -> AbstractContextManager[Program | ContainerProgram]:
+        """Start the program as a process of the pod, or in a container of its image."""
+        words, context = self.spec.words, self.context
+        if self.spec.image:
+            return contained(context, self.spec.image, words, work, environment, printed)
+        begun = start(work, environment)
+        return running(words, work, environment, printed, context.clock, begun)
+
+    def _ended(self, code: int, printed: Output) -> int:
         if code in (NOT_FOUND, NOT_ALLOWED) and printed.printed < 1_000:
             raise PipelineError("NO_PROGRAM", printed.last_line or f"there is no {self.spec.words[0]}")
         if code:
@@ -227,14 +249,17 @@ class _Job:
         """Keep a copy that the program made below the folder, and remove earlier ones."""
         if made.parent != folder or made.name == ".." or made.is_symlink() or not made.is_dir():
             raise ValueError(f"{made} is no checkpoint of this run")
-        files = {name: made / name for name in plain_files(made)}
+        files = {name: made / name for name in plain_files(made, self._left_out_of_checkpoint)}
         if len(files) > CHECKPOINT_FILES_MAX:
             most = f"{CHECKPOINT_FILES_MAX:,} files are the most: put them into one"
             raise ValueError(f"a checkpoint of {len(files):,} files is not kept; {most}")
         self.context.checkpoint(CHECKPOINT, {"files": len(files)}, files)
         for each in folder.iterdir():
             if each < made:  # names grow
-                shutil.rmtree(each, ignore_errors=True)
+                remove_tree(each)
+
+    def _left_out_of_checkpoint(self, name: str, why: str) -> None:
+        raise ValueError(f"a checkpoint without {name[:SHOWN_CHARS]!r} is not kept: {why}")
 
     def _restored(self, control: Path) -> Path:
         """Return a folder with what an earlier attempt kept."""
@@ -269,7 +294,7 @@ class _Job:
         printed.finish()
         self.context.keep(printed.log, LOG)
         left, own = 0, self.saved - {LOG}
-        for name, path in kept_files(output, self.spec.outputs):
+        for name, path in kept_files(output, self.spec.outputs, self._left_out):
             if len(self.saved) > FILES_MAX:
                 left += 1
             elif name not in own:
@@ -282,6 +307,10 @@ class _Job:
         if left:
             self._warn(f"{left:,} files are not kept: a run has {FILES_MAX:,} at most")
 
+    def _left_out(self, name: str, why: str) -> None:
+        self.not_kept += 1
+        self._warn(f"{name[:SHOWN_CHARS]!r} of the output folder is not kept: {why}"[:WARNING_CHARS])
+
     def _work(self) -> Path:
         """Return the working folder: a copy of the run's file tree, which the program may change."""
         if not self.spec.tree:
@@ -293,6 +322,11 @@ class _Job:
             for each in folders:
                 Path(here, each).chmod(0o755)
         return work
+
+    def _readable(self, python: Path | None) -> list[Path]:
+        """Return what the program reads outside of its own folders."""
+        trees = [self.context.trees[tree_in(each)] for each in self.spec.inputs.values()]
+        return trees if python is None else [*trees, python]
 
     def _inputs(self) -> Path:
         """Return a folder with a link to each tree that the program reads."""
@@ -309,6 +343,8 @@ class _Job:
         home = self._folder("home")
         return {
             "PYTHONUNBUFFERED": "1",
+            # the user of a process has no name of its own, and libraries ask for one (torch.compile)
+            **dict.fromkeys(("USER", "LOGNAME"), "job"),
             **{name: variables[name] for name in (*PASSED, *secrets) if variables.get(name)},
             "PATH": _path(variables.get("PATH", os.defpath)),
             **self.spec.variables,

@@ -131,6 +131,7 @@ class NewRunPages:
             wanted = Submission(**form.body().model_dump(), by=by, named_by=by)
             order = await order_of(wanted)
             await self.site.deps.submitter.require_permitted(order)
+            await self.site.deps.submitter.has_to_wait(wanted.after)
             # what is measured is confirmed before it is queued, and again after a change of the words
             if typed.get("do") == "check" or order.measures != typed.get("confirmed", ""):
                 exact = await self.site.deps.submitter.exact(wanted)

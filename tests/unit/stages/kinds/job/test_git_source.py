@@ -216,6 +216,29 @@ def test_what_cannot_be_fetched_fails_the_run_with_the_words_of_git(
     assert TOKEN not in str(failed.value)
 
 
+def test_ssh_runs_for_a_user_without_a_name_and_its_reason_is_told(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = {
+        "unshare": '[ "$1" = --map-root-user ] && shift && NAMED=yes exec "$@"',
+        "ssh": 'echo "named: ${NAMED:-no}." >&2; exit 255',
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.setattr(git_source.pwd, "getpwuid", nobody)
+    (workspace := tmp_path / "run").mkdir()
+    job = Fetched(repository, workspace, url="ssh://git@127.0.0.1/a.git")
+    job.context.tools.variables["PATH"] = f"{tmp_path}:{PATH}"
+    with pytest.raises(PipelineError, match="named: yes .*Could not read") as failed:
+        job.run()
+    assert "repository exists" not in str(failed.value)
+
+
 def test_a_commit_that_is_too_large_fails_the_run(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

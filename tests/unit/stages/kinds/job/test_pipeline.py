@@ -21,7 +21,7 @@ from events.catalog import ResultRecorded, RunLog, RunSummarized, StageMetric, S
 from events.kinds import read_spec
 from events.runtime.errors import Canceled, PipelineError, Rejected
 from stages.engines.processes import living
-from stages.kinds.job import pipeline
+from stages.kinds.job import output, pipeline
 from stages.kinds.job.pipeline import run
 from stages.kinds.job.program import READER_S, Output
 from stages.kinds.job.secrets import Secrets
@@ -365,13 +365,58 @@ def test_files_that_cannot_be_kept_cost_a_line_and_no_other_file(
     line = job.run()
 
     assert job.files == {"a.txt": b"a.txt", "z.txt": b"z.txt", "log.txt": b"end\n"}
-    assert "2 files kept and 2 not: " in line
+    assert "2 files kept and 6 not: " in line  # with the pipe, the links and the line
+    for name in ("line\\nline", "folder", "pipe", "loop"):
+        assert f"'{name}' of the output folder is not kept: " in job.lines
     assert job.lines.count("lies outside of the folders of the run") == 2
     assert "large is not kept: it has 1,000,001 bytes" in job.lines
     assert "pipe is no plain file" in job.lines
     assert "log.txt is kept already" in job.lines
     assert job.lines.count("is no checkpoint of this run") == 3
     assert not job.checkpoints.kept
+
+
+def test_folders_without_end_cost_a_line_and_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "LOOKED_AT_MAX", 3_000)
+    nests = """
+        import os, pathlib
+        pipe = os.open(os.environ["PODFLEET_RUN_PIPE"], os.O_WRONLY)
+        begin, made = os.getcwd(), os.environ["PODFLEET_RUN_CHECKPOINTS"]
+        for folder in (f"{made}/1", f"{made}/2", os.environ["PODFLEET_OUTPUT"], os.environ["HOME"] + "/log.txt"):
+            os.makedirs(folder, exist_ok=True)
+            os.chdir(folder)
+            pathlib.Path("a.txt").write_text("a")
+            if not folder.endswith("2"):
+                for _ in range(1_200):
+                    os.mkdir("b")
+                    os.chdir("b")
+            os.chdir(begin)
+            if made in folder:
+                os.write(pipe, b'{"do":"checkpoint","path":"%s"}\\n' % folder.encode())
+        log = pathlib.Path(os.environ["PODFLEET_OUTPUT"]).parent / "log.txt"
+        log.unlink()
+        os.rename(os.environ["HOME"] + "/log.txt", log)
+        print("end")
+    """
+    job = Job(tmp_path, nests)
+
+    line = job.run()
+
+    assert job.files == {"a.txt": b"a", "log.txt": b"end\n"}
+    assert "1 files kept and 1 not: " in line
+    assert [[*each.files] for each in job.checkpoints.kept.values()] == [["a.txt"]]
+    assert "a checkpoint without" in job.lines
+
+    many = """
+        import os
+        os.chdir(os.environ["PODFLEET_OUTPUT"])
+        for number in range(3_100):
+            os.mkdir(f"{number}")
+    """
+    assert "0 files kept and 1 not: " in (job := Job(tmp_path / "many", many)).run()
+    assert "has more than 3,000 entries" in job.lines
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
