@@ -76,7 +76,7 @@ NEXT_STEPS: Final = {
     "ARTIFACT_REFUSED": "A file that the run made cannot be kept; the message says which, and why.",
     "ARTIFACT_UPLOAD_FAILED": "Check that the pod reaches the object storage, then retry.",
     "FILES_UNREACHABLE": "Check that the pod reaches the control plane and the storage; it is tried again.",
-    "FILES_MISSING": "Submit the folder again, or push it by `podfleet data push NAME DIR --check`: that mends it.",
+    "FILES_MISSING": "Submit the folder again, or push it by `podfleet data push --check`: that mends it.",
     "CACHE_TOO_SMALL": "Raise PODFLEET_TREE_CACHE_GIB of the pod, or name pods that keep more (--requires).",
     "START_FAILED": "Look at the pod's own log: its pipelines do not start.",
     "START_TIMEOUT": "The pod is too slow or stands still; look at its page and its own log.",

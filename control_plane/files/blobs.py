@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final, TypeVar
 from urllib.parse import quote
 from xml.etree.ElementTree import ParseError
@@ -45,6 +46,7 @@ SHOWN_CHARS_MAX: Final = 300
 # The SDK's own are five minutes and five tries, in which a request of ours would hang.
 TIMEOUT: Final = Timeout(connect=3.0, read=10.0)
 CONNECTIONS_MAX: Final = 16
+LISTED_MAX: Final = 10_000  # objects of a page
 MACHINE: Final = SystemClock()
 RETRIES: Final = Retry(total=2, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504))
 # Of a look whose answer is awaited.
@@ -186,6 +188,17 @@ class Blobs:
         """Remove an object, if there is one."""
         _require_key(key)
         await storage_call(lambda: self.client.remove_object(self.bucket, key))
+
+    async def older(self, prefix: str, age: timedelta) -> AsyncIterator[list[str]]:
+        """Yield pages of the keys below a prefix of what was put longer ago, by the storage's clock."""
+        moment = self.clock.now() - age
+        found = self.client.list_objects(self.bucket, prefix=prefix, recursive=True)
+        while page := await storage_call(lambda: [*islice(found, LISTED_MAX)]):
+            yield [
+                each.object_name
+                for each in page
+                if each.object_name and each.last_modified and each.last_modified < moment
+            ]
 
     async def beginning(self, key: str, limit: int) -> tuple[Version, bytes] | None:
         """Return the version of an object and at most its first `limit` bytes, None when there is none."""

@@ -66,6 +66,7 @@ class KnownInputs:
         tree, inputs = spec.get("tree"), spec.get("inputs")
         if isinstance(tree, str) and is_tree_id(tree):
             await self.trees.require(tree)
+        await self._use_diff(spec)
         if not isinstance(inputs, Mapping):
             return spec
         exact = {
@@ -73,6 +74,13 @@ class KnownInputs:
             for name, each in inputs.items()
         }
         return {**spec, "inputs": exact}
+
+    async def _use_diff(self, spec: Mapping[str, Any]) -> None:
+        """Have the tree of a folder's differences kept, where there is one: only the run's page reads it."""
+        source = spec.get("source")
+        diff = source.get("diff") if isinstance(source, Mapping) else None
+        if isinstance(diff, str) and is_tree_id(diff):
+            await self.trees.store.use(diff)
 
     async def _exact(self, source: str, by: str, later: Collection[str]) -> str:
         if is_tree_id(source):

@@ -3,7 +3,8 @@
 Law: a tree is added when the storage holds its manifest and each chunk. Where the storage holds each PUT to
 its SHA-256, the size of a chunk is looked at; else its bytes are read once, and compared: one that has others
 is removed, so that the next push sends it. The tree of a run's files names those files themselves: nothing is
-copied, and who fetches it compares them.
+copied, and who fetches it compares them. Before the storage is looked at, the tree is stored as one that is
+being added, which holds its objects; one that is removed at this moment is not believed (`tree_sweeper`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from control_plane.files.signing import Content, Signed
 from control_plane.model.views.readable import readable
 from control_plane.reads import paging
 from control_plane.reads.reading import listing
+from control_plane.store.files.tree_removals import TreeRemovals
 from control_plane.store.files.trees import Trees
 from events.answers.answer import Listing
 from events.answers.kinds.trees import (
@@ -33,6 +35,7 @@ from events.answers.kinds.trees import (
 from events.files.trees import (
     BAD_TREE,
     MANIFEST_BYTES_MAX,
+    TREE_BUSY,
     RunFiles,
     Tree,
     id_of,
@@ -40,7 +43,7 @@ from events.files.trees import (
     read_any,
     sizes_of,
 )
-from events.runtime.errors import Conflict, NotFound, Rejected
+from events.runtime.errors import Conflict, NotFound, Rejected, Transient
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -50,7 +53,11 @@ TREES_READ_AT_ONCE: Final = 2  # a manifest takes ten times its bytes
 TREES_MAX: Final = 200_000
 VERSIONS_MAX: Final = 100_000  # of all data sets
 DIGEST_BYTES: Final = 32
+CHUNKS: Final = "chunks/"
+MANIFESTS: Final = "trees/"
+MANIFESTS_END: Final = ".json"
 TRIES_MAX: Final = 10  # of pushes of one name at once
+BUSY_S: Final = 2.0  # until a removal that is under way is asked for again
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,7 @@ class TreeStore:
     blobs: Blobs
     inspector: Inspector
     store: Trees
+    removals: TreeRemovals
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TREES_READ_AT_ONCE))
 
     async def missing(
@@ -90,25 +98,31 @@ class TreeStore:
             if manifest is None:
                 raise Conflict("tree_incomplete", "the storage lacks its manifest: push it again")
             tree, sizes = await asyncio.to_thread(_read, manifest[1], tree_id)
+        await self._begin(tree_id, tree, len(manifest[1]), by)
+        if await self.blobs.version(_manifest_key(tree_id)) is None:
+            raise Conflict("tree_incomplete", "the storage lacks its manifest: push it again")
         lacks = await _each(lambda each: self._is_unfit(_chunk_key(each[0]), *each), [*sizes.items()])
         if missing := sum(lacks):
             of = f"{missing:,} of its {len(sizes):,} chunks"
             raise Conflict("tree_incomplete", f"the storage lacks {of}: push it again")
-        return await self._shown(await self._add(tree_id, tree, len(manifest[1]), by))
+        return await self._shown(await self._confirmed(tree_id))
 
     async def add_run_files(self, tree: RunFiles, keys: Sequence[str], *, by: str) -> str:
         """Add the tree of a run's files, return its id; `keys` are of the objects of those not empty."""
         manifest = await asyncio.to_thread(tree.manifest)
         tree_id = id_of(manifest)
-        if await self.store.find(tree_id) is None:
+        if await self.store.use(tree_id) is None:
             await self._require_room(tree_id)
+            of_run = {"run": tree.run, "keys": list(keys)}
+            await self._begin(tree_id, tree, len(manifest), by, of_run)
             await self.blobs.put(_manifest_key(tree_id), manifest)
-            await self._add(tree_id, tree, len(manifest), by, {"run": tree.run, "keys": list(keys)})
+            await self._confirmed(tree_id)
         return tree_id
 
-    async def _add(
+    async def _begin(
         self, tree_id: str, tree: Tree, size: int, by: str, more: Mapping[str, Any] | None = None
-    ) -> Mapping[str, Any]:
+    ) -> None:
+        """Hold the objects of a tree. Raises `Transient` while one of them is being removed."""
         fields = {
             "size": tree.size,
             "files": len(tree.files),
@@ -116,7 +130,17 @@ class TreeStore:
             "manifestSize": size,
             **(more or {}),
         }
-        return await self.store.add(tree_id, fields, b"".join(map(bytes.fromhex, tree.chunks)), by)
+        await self.store.begin(tree_id, fields, b"".join(map(bytes.fromhex, tree.chunks)), by)
+        # Who removes objects says so first and then looks at the trees: one of the two sees the other.
+        if await self.removals.is_going([tree_id, *tree.chunks]):
+            why = "objects like those of this tree are being removed: push it again in a moment"
+            raise Transient(TREE_BUSY, why, retry_after_s=BUSY_S)
+
+    async def _confirmed(self, tree_id: str) -> Mapping[str, Any]:
+        found = await self.store.confirm(tree_id)
+        if found is None:
+            raise Transient(TREE_BUSY, "the tree was removed while it was added", retry_after_s=BUSY_S)
+        return found
 
     async def _require_room(self, tree_id: str) -> None:
         if await self.store.find(tree_id) is None and await self.store.count(TREES_MAX) >= TREES_MAX:
@@ -124,7 +148,7 @@ class TreeStore:
 
     async def require(self, tree_id: str) -> None:
         """Check that there is a tree of this id. Raises `NotFound`."""
-        await self._stored(tree_id)
+        await self._used(tree_id)
 
     async def find(self, tree_id: str) -> FileTree:
         """Return a tree."""
@@ -162,7 +186,7 @@ class TreeStore:
 
     async def add_version(self, name: str, tree_id: str, *, by: str) -> tuple[DataSet, bool]:
         """Return the version of a data set that is this tree, and whether it is new."""
-        tree = await self._stored(tree_id)
+        tree = await self._used(tree_id)
         for _ in range(TRIES_MAX):
             latest = await self.store.latest(name)
             if latest is not None and latest.get("tree") == tree_id:
@@ -170,7 +194,7 @@ class TreeStore:
             if await self.store.count_versions(VERSIONS_MAX) >= VERSIONS_MAX:
                 message = f"there are {VERSIONS_MAX:,} versions of data sets, which is the most"
                 raise Rejected("too_many_versions", message)
-            number = 1 if latest is None else _version(latest).version + 1
+            number = await self.store.last_number(name) + 1
             fields = {"tree": tree_id, "size": tree["size"], "files": tree["files"]}
             added = await self.store.add_version(name, number, fields, by)
             if added is not None:
@@ -187,11 +211,27 @@ class TreeStore:
             )
         return _version(found)
 
+    async def remove_version(self, name: str, version: int, *, by: str) -> None:
+        """Remove a version of a data set. Raises `Conflict` while what has not ended reads it."""
+        found = await self.version(name, version)
+        is_only = await self.store.count_live(name, 2) == 1
+        user = await self.removals.user_of(name, version, is_only=is_only)
+        if user is not None:
+            why = f"{user} reads {found.id}: remove it once that has ended, or cancel that first"
+            raise Conflict("data_set_in_use", why)
+        await self.store.remove_version(name, version, by)
+
     async def versions(self, name: str | None, limit: int, after: str | None) -> Listing[DataSet]:
         """Return a page of versions, by name, the newest of each first."""
         key = None if after is None else paging.decode("data-sets", after, str, int)
         found = await self.store.page(name, key, paging.limited(limit))
         return listing("data-sets", found, _version)
+
+    async def _used(self, tree_id: str) -> Mapping[str, Any]:
+        """Return a tree, which is kept until who names it now has done so."""
+        if not is_tree_id(tree_id) or (found := await self.store.use(tree_id)) is None:
+            return await self._stored(tree_id)
+        return found
 
     async def _stored(self, tree_id: str, *, is_whole: bool = False) -> Mapping[str, Any]:
         found = await self.store.find(tree_id, is_whole=is_whole) if is_tree_id(tree_id) else None
@@ -240,11 +280,11 @@ def _read(manifest: bytes, tree_id: str) -> tuple[Tree, Mapping[str, int]]:
 
 
 def _chunk_key(sha256: str) -> str:
-    return f"chunks/{sha256}"
+    return f"{CHUNKS}{sha256}"
 
 
 def _manifest_key(tree_id: str) -> str:
-    return f"trees/{tree_id}.json"
+    return f"{MANIFESTS}{tree_id}{MANIFESTS_END}"
 
 
 def _sought(sha256: str, signed: Signed) -> SoughtObject:

@@ -133,13 +133,17 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("author", "served", "concurrencyMax"),
         **_by("sync", "syncedFrom", "syncedAt"),
     },
-    "trees": _by(
-        "author", "size", "files", "chunks", "manifestSize", "digests", "run", "keys", "createdBy",
-        "createdAt",
-    ),
-    "data_sets": _by(
-        "author", "name", "version", "tree", "size", "files", "createdBy", "createdAt",
-    ),
+    "trees": {
+        **_by("author", "size", "files", "chunks", "manifestSize", "digests", "run", "keys", "createdBy",
+              "createdAt", "pending"),
+        **_by("author, use, sweep", "usedAt"),
+    },
+    "object_removals": _by("sweep", "objects", "at"),
+    "data_sets": {
+        **_by("author", "name", "version", "size", "files", "createdBy", "createdAt"),
+        **_by("author, removal", "tree"),
+        **_by("removal", "removedBy", "removedAt"),
+    },
     "secrets": {
         **_by("author", "kinds", "keys", "setBy", "setAt", "createdAt"),
         **_by("author, rotation", "sealed", "keyId"),

@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from control_plane.access.audit_log import Audited
 from control_plane.concurrency.loops import run_every
-from control_plane.files import upload_sweeper
+from control_plane.files import tree_sweeper, upload_sweeper
 from control_plane.live import live_texts, watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.reads.kinds.parts import names_of
@@ -174,6 +174,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (pruner.TICK_S, "pruner", deps.groups.pruner.run_once),
         (spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once),
         (memory_return.TICK_S, "memory_return", MemoryReturn().run_once),
+        (tree_sweeper.TICK_S, "tree_sweeper", deps.tree_sweeper.run_once),
         (upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once),
         (byte_budgets.TICK_S, "budgets", deps.budgets.run_once),
         (watcher.TICK_S, "watcher", deps.watcher.run_once),

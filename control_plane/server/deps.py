@@ -23,6 +23,7 @@ from control_plane.files.blobs import Blobs, open_blobs
 from control_plane.files.inputs import KnownInputs
 from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
+from control_plane.files.tree_sweeper import TreeSweeper
 from control_plane.files.trees import TreeStore
 from control_plane.files.upload_budget import UploadBudget
 from control_plane.files.upload_sweeper import UploadSweeper
@@ -83,6 +84,7 @@ from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
+from control_plane.store.files.tree_removals import TreeRemovals
 from control_plane.store.files.trees import Trees
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
@@ -230,7 +232,12 @@ class Deps:
     @property
     def tree_store(self) -> TreeStore:
         """Trees of files, and data sets."""
-        return TreeStore(self.blobs, self.inspector, Trees(self.db))
+        return TreeStore(self.blobs, self.inspector, Trees(self.db), TreeRemovals(self.db))
+
+    @property
+    def tree_sweeper(self) -> TreeSweeper:
+        """What removes trees that nothing names."""
+        return TreeSweeper(TreeRemovals(self.db), self.blobs, self.clock, self.ids)
 
     @property
     def fair_sharer(self) -> FairSharer:
@@ -371,7 +378,7 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
 
 
 def _inputs(db: Database, blobs: Blobs, inspector: Inspector) -> KnownInputs:
-    return KnownInputs(TreeStore(blobs, inspector, Trees(db)), Runs(db), RunReads(db))
+    return KnownInputs(TreeStore(blobs, inspector, Trees(db), TreeRemovals(db)), Runs(db), RunReads(db))
 
 
 def _grouped(

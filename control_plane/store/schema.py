@@ -139,7 +139,8 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "boards": (),
     "models": (),
     "model_syncs": (),
-    "trees": (),
+    "trees": (_index("by_use", ("usedAt", _UP)),),
+    "object_removals": (),
     "data_sets": (_index("by_name", ("name", _UP), ("version", _DOWN)),),
     "pods": (
         _index("by_report", ("reportedAt", _DOWN)),

@@ -37,6 +37,7 @@ SILENCE_S: Final = 20.0
 CHUNK_S: Final = 60.0  # and so much longer for its bytes
 BYTES_A_SECOND_MIN: Final = 64 * 1024
 OTHER_BYTES: Final = "tree_other_bytes"
+LOST: Final = b"NoSuchKey"
 
 
 class TreeSource(Protocol):
@@ -51,8 +52,13 @@ class TreeSource(Protocol):
         ...
 
 
-class _OtherBytesError(Exception):
-    """The storage sent other bytes than those of the digest."""
+class _UnfitError(Exception):
+    """The storage has lost an object, or sent other bytes than those of its digest."""
+
+
+def _is_lost(response: httpx.Response) -> bool:
+    """Say whether an answer that there is nothing is meant: a storage that lacks the bucket may come back."""
+    return LOST in next(response.iter_raw(READ_BYTES), b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +162,7 @@ class TreeFetch:
                 if done > wanted.size or digest.hexdigest() != sha256:
                     done, digest = 0, hashlib.sha256()
                     file.seek(0)
-                    raise _OtherBytesError(f"the storage holds other bytes than those of SHA-256 {sha256}")
+                    raise _UnfitError(f"the storage holds other bytes than those of SHA-256 {sha256}")
 
             self._patiently(get)
 
@@ -172,16 +178,17 @@ class TreeFetch:
                     raise
                 wait_s = back_off_s(tries, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S)
                 self.clock.wait(self._never, error.retry_after_s or wait_s)
-            except _OtherBytesError as error:
+            except _UnfitError as error:
                 tries += 1
                 if tries >= TRIES_MAX:
-                    raise Rejected(OTHER_BYTES, f"{error}: push it again with --check") from error
+                    again = "submit its folder again, or push it with --check"
+                    raise Rejected(OTHER_BYTES, f"{error}: {again}") from error
 
     def _get(self, url: str, size: int | None, sha256: str) -> bytes:
         """Return an object of this size, of any where it is None."""
         content = b"".join(self._blocks(url, 0, MANIFEST_BYTES_MAX if size is None else size))
         if size not in (None, len(content)) or hashlib.sha256(content).hexdigest() != sha256:
-            raise _OtherBytesError(f"the storage holds other bytes than those of SHA-256 {sha256}")
+            raise _UnfitError(f"the storage holds other bytes than those of SHA-256 {sha256}")
         return content
 
     def _blocks(self, url: str, first: int, most: int) -> Iterator[bytes]:
@@ -191,6 +198,8 @@ class TreeFetch:
         wanted = httpx.codes.PARTIAL_CONTENT if first else httpx.codes.OK
         try:
             with self.storage.stream("GET", url, headers=headers, timeout=SILENCE_S) as response:
+                if response.status_code == httpx.codes.NOT_FOUND and _is_lost(response):
+                    raise _UnfitError("the storage has lost an object of the tree")
                 if response.status_code != wanted:
                     raise Transient("storage_unavailable", f"object storage answers {response.status_code}")
                 for block in response.iter_raw(READ_BYTES):

@@ -28,6 +28,7 @@ TREE_BYTES_MAX: Final = 256 << 30
 MANIFEST_BYTES_MAX: Final = 32 << 20
 BORDER: Final = 32  # before about each so manieth small file a chunk ends
 BAD_TREE: Final = "bad_tree"
+TREE_BUSY: Final = "tree_busy"  # its objects are being removed: add it again in a moment
 
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 RunId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]

@@ -20,8 +20,8 @@ from events.runtime.errors import NotMeasurable, Rejected
 ROWS: Final = ("benchmark", "compute", "experiment", "ideation", "image", "job", "probe", "prompt", "trial")
 KINDS: Final[Mapping[str, Kind]] = loaded(ROWS, __name__)
 # The kind that runs people's own programs, by which commands and clients submit them.
-OF_PROGRAMS: Final = next((name for name, kind in KINDS.items() if kind.is_open), "")
-RUN_KINDS: Final = frozenset(name for name, kind in KINDS.items() if kind.queue.is_open)
+OF_PROGRAMS: Final = next((name for name, kind in KINDS.items() if kind.runs_programs), "")
+RUN_KINDS: Final = frozenset(name for name, kind in KINDS.items() if kind.queue.takes_submissions)
 FACTS: Final[Mapping[str, type[Fact]]] = {
     name: fact for kind in KINDS.values() for name, fact in kind.facts.items()
 }

@@ -127,7 +127,8 @@ class Kind:
     - `commands`: commands of the command line beside those of its nouns: the module of each, and its help;
     - `quick`: the button that starts a run of it, of a kind that many start by hand;
     - `asks`: the labels of pods that can do what a specification wants, beside those that the run asks for;
-    - `is_open`: whether its runs record rows and numbers that are not declared: those of people's programs;
+    - `runs_programs`: whether its runs are people's own programs, which commands and clients submit as it;
+    - `records_freely`: whether its runs record rows and numbers that it does not declare;
     - `has_inputs`: whether `inputs` of its specifications names trees, data sets and files of runs;
     - `drawn`: fields of the specification that follow from the run's id unless they are given;
     - `normal`: returns a specification in the one form in which runs that do the same store it.
@@ -162,7 +163,8 @@ class Kind:
     tells: bool = False
     prepares: bool = False
     asks: Callable[[Any], Mapping[str, str]] = lambda _: {}
-    is_open: bool = False
+    runs_programs: bool = False
+    records_freely: bool = False
     has_inputs: bool = False
     quick: QuickStart | None = None
     scheduled_as: Callable[[Any], str] | None = None
@@ -175,7 +177,7 @@ def described(kind: Kind) -> dict[str, Any]:
     return {
         "name": kind.name,
         "says": kind.says,
-        "isOpen": kind.queue.is_open,
+        "isOpen": kind.queue.takes_submissions,
         "stages": list(kind.stages),
         "specSchema": schema_of(kind.spec),
         "example": dict(kind.example),

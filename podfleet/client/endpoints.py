@@ -734,6 +734,12 @@ def data_set_version(name: str, version: int) -> Call[DataSet]:
     return Call("GET", "/api/data-sets/{data_set_id}/{version}", DataSet, place)
 
 
+def remove_data_set_version(name: str, version: int) -> Call[None]:
+    """Remove a version of a data set, which nothing that has not ended may read."""
+    place = {"data_set_id": name, "version": str(version)}
+    return Call("DELETE", "/api/data-sets/{data_set_id}/{version}", NoneType, place)
+
+
 def add_data_set(name: str, tree: str) -> Call[DataSet]:
     """Make a tree the next version of a data set, unless it is the latest."""
     place = {"data_set_id": name}

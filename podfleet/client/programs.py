@@ -52,7 +52,7 @@ def specification(
 
         def pushed(folder: Path, include: Sequence[str], bytes_max: int) -> str:
             packed = pack(folder, include=include, bytes_max=bytes_max)
-            return Push(trees, SystemClock()).run(packed).id
+            return Push(trees, SystemClock()).run(packed, is_glanced=True).id
 
         try:
             spec |= sent_folder(pushed, Path(folder), include)

@@ -341,6 +341,7 @@ class Client(Connected):
     data_set = _asks(endpoints.data_set)
     data_set_version = _asks(endpoints.data_set_version)
     add_data_set = _asks(endpoints.add_data_set)
+    remove_data_set_version = _asks(endpoints.remove_data_set_version)
     tasks = _lists(endpoints.tasks)
     task = _asks(endpoints.task)
     create_task = _asks(endpoints.create_task)

@@ -1,4 +1,4 @@
-"""`podfleet data`: pushes folders as versions of data sets, lists them, and pulls them."""
+"""`podfleet data`: pushes folders as versions of data sets, lists, pulls and removes them."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ def push_folder(
     *,
     bytes_max: int | None = None,
     is_checked: bool = False,
+    is_glanced: bool = False,
 ) -> FileTree:
     """Push the tree of a folder, and return it. Ends the command where that cannot be."""
     from events.files.trees import TREE_BYTES_MAX
@@ -86,7 +87,9 @@ def push_folder(
     told, most = _progress("hashed"), bytes_max or TREE_BYTES_MAX
     try:
         packed = pack(folder, include=include, exclude=exclude, bytes_max=most, told=told)
-        return Push(control_plane, SystemClock(), _progress("pushed")).run(packed, is_checked=is_checked)
+        return Push(control_plane, SystemClock(), _progress("pushed")).run(
+            packed, is_checked=is_checked, is_glanced=is_glanced
+        )
     except Unpackable as error:
         fail(str(error), EXIT_WRONG_USE)
     except Unpushed as error:
@@ -145,6 +148,24 @@ def pull(
     except Transient as error:
         fail(f"{error.message}; try again, and it goes on", EXIT_UNREACHABLE)
     say(str(folder))
+
+
+@app.command()
+def remove(
+    version: Annotated[
+        str, typer.Argument(metavar="NAME[/VERSION]", help="Its name: all of its versions, or one of them.")
+    ],
+) -> None:
+    """Remove a version of a data set, or all of them; its number is not given again.
+
+    Refused while a run, a group or a schedule reads it. Its files go when nothing names them any more.
+    """
+    control_plane = client()
+    newest = version_of(control_plane, version)
+    alone = [newest] if "/" in version else list(control_plane.data_sets(name=newest.name))
+    for each in reversed(alone):
+        control_plane.remove_data_set_version(each.name, each.version)
+        say(f"{each.id} is removed")
 
 
 def version_of(control_plane: Client, version: str) -> DataSet:

@@ -298,7 +298,7 @@ def pushed_folder(control_plane: Client, folder: Path, include: Sequence[str]) -
     from podfleet.client.programs import sent_folder
 
     def pushed(folder: Path, include: Sequence[str], bytes_max: int) -> str:
-        return push_folder(control_plane, folder, include, (), bytes_max=bytes_max).id
+        return push_folder(control_plane, folder, include, (), bytes_max=bytes_max, is_glanced=True).id
 
     return sent_folder(pushed, folder, include)
 

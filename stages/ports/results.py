@@ -47,11 +47,10 @@ class Recorded:
 
 
 def check_row(kind: Kind | None, fact: ResultRecorded) -> None:
-    """Raise `PipelineError` for a row that the kind does not declare so; one that is open takes any."""
+    """Raise `PipelineError` for a row that the kind does not declare so; some kinds take any."""
     sets = () if kind is None else kind.results
     wanted = set_named(sets, fact.set)
-    is_open = wanted is None and kind is not None and kind.is_open
-    if wanted is None and not is_open:
+    if wanted is None and not (kind is not None and kind.records_freely):
         known = ", ".join(each.name for each in sets) or "none"
         raise PipelineError(REFUSED, f"there is no result set {fact.set!r}; there are {known}")
     problem = None if wanted is None else unlike(wanted.columns, fact.values)
@@ -77,8 +76,8 @@ def headline(kind: Kind | None, recorded: Recorded, values: Mapping[str, Value])
     Raises `PipelineError` where the kind does not declare them so.
     """
     columns = () if kind is None else kind.headline
-    is_open = kind is not None and kind.is_open
-    problem = problem_with_values(values) or (None if is_open else unlike(columns, values))
+    is_free = kind is not None and kind.records_freely
+    problem = problem_with_values(values) or (None if is_free else unlike(columns, values))
     if problem is not None:
         raise PipelineError(REFUSED, f"headline numbers: {problem}")
     none = object()

@@ -166,6 +166,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/hypotheses",
         "POST /api/hypotheses/{hypothesis_id}/runs",
         "POST /api/runs",
+        "DELETE /api/data-sets/{data_set_id}/{version}",
         "POST /api/data-sets/{data_set_id}",
         "POST /api/trees",
         "POST /api/tree-uploads",

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import pytest
+from minio import Minio
 
+from control_plane.store.files.tree_removals import TreeRemovals
 from events.delivery.control_plane_client import ControlPlane, bearer, control_plane_client
 from events.files.tree_fetch import TreeFetch
 from events.files.trees import CHUNK_BYTES, id_of, layout, size_of
@@ -25,12 +30,14 @@ from podfleet.client.synchronous import Client
 from podfleet.client.trees import pushing
 from podfleet.client.trees.packing import Packed, pack
 from podfleet.client.trees.pushing import Push, Unpushed
+from tests.integration import in_process
 from tests.integration.command_line import within
 from tests.integration.conftest import Fleet
 
 KEY: Final = "the-key-of-the-test"
 ZERO: Final = "0" * 64
 CLOCK: Final = SystemClock()
+Sweep = Callable[..., int]
 pytestmark = pytest.mark.common_fleet(key=KEY)
 
 
@@ -50,6 +57,11 @@ def folder(tmp_path: Path) -> Path:
     (found / "sub/run").chmod(0o755)
     (found / "empty").touch()
     return found
+
+
+def storage_of(s3: Any) -> Minio:
+    keys = {"access_key": s3.access_key, "secret_key": s3.secret_key}
+    return Minio(s3.endpoint.removeprefix("http://"), **keys, secure=False, region=s3.region)
 
 
 def missing(client: Client, packed: Packed) -> list[str]:
@@ -133,7 +145,9 @@ def _sizes(packed: Packed) -> dict[str, int]:
     return dict(zip(packed.tree.chunks, map(size_of, layout(packed.tree.files)), strict=True))
 
 
-def test_a_tree_whose_bytes_are_others_is_not_added_and_can_be_mended(client: Client, folder: Path) -> None:
+def test_a_tree_whose_bytes_are_others_is_not_added_and_can_be_mended(
+    client: Client, folder: Path, s3: Any
+) -> None:
     packed = pack(folder)
     manifest = packed.tree.manifest()
     sizes = [*_sizes(packed).items()]
@@ -148,6 +162,12 @@ def test_a_tree_whose_bytes_are_others_is_not_added_and_can_be_mended(client: Cl
         client.add_tree(id_of(manifest))
     assert len(missing(client, packed)) == 3
     assert Push(client, CLOCK).run(packed).size == packed.tree.size
+    lost = packed.tree.chunks[0]
+    storage_of(s3).remove_object(s3.bucket, f"chunks/{lost}")
+    assert Push(client, CLOCK).run(packed).id == id_of(manifest)  # believed
+    assert missing(client, packed) == [lost]
+    assert Push(client, CLOCK).run(packed, is_glanced=True).id == id_of(manifest)
+    assert missing(client, packed) == []
 
 
 def test_a_storage_that_takes_nothing_and_a_file_that_changes_end_a_push(
@@ -229,3 +249,144 @@ def test_a_pod_fetches_the_trees_that_its_run_names_and_no_others(
         database.runs.update_one({"_id": run_id}, {"$inc": {"attempt": 1}})
         with pytest.raises(LeaseLost):
             source.chunks(tree.id, 0)
+
+
+@pytest.fixture
+def sweep(fleet: Fleet, s3: Any) -> Sweep:
+    """Sweep as long after the last use, and after each PUT, as is said; `meanwhile` comes in between."""
+
+    def run(meanwhile: Mapping[str, Callable[[], object]], **ages: Any) -> int:
+        async def swept() -> int:
+            async with in_process.control_plane(fleet.database_url, **s3.environment) as deps:
+                removals = Disturbed(deps.db, dict(meanwhile))
+                sweeper = replace(deps.tree_sweeper, removals=removals, **ages)
+                return await sweeper.run_once()
+
+        return asyncio.run(swept())
+
+    return run
+
+
+@dataclass(frozen=True)
+class Disturbed(TreeRemovals):
+    """Calls what is named `before` a step of the sweep, once."""
+
+    before: dict[str, Callable[[], object]] = field(default_factory=dict)
+
+    async def _disturb(self, step: str) -> None:
+        if (disturb := self.before.pop(step, None)) is not None:
+            await asyncio.to_thread(disturb)
+
+    async def announce(self, removal: str, objects: Iterable[str]) -> None:
+        await self._disturb("announce")
+        await TreeRemovals.announce(self, removal, objects)
+        await self._disturb("last look")
+
+    async def keep(self, trees: Collection[str]) -> None:
+        await TreeRemovals.keep(self, trees)
+        await self._disturb("drop")
+
+    async def conclude(self, removal: str, keys: Sequence[str]) -> None:
+        await self._disturb("conclude")
+        await TreeRemovals.conclude(self, removal, keys)
+
+
+AT_ONCE: Final = timedelta(minutes=-5)
+
+
+def test_what_nothing_names_goes_and_what_another_tree_shares_stays(
+    client: Client, database: Any, folder: Path, sweep: Sweep
+) -> None:
+    one = Push(client, CLOCK).run(pack(folder))
+    (folder / "sub/run").write_bytes(os.urandom(99))
+    packed = pack(folder)
+    two = Push(client, CLOCK).run(packed)
+    assert client.add_data_set("mine", two.id).version == 1
+    assert sweep({}) == 0  # both were used a moment ago
+    assert sweep({}, unused=AT_ONCE) == 1
+    with pytest.raises(Refused, match="no tree"):
+        client.tree(one.id)
+    assert sweep({}, unused=AT_ONCE, orphaned=AT_ONCE) >= 2  # a manifest and the chunk that only it had
+    assert missing(client, packed) == []
+    assert client.tree(two.id).chunks == 3
+    database.trees.insert_one({"_id": one.id, "createdAt": CLOCK.now(), "pending": True})
+    assert sweep({}, unused=AT_ONCE) == 1  # a push that never came to its end
+    client.remove_data_set_version("mine", 1)
+    assert sweep({}, unused=AT_ONCE, orphaned=AT_ONCE) >= 5
+    assert len(missing(client, packed)) == 3
+    assert client.add_data_set("mine", Push(client, CLOCK).run(packed).id).version == 2
+
+
+@pytest.mark.parametrize(
+    ("collection", "stored", "is_named"),
+    [
+        ("run_specs", {"kind": "job", "spec": {"tree": "ID"}}, True),
+        ("run_specs", {"kind": "job", "spec": {"inputs": {"a": "images/3@ID"}}}, True),
+        ("run_specs", {"kind": "job", "spec": {"source": {"diff": "ID"}}}, True),
+        ("run_specs", {"kind": "job", "spec": {"inputs": {"a": "images/3@0ID"}}}, False),
+        ("run_specs", {"_id": "old", "kind": "job", "spec": {"tree": "ID"}}, False),
+        ("schedules", {"run": {"spec": {"inputs": {"a": "ID"}}}}, True),
+        ("groups", {"status": "OPEN", "updatedAt": 400, "run": {"spec": {"tree": "ID"}}}, True),
+        ("groups", {"status": "FAILED", "updatedAt": 9, "run": {"spec": {"tree": "ID"}}}, True),
+        ("groups", {"status": "FAILED", "updatedAt": 400, "run": {"spec": {"tree": "ID"}}}, False),
+        ("groups", {"status": "OPEN", "run": {"spec": {}}, "plan": {"values": [["ID"]]}}, True),
+    ],
+)
+def test_who_names_a_tree_keeps_it(
+    fleet: Fleet, database: Any, collection: str, stored: dict[str, Any], is_named: bool
+) -> None:
+    tree, now = hashlib.sha256(os.urandom(9)).hexdigest(), CLOCK.now()
+    document = json.loads(json.dumps(stored).replace("ID", tree))
+    if "updatedAt" in document:
+        document["updatedAt"] = now - timedelta(days=document["updatedAt"])
+    database[collection].insert_one({"_id": "some", **document})
+    old = {"status": "COMPLETED", "finishedAt": now - timedelta(days=99)}
+    database.runs.insert_many([{"_id": "old", **old}, {"_id": "other", **old}])
+
+    async def named() -> set[str]:
+        async with in_process.control_plane(fleet.database_url) as deps:
+            return await TreeRemovals(deps.db).named({tree, ZERO}, now - timedelta(days=90))
+
+    try:
+        assert asyncio.run(named()) == ({tree} if is_named else set())
+    finally:
+        for each in (collection, "runs"):
+            database[each].delete_many({"_id": {"$in": ["some", "old", "other"]}})
+
+
+@pytest.mark.parametrize("step", ["announce", "last look", "conclude"])
+def test_a_push_at_the_moment_of_a_removal_loses_nothing(
+    client: Client, database: Any, folder: Path, sweep: Sweep, step: str
+) -> None:
+    packed = pack(folder)
+    tree = Push(client, CLOCK).run(packed)
+    database.trees.delete_one({"_id": tree.id})  # its objects have no tree now
+    refused: list[str] = []
+
+    def add() -> None:
+        try:
+            client.add_tree(tree.id)
+        except Refused as error:
+            refused.append(error.code)
+
+    removed = sweep({step: add}, orphaned=AT_ONCE)
+    assert refused == {"announce": [], "last look": ["tree_busy"], "conclude": ["tree_incomplete"]}[step]
+    if step != "conclude":
+        assert missing(client, packed) == []
+        assert removed == 0 or step == "last look"
+    assert Push(client, CLOCK).run(packed).id == tree.id
+    assert missing(client, packed) == []
+
+
+def test_a_submission_at_the_moment_of_a_removal_keeps_its_tree(
+    client: Client, database: Any, folder: Path, sweep: Sweep
+) -> None:
+    tree = Push(client, CLOCK).run(pack(folder))
+    long_ago = {"$set": {"usedAt": CLOCK.now() - timedelta(days=2)}}
+    database.trees.update_one({"_id": tree.id}, long_ago)
+    assert sweep({"drop": lambda: client.submit("job", {"command": "true", "tree": tree.id})}) == 0
+    database.trees.update_one({"_id": tree.id}, long_ago)
+    assert sweep({}) == 0  # the run names it, which counts as a use
+    assert client.tree(tree.id).id == tree.id
+    lately = {"_id": tree.id, "usedAt": {"$gt": CLOCK.now() - timedelta(hours=1)}}
+    assert database.trees.count_documents(lately) == 1

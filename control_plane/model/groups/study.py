@@ -251,7 +251,7 @@ def require_measured(study: Study, kind: Kind) -> None:
 
     What programs of an open kind measure is known when they have ended.
     """
-    if kind.is_open:
+    if kind.records_freely:
         return
     declared = [each.name for each in kind.headline if each.type == "number"]
     for name in study.measures:

@@ -152,7 +152,7 @@ class Results:
         attempt = await self.reads.newest_attempt(run_id)
         sets = await self._sets(run, attempt)
         names = ", ".join(each.name for each in sets) or "none"
-        is_lacking = may_lack and _is_open(run)
+        is_lacking = may_lack and _records_freely(run)
         if query.set is None and not sets and not is_lacking:
             raise Rejected(UNKNOWN_SET, f"run {run_id} has recorded no rows")
         declared = set_named(sets, query.set or (sets[0].name if sets else ""))
@@ -342,9 +342,9 @@ class Results:
         return ResultSet(name, name, tuple(columns.values()), is_declared=False)
 
 
-def _is_open(run: Mapping[str, Any]) -> bool:
+def _records_freely(run: Mapping[str, Any]) -> bool:
     kind = KINDS.get(run["kind"])
-    return kind is not None and kind.is_open
+    return kind is not None and kind.records_freely
 
 
 def _add_columns(columns: dict[str, Column], rows: Sequence[Mapping[str, Any]]) -> None:

@@ -12,17 +12,14 @@ DEFAULT_MODE: Final[Mode] = "experiment"
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A collection of runs that wait.
-
-    Where it is not open, the control plane alone submits to it.
-    """
+    """A collection of runs that wait; the control plane alone submits to one that takes no submissions."""
 
     collection: str
-    is_open: bool
+    takes_submissions: bool
 
 
-RUNS: Final = Queue("runs", is_open=True)
-REQUESTS: Final = Queue("ideation_requests", is_open=False)
+RUNS: Final = Queue("runs", takes_submissions=True)
+REQUESTS: Final = Queue("ideation_requests", takes_submissions=False)
 QUEUES: Final = (RUNS.collection, REQUESTS.collection)
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from events.answers.kinds.trees import FileTree, MissingObjects, SoughtObject
-from events.files.trees import Piece, id_of, layout, size_of
+from events.files.trees import TREE_BUSY, Piece, id_of, layout, size_of, sizes_of
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock
 from podfleet.client.problems import Refused
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import httpx
 
 AT_ONCE: Final = 4
+LOOKED_AT_ONCE: Final = 256  # chunks, of which none is sent
 ASKED_AT_ONCE: Final = 32  # chunks: a URL has to be used within minutes
 TRIES_MAX: Final = 6
 BACK_OFF_FIRST_S: Final = 0.2
@@ -63,8 +64,10 @@ class Push:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _never: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, packed: Packed, *, is_checked: bool = False) -> FileTree:
+    def run(self, packed: Packed, *, is_checked: bool = False, is_glanced: bool = False) -> FileTree:
         """Return the tree, once the fleet has it whole; what it has is believed unless it `is_checked`.
+
+        One that `is_glanced` at is sent again where the storage lacks an object of it, of the right size.
 
         Raises `Unpushed`, `Unpackable` for a file that changed meanwhile, and the errors of a client.
         """
@@ -72,7 +75,9 @@ class Push:
         tree_id = id_of(manifest)
         try:
             if not is_checked:
-                return self.client.tree(tree_id)
+                known = self.client.tree(tree_id)
+                if not is_glanced or self._is_whole(packed, (tree_id, len(manifest))):
+                    return known
         except Refused as error:
             if error.code != "unknown_tree":
                 raise
@@ -81,6 +86,15 @@ class Push:
         finally:
             if self._http is not None:
                 self._http.close()
+
+    def _is_whole(self, packed: Packed, manifest: tuple[str, int]) -> bool:
+        """Say whether the storage has all objects of a tree, each of its size."""
+        sizes = [*sizes_of(packed.tree).items()]
+        first = self.client.missing_of_trees(sizes[:LOOKED_AT_ONCE], manifest)
+        return not (first.manifest or first.chunks) and not any(
+            self.client.missing_of_trees(sizes[at : at + LOOKED_AT_ONCE]).chunks
+            for at in range(LOOKED_AT_ONCE, len(sizes), LOOKED_AT_ONCE)
+        )
 
     def _pushed(self, packed: Packed, tree_id: str, manifest: bytes) -> FileTree:
         refused: Refused | None = None
@@ -171,7 +185,9 @@ class Push:
             try:
                 return self.client.add_tree(tree_id)
             except Refused as error:
-                if error.code != UNREAD:
+                if error.code == TREE_BUSY:
+                    self.clock.wait(self._never, error.retry_after_s or BACK_OFF_MAX_S)
+                elif error.code != UNREAD:
                     raise
         raise Unpushed("the control plane does not come to an end of reading the tree: push again later")
 

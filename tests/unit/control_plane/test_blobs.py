@@ -424,7 +424,7 @@ def test_a_run_names_trees_by_its_specification_whatever_that_is(spec: object, n
 class FullTrees:
     """A store that has a tree, and as many versions of data sets as there may be."""
 
-    async def find(self, tree_id: str, *, is_whole: bool = False) -> dict[str, Any]:
+    async def use(self, tree_id: str) -> dict[str, Any]:
         return {"_id": tree_id, "size": 1, "files": 1}
 
     async def latest(self, name: str) -> None:
@@ -435,6 +435,6 @@ class FullTrees:
 
 
 def test_no_version_of_a_data_set_is_added_beyond_the_most() -> None:
-    trees = TreeStore(cast("Any", None), cast("Any", None), cast("Any", FullTrees()))
+    trees = TreeStore(cast("Any", None), cast("Any", None), cast("Any", FullTrees()), cast("Any", None))
     with pytest.raises(Rejected, match="100,000 versions of data sets, which is the most"):
         asyncio.run(trees.add_version("images", "0" * 64, by="vera"))

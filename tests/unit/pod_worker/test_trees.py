@@ -185,7 +185,12 @@ LIES: Final[dict[str, tuple[Answer, type[PodfleetError], str]]] = {
         Rejected,
         "",
     ),
-    "gone": (lambda *_: httpx.Response(404), Transient, "404"),
+    "gone": (lambda *_: httpx.Response(404, stream=httpx.ByteStream(b"no bucket")), Transient, "404"),
+    "lost": (
+        lambda *_: httpx.Response(404, stream=httpx.ByteStream(b"<Code>NoSuchKey</Code>")),
+        Rejected,
+        "has lost an object of the tree: submit its folder again",
+    ),
     "elsewhere": (lambda *_: httpx.Response(302, headers={"Location": "http://other/"}), Transient, "302"),
 }
 

@@ -106,6 +106,12 @@ def _add_data_sets(routes: Routes, trees: TreeStore) -> None:
     ) -> DataSet:
         return await trees.version(data_set_id, version)
 
+    @routes.delete("/api/data-sets/{data_set_id}/{version}", status_code=204)
+    async def remove_version(
+        data_set_id: str, version: Annotated[int, Field(ge=1, le=VERSION_MAX)], principal: MaySubmit
+    ) -> None:
+        await trees.remove_version(data_set_id, version, by=principal.name)
+
     @routes.post("/api/data-sets/{data_set_id}", status_code=201, responses=THE_SAME)
     async def add_version(
         data_set_id: DataSetName, body: VersionBody, principal: MaySubmit, response: Response

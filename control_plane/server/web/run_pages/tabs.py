@@ -53,7 +53,7 @@ def _tab(name: str, placed: Sequence[Placed]) -> Tab:
 def _has_results(run: RunRow) -> bool:
     """Say whether a run may have results: its kind has sets of them, or it has summed some up."""
     kind = KINDS.get(run.kind)
-    return bool((kind is not None and (kind.results or kind.is_open)) or run.summary)
+    return bool((kind is not None and (kind.results or kind.records_freely)) or run.summary)
 
 
 def _is_judged(run: RunRow, placed: Sequence[Placed]) -> bool:
