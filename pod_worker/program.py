@@ -147,7 +147,8 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             stray_use=settings.stray_use,
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
-        health = _health(settings, outbox, storage_look, bool(capabilities.gpus), fork_server, world, stores)
+        health = _health(settings, outbox, storage_look, gauges, fork_server, world, stores)
+        identity = _identity(settings, pod, world, stores)
         delivery = delivery_report(outbox, settings.data, uploads.failures, stores)
         gauges.cuda = partial(cuda_of, health)
         roster = Roster(
@@ -297,7 +298,7 @@ def _health(
     settings: Settings,
     outbox: Outbox,
     storage: StorageLook,
-    has_gpu: bool,
+    gauges: Gauges,
     fork_server: ForkServer,
     world: World,
     stores: MeasuredClock,
@@ -309,8 +310,9 @@ def _health(
         environ=settings.environ,
         options=fork_server.options,
         storage=storage,
-        has_gpu=has_gpu,
+        has_gpu=bool(gauges.driver.gpus()),
         clock_offset_s=lambda: stores.machine_ahead_s,
+        card_faults=None if settings.slot is None else gauges.watch.faults,
     )
     return Health(checks_of(subjects), world.clock, world.threads)
 

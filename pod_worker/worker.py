@@ -305,7 +305,7 @@ class Worker:
         if not self.fitness.has_gpu():
             gpu_gib, labels = 0.0, {name: labels[name] for name in labels if name not in GPU_LABELS}
         kinds, name = self.fitness.fit(ready.kinds), pod_name(self.pod.id)
-        able = Abilities(kinds, gpu_gib, self.pod.region, labels, name)
+        able = Abilities(kinds, gpu_gib, self.pod.region, labels, name, self.ports.rate.gpus)
         return Seeker(self.pod.id, self.pod.mode, able)
 
     def _claim(self, seeker: Seeker, known: Sequence[WaitingClass], *, may_claim: bool) -> Claim | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from control_plane.access.auth import Forbidden
 from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.live.notifier import Notifier
+from control_plane.model.views.pods import cards_of
 from control_plane.model.views.readable import reading_of
 from control_plane.reads.pod_rules import PodRules
 from control_plane.runs.shared_look import SharedLook
@@ -63,7 +64,8 @@ class Claimer:
         Nothing is taken for a pod that `is_gone`, or that the rules bar; a process that leaves lets nobody
         wait. Raises `Forbidden`, `Transient`.
         """
-        await self._require_own(seeker.pod, key_id)
+        cards = await self._require_own(seeker.pod, key_id)
+        seeker = replace(seeker, abilities=replace(seeker.abilities, cards=cards))
 
         async def take(waiting: Sequence[WaitingClass]) -> Claim | None:
             if not waiting:
@@ -72,11 +74,10 @@ class Claimer:
             for wanted in candidates(waiting, seeker, shares):
                 if await is_gone():
                     return None
-                labels = seeker.abilities.labels
-                if not is_open(wanted.class_key, shares, labels):
+                if not is_open(wanted.class_key, shares, cards):
                     continue  # another request has what was free
-                project, cards = read_class(wanted.class_key).project, cards_held(wanted.class_key, labels)
-                noted = shares.note(project, cards, self.clock.monotonic_s())
+                project, held = read_class(wanted.class_key).project, cards_held(wanted.class_key, cards)
+                noted = shares.note(project, held, self.clock.monotonic_s())
                 claim = await self.claims.take(wanted, token=token, pod=seeker.pod, key_id=key_id)
                 if claim is not None:
                     return claim
@@ -135,8 +136,7 @@ class Claimer:
             if found := [
                 each
                 for each in waiting
-                if sought.serves(each.collection, each.class_key)
-                and is_open(each.class_key, shares, sought.labels)
+                if sought.serves(each.collection, each.class_key) and is_open(each.class_key, shares, 0)
             ]:
                 return found
             change = None if waiter is None else await waiter.wait(wait_s)
@@ -189,10 +189,14 @@ class Claimer:
     async def _is_barred(self, seeker: Seeker, key_id: str | None) -> bool:
         return (await self.rules.in_force()).bar(seeker.pod, key_id)
 
-    async def _require_own(self, pod_id: str, key_id: str | None) -> None:
+    async def _require_own(self, pod_id: str, key_id: str | None) -> int:
+        """Return how many GPUs a pod has told. Raises `Forbidden` where another key reports it."""
         found = await self.claims.reporter_of(pod_id)
-        if found is not None and found.get("keyId") != key_id:
+        if found is None:
+            return 0
+        if found.get("keyId") != key_id:
             raise _foreign(pod_id)
+        return cards_of(found)
 
 
 def _foreign(pod_id: str) -> Forbidden:

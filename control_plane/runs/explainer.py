@@ -111,7 +111,7 @@ def _closed(shares: Mapping[str, Share], class_key: str, pods: Sequence[LivePod]
     share = shares.get(read_class(class_key).project)
     if share is None or share.closed is not None or share.free is None:
         return None if share is None else share.closed
-    serving = [pod.abilities.labels for pod in pods if matches(class_key, pod.abilities)]
+    serving = [pod.abilities.cards for pod in pods if matches(class_key, pod.abilities)]
     least = min((cards_held(class_key, each) for each in serving), default=0)
     if least <= share.free:
         return None

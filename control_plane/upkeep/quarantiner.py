@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -74,13 +74,20 @@ def _kept(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _members(live: Iterable[Mapping[str, Any]], rules: Rules) -> list[Member]:
-    """Return the live pods; of several workers of one the last that reported, with the GPU faults of all."""
-    found: dict[Identity, Member] = {}
+    """Return the live pods; of several workers of one the last that reported.
+
+    Its GPU faults are those of all, where each has one: a slot whose card is lost leaves runs to the others.
+    """
+    found: dict[Identity, list[Member]] = {}
     for member in those_readable("pod", live, lambda each: _member(each, rules)):
-        known = found.setdefault(member.pod, member)
-        if known is not member and (more := [*{*member.gpu_faults} - {*known.gpu_faults}]):
-            found[member.pod] = replace(known, gpu_faults=(*known.gpu_faults, *sorted(more)))
-    return list(found.values())
+        found.setdefault(member.pod, []).append(member)
+    return [replace(each[0], gpu_faults=_faults_of_all(each)) for each in found.values()]
+
+
+def _faults_of_all(workers: Sequence[Member]) -> tuple[str, ...]:
+    if not all(each.gpu_faults for each in workers):
+        return ()
+    return tuple(dict.fromkeys(fault for each in workers for fault in each.gpu_faults))
 
 
 def _member(each: Mapping[str, Any], rules: Rules) -> Member:

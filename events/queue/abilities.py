@@ -16,13 +16,17 @@ JOB_ISOLATIONS: Final = ("user", "sandbox")  # the least that holds jobs there
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a pod has: the kinds it can run, memory of its largest GPU in GiB, its region, labels and name."""
+    """What a pod has: the kinds it can run, memory of its largest GPU in GiB, its region, labels and name.
+
+    `cards` are the GPUs that a run holds there, also where they are broken and no label tells of them.
+    """
 
     kinds: frozenset[str]
     gpu_gib: float
     region: str | None
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     pod: str | None = None
+    cards: int = 0
 
 
 def lacks(class_key: str, pod: Abilities) -> Iterator[str]:

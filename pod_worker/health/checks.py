@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,8 @@ class Subjects:
     """What the checks of a pod look at.
 
     `clock_offset_s` is by how many seconds the machine's clock is ahead of the store's, None while nobody has
-    measured that. The sandbox was tried before the worker began where pipelines `are_confined`.
+    measured that. `card_faults` are those of the hardware of a slot's cards, None where the fleet judges the
+    whole pod. The sandbox was tried before the worker began where pipelines `are_confined`.
     """
 
     data: Path
@@ -41,6 +42,7 @@ class Subjects:
     storage: StorageLook
     has_gpu: bool
     clock_offset_s: Callable[[], float | None] = lambda: None
+    card_faults: Callable[[], Sequence[str]] | None = None
 
     @property
     def are_confined(self) -> bool:
@@ -75,10 +77,23 @@ def _checks(subjects: Subjects) -> Iterator[Check]:
     # Also without a device: a driver that nobody sees can still raise in a run.
     gpu = Trial("gpu", subjects.options) if subjects.has_gpu else _no_gpu
     yield Check(name="gpu", subject="gpu", kinds=_users("gpu"), look=gpu, limit_s=TRIAL_LIMIT_S)
+    if (faults := subjects.card_faults) is not None:
+        cards = partial(look_at_cards, faults)
+        yield Check(name="cards", subject="gpu", look=cards, again_s=MACHINE_AGAIN_S, is_known=True)
     provider = named_provider(environ)
     if provider is not None:
         model = ModelLook(provider, environ)
         yield Check(name=f"model:{model.host}", subject="model", kinds=_users("model"), look=model)
+
+
+def look_at_cards(faults: Callable[[], Sequence[str]]) -> Finding:
+    """Look at what the slot's cards have told since its start: other slots of the pod have others."""
+    found = faults()
+    if not found:
+        return Finding(True)
+    return Finding(
+        False, "GPU_BROKEN", f"its GPU fails ({', '.join(found)}); restart the worker once it is whole"
+    )
 
 
 def _no_gpu() -> Finding:

@@ -12,6 +12,7 @@ import fcntl
 import glob
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -45,6 +46,7 @@ WORDS: Final[Mapping[Method, str]] = {
 THE_WORKERS: Final = "the worker's user"
 
 SOURCE: Final = str(Path(__file__).parents[2])
+WORKSPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*-a[0-9]{1,9}")  # of an attempt, by its run
 PASS_ONLY: Final = 0o711
 RANGE: Final = range(FIRST_USER, FIRST_USER + USERS)
 OTHERS: Final = 0o007
@@ -204,6 +206,8 @@ class Confinement:
         self._close_what_is_ours()
         is_shared = _is_in_use(self.work.parent)
         self._remove_leftovers({user for _, user in processes()} if is_shared else held_users())
+        if not is_shared:
+            self._remove_workspaces()
         user = choose_user()
         heard, report = os.pipe()
         pid = os.fork()
@@ -282,6 +286,12 @@ class Confinement:
                 space = self.space_of(int(number))
                 space.clear()
                 space.close()
+
+    def _remove_workspaces(self) -> None:
+        """Remove the folders of attempts that a killed worker left; nobody else has this work folder."""
+        for each in self.work.iterdir():
+            if WORKSPACE.fullmatch(each.name):
+                remove_tree(each)
 
     def _try(self, report: int, user: int, environ: Mapping[str, str]) -> None:
         """Act as such a process, in a fork that does not return."""

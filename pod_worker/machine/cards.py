@@ -23,11 +23,15 @@ DISTURBED: Final = "GPU_DISTURBED"
 
 @dataclass(frozen=True, slots=True)
 class CardLook:
-    """One look: processes of this worker on cards that are not its own, and of other slots on its own."""
+    """One look: processes of this worker on cards that are not its own, and of other slots on its own.
+
+    `faults` are those of the hardware of its own cards.
+    """
 
     number: int = 0
     strays: tuple[str, ...] = ()
     intruders: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -36,9 +40,13 @@ class CardWatch:
 
     last: CardLook = field(default_factory=CardLook)
 
-    def see(self, strays: Sequence[str], intruders: Sequence[str]) -> None:
+    def see(self, strays: Sequence[str], intruders: Sequence[str], faults: Sequence[str] = ()) -> None:
         """Note what a look has seen."""
-        self.last = CardLook(self.last.number + 1, tuple(strays), tuple(intruders))
+        self.last = CardLook(self.last.number + 1, tuple(strays), tuple(intruders), tuple(faults))
+
+    def faults(self) -> tuple[str, ...]:
+        """Return what the hardware of the cards has told."""
+        return self.last.faults
 
 
 @dataclass(slots=True)

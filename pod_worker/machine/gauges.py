@@ -100,18 +100,19 @@ class Gauges:
         memory = psutil.virtual_memory()
         use = self.driver.use()
         on_own = [[*self.family.find(one.processes)] for one in use]
-        self._watch(on_own)
+        faults = _faults(use)
+        self._watch(on_own, faults)
         return Telemetry(
             cpu_util=self._cpu_util(),
             memory_mib=(memory.total - memory.available) / MIB,
             gpu_util=_mean([one.util for one in use if one.util is not None]),
             gpu_memory_mib=_sum([one.memory_mib for one in use if one.memory_mib is not None]),
-            gpu_faults=_faults(use),
+            gpu_faults=faults,
             gpu_foreign=_foreign(on_own),
             gpu_temperature_c=max((t for one in use if (t := one.temperature_c) is not None), default=None),
         )
 
-    def _watch(self, on_own: Sequence[Sequence[Computing]]) -> None:
+    def _watch(self, on_own: Sequence[Sequence[Computing]], faults: Sequence[str]) -> None:
         """Note who is on the cards of whom, for the attempts."""
         strays = [
             f"{process} on {card.name}"
@@ -120,7 +121,7 @@ class Gauges:
             if process.is_ours
         ]
         intruders = _of_devices([[str(each) for each in one if each.slot is not None] for one in on_own])
-        self.watch.see(strays[:FOREIGN_MAX], intruders[:FOREIGN_MAX])
+        self.watch.see(strays[:FOREIGN_MAX], intruders[:FOREIGN_MAX], faults)
 
     def _cpu_util(self) -> float | None:
         times = psutil.cpu_times()

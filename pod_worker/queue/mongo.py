@@ -142,7 +142,7 @@ class MongoQueue:
         def first_of(waiting: Sequence[WaitingClass]) -> Claim | None:
             for each in candidates(waiting, seeker, self._shares()) if waiting else ():
                 if (claim := self.take(each, token=token, pod=seeker.pod)) is not None:
-                    cards = cards_held(each.class_key, seeker.abilities.labels)
+                    cards = cards_held(each.class_key, seeker.abilities.cards)
                     self.shares.note(read_class(each.class_key).project, cards, self.clock.monotonic_s())
                     return claim
             return None

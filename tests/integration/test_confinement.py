@@ -342,7 +342,12 @@ def test_what_a_killed_worker_left_is_removed_at_the_next_start(home: Path) -> N
     confined = a_pod(home)
     left = confined.make_space()
     (left.home / "cache").mkdir()
+    workspace, kept = confined.work / "01M8FZAGF2KY932128033VGA4B-a1", confined.work / "other"
+    (workspace / "work").mkdir(parents=True)
+    kept.mkdir()
+    left.own(workspace)
     assert confined.find_gap(ENVIRON) is None
+    assert (workspace.exists(), kept.exists()) == (False, True)
     assert not left.home.exists()
     assert not left.temporary.exists()
 

@@ -124,7 +124,11 @@ async def test_a_sweep_lets_others_go_first_and_a_closed_project_waits(database_
         await deps.claimer.claims.settle(second[1], End("completed"), 0, jitter=0.0)
         await deps.db.pods.insert_one({"_id": POD.pod, "capabilities": {"gpus": [{"name": "h100"}] * 4}})
         assert (await tell(deps))["vision"]["closed"] == "its quota of 2 GPUs: 4 run now", "its slot has four"
+        await put(deps, "vision", gpus=7)
+        assert (await tell(deps))["vision"]["free"] == 3
+        assert await claim(deps) is None, "with another one its slot would have four more"
         await deps.db.pods.delete_one({})
+        await put(deps, "vision", gpus=2)
         assert (await tell(deps))["vision"]["closed"] is None
         assert await claim(deps) is not None
 

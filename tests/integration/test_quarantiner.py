@@ -100,8 +100,15 @@ async def test_what_a_foreign_key_does_under_a_pods_name_is_not_the_pods(databas
 
 async def test_of_two_replicas_that_look_at_once_one_decides(database_url: str) -> None:
     async with control_plane(database_url) as deps, control_plane(database_url) as other:
-        for pod in ("a/1", "b/1", "c/1", "d/1"):
-            await report(deps, pod, telemetry={"memoryMib": 1.0, "gpuFaults": ["Xid 79"]})
+        lost = {"memoryMib": 1.0, "gpuFaults": ["Xid 79"]}
+        for number in (1, 2):
+            for pod in ("a", "b", "c", "d"):
+                await report(
+                    deps, f"{pod}/b00t/{number}", telemetry=lost if number == 1 else {"memoryMib": 1.0}
+                )
+        assert await look(deps) == [], "of each pod one slot has lost its card, and leaves runs to the others"
+        for pod in ("a", "b", "c", "d"):
+            await report(deps, f"{pod}/b00t/2", telemetry=lost)
         for _ in range(3):
             await asyncio.gather(deps.quarantiner.run_once(), other.quarantiner.run_once())
         assert len((await deps.db.quarantines.find_one({}))["pods"]) == 2

@@ -17,6 +17,7 @@ from events.queue.rules import Rules, pod_name
 from events.text.truncation import brief_fields
 
 MIB_A_GIB: Final = 1024
+GPUS_MAX: Final = 1_024  # of one worker
 
 
 class _Check(msgspec.Struct):
@@ -53,7 +54,15 @@ def abilities_of(document: Mapping[str, Any]) -> Abilities:
     sizes = [gpu.get("memoryMib") for gpu in named if isinstance(gpu, Mapping)]
     gib = max((size / MIB_A_GIB for size in sizes if is_measured(size)), default=0.0)
     labels, name = document.get("labels") or {}, pod_name(document["_id"])
-    return Abilities(frozenset(document["kinds"]), gib, document.get("region"), labels, name)
+    region, cards = document.get("region"), cards_of(document)
+    return Abilities(frozenset(document["kinds"]), gib, region, labels, name, cards)
+
+
+def cards_of(document: Mapping[str, Any]) -> int:
+    """Return how many GPUs a worker has told that it owns."""
+    said = document.get("capabilities")
+    gpus = said.get("gpus") if isinstance(said, Mapping) else None
+    return min(GPUS_MAX, len(gpus)) if isinstance(gpus, list) else 0
 
 
 def is_leaving(document: Mapping[str, Any]) -> bool:

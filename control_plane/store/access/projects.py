@@ -15,6 +15,7 @@ from typing import Any, Final
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
+from control_plane.model.views.pods import cards_of
 from control_plane.store.database import Database, Document, answers, moment
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 from events.catalog import RunUsage, type_of
@@ -24,7 +25,6 @@ from events.queue.fair.shares import FLEET, PROJECTS_MAX
 
 BATCH_MAX: Final = 2_000  # attempts, or costs, of one round
 HELD_MAX: Final = 20_000
-GPUS_MAX: Final = 1_024  # of one pod
 _BY_NAME: Final[Order] = (("_id", 1),)
 _HELD: Final[Document] = {"$in": [status.value for status in HELD]}
 _USAGE: Final = type_of(RunUsage)
@@ -129,7 +129,7 @@ class Projects:
     async def cards(self, pods: Iterable[str]) -> dict[object, int]:
         """Return how many GPUs each of these pods has told."""
         found = self.db.pods.find({"_id": {"$in": list(pods)}}, {"capabilities.gpus.name": 1})
-        return {each["_id"]: _cards(each.get("capabilities")) async for each in found}
+        return {each["_id"]: cards_of(each) async for each in found}
 
     @answers()
     async def held(self) -> list[Document]:
@@ -139,8 +139,3 @@ class Projects:
             await self.db[name].find({"status": _HELD}, fields).limit(HELD_MAX).to_list() for name in QUEUES
         ]
         return [each for documents in found for each in documents]
-
-
-def _cards(told: object) -> int:
-    gpus = told.get("gpus") if isinstance(told, Mapping) else None
-    return min(GPUS_MAX, len(gpus)) if isinstance(gpus, list) else 0

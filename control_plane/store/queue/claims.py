@@ -162,8 +162,8 @@ class Claims:
 
     @answers()
     async def reporter_of(self, pod_id: str) -> Document | None:
-        """Return with which key a pod has reported, None where it never did."""
-        return await self.db.pods.find_one({"_id": pod_id}, {"keyId": 1})
+        """Return with which key a pod has reported, and its GPUs; None where it never did."""
+        return await self.db.pods.find_one({"_id": pod_id}, {"keyId": 1, "capabilities.gpus.name": 1})
 
     @answers()
     async def failing_pods(self, now: datetime) -> list[Document]:

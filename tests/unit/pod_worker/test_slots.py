@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from events.catalog import RunCompleted, RunFailed, RunLog
@@ -18,6 +19,7 @@ from events.runtime.errors import ConfigError
 from events.testing import ManualClock
 from pod_worker.attempt.usage import HOUR_S, Rate, usage_of
 from pod_worker.config import Settings, Wishes, read_settings
+from pod_worker.health.checks import look_at_cards
 from pod_worker.machine.cards import DISTURBED, NOT_OWN, CardUse
 from pod_worker.machine.foreign import Family
 from pod_worker.machine.gauges import Gauges
@@ -121,6 +123,20 @@ def test_a_slot_measures_its_own_cards_alone() -> None:
     assert sample.gpu_memory_mib == (5 + 6) * 512
     assert sample.gpu_temperature_c == 45
     assert sample.gpu_faults == ("Xid 79 (GPU 2)",)
+
+
+def test_a_slot_whose_card_is_lost_fails_a_check_for_all_kinds_and_the_others_go_on() -> None:
+    library = Library(count=2)
+    slots = [Gauges(open_driver(library, name)) for name in ("GPU-a", "GPU-b")]
+    library.failing["handle 0"] = pynvml.NVML_ERROR_GPU_IS_LOST
+    told = [each.sample().gpu_faults for each in slots]
+    found = [look_at_cards(each.watch.faults) for each in slots]
+    assert told == [("lost",), ()]
+    assert [(each.ok, each.code) for each in found] == [(False, "GPU_BROKEN"), (True, None)]
+    assert found[0].message.startswith("its GPU fails (lost)")
+    del library.failing["handle 0"]
+    slots[0].sample()
+    assert not look_at_cards(slots[0].watch.faults).ok, "what came back is not trusted before a restart"
 
 
 def test_devices_are_divided_by_uuids_and_where_the_driver_tells_none_not_at_all() -> None:

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -225,6 +226,8 @@ def test_a_pod_checks_what_its_settings_and_devices_are(tmp_path: Path) -> None:
     assert plain == ["clock", "disk", "memory", "storage", "tools", "sandbox", "gpu"]
     by_codes = {each.check for each in FAULTS.values() if each.fault is Fault.POD} - {None, "model"}
     assert by_codes <= set(plain), "whatever is a pod's fault holds its claims back, on each pod"
+    of_slot = checks_of(replace(subjects(tmp_path), card_faults=tuple))
+    assert [(each.name, each.kinds) for each in of_slot][len(plain) :] == [("cards", None)]
     keyed = checks_of(subjects(tmp_path, has_gpu=True, OPENAI_BASE_URL="http://a:b@Models.internal:8000/v1"))
     assert [each.name for each in keyed][len(plain) :] == ["model:models.internal:8000"]
     needed = {each.subject: each.kinds for each in keyed}
