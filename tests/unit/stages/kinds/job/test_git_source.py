@@ -234,7 +234,7 @@ def test_ssh_runs_for_a_user_without_a_name_and_its_reason_is_told(
     (workspace := tmp_path / "run").mkdir()
     job = Fetched(repository, workspace, url="ssh://git@127.0.0.1/a.git")
     job.context.tools.variables["PATH"] = f"{tmp_path}:{PATH}"
-    with pytest.raises(PipelineError, match="named: yes .*Could not read") as failed:
+    with pytest.raises(PipelineError, match=r"named: yes.* Could not read") as failed:
         job.run()
     assert "repository exists" not in str(failed.value)
 
