@@ -424,6 +424,38 @@ def test_folders_without_end_cost_a_line_and_no_other_file(
     assert "has more than 400 entries" in job.lines
 
 
+def test_a_secret_is_in_no_name_of_what_a_program_leaves_and_in_nothing_that_it_says(tmp_path: Path) -> None:
+    secret = 'canary-"quoted"-0123'
+    tells = """
+        import base64, os, pathlib
+        from podfleet import run
+        secret, out = os.environ["KEY"], pathlib.Path(os.environ["PODFLEET_OUTPUT"])
+        run.log({f"loss {secret}": 1.0, "loss": 2.0})
+        run.summary({"told": secret})
+        run.result("rows", secret, {"value": f"a {secret}"})
+        run.progress(0.5, secret)
+        (out / secret).mkdir()
+        for name in (f"{secret}.txt", f"{secret}/a.txt", "a.txt", f"line\\n{secret}"):
+            (out / name).write_text("a")
+        (out / "events.out.tfevents.1").write_bytes(base64.b64decode(os.environ["EVENTS"]))
+        run.save(out / "a.txt", f"{secret}.bin")
+        run.checkpoint(out / f"{secret}.txt")
+    """
+    events = base64.b64encode(number(f"tag {secret}", 1.0, 1)).decode()
+    job = Job(tmp_path, tells, env={"EVENTS": events})
+    tools = replace(job.context.tools, variables={"KEY": secret}, secrets=("KEY",))
+    job.context = replace(job.context, tools=tools)
+
+    job.run()
+
+    assert "canary" not in "".join(map(str, job.reporter.facts)).replace(events, "")
+    assert "canary" not in str(job.checkpoints.kept)
+    assert {*job.files} == {"a.txt", "***.bin", "events.out.tfevents.1", "log.txt"}
+    assert [each.values for each in job.reporter.of(ResultRecorded)] == [{"value": "a ***"}]
+    assert {each.name for each in job.reporter.of(StageMetric)} == {"loss", "loss ***", "tag ***"}
+    assert job.lines.count("its name has the value of a secret") == 4
+
+
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
 def test_a_secret_is_hidden_wherever_its_pieces_are_cut(size: int) -> None:
     secrets = Secrets(["hidden-value", "two\nlines!", "abc"])
