@@ -115,7 +115,7 @@ class LaneReady(Fact, frozen=True):
     offset_s: Seconds
     bound_s: Duration
     hears_s: Duration
-    address: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    address: Annotated[str, msgspec.Meta(pattern=r"\A([A-Za-z0-9._:-]{1,253}:[0-9]{1,5})?\Z")] = ""
 
 
 class LaneStarted(Fact, frozen=True):

@@ -16,6 +16,7 @@ from events.catalog import Level, RunLog, type_of
 from events.kinds import KINDS
 from events.kinds.packages.guarded_call import asked
 from events.text.escaping import is_number
+from events.text.predecessors import shown
 from events.text.truncation import brief_data
 
 MINUTE_S: Final = 60
@@ -67,12 +68,16 @@ NEXT_STEPS: Final = {
     "OUT_OF_MEMORY": "Use a smaller model or batch, or ask for a pod with more memory (requires.gpu_gib).",
     "TIMEOUT": "Raise time_limit_s, or lower the number of nodes.",
     "KILLED": "Something outside the run ended it; retry.",
+    "PIPELINE_KILLED": "Does the program end its parent or its process group? See log.txt, and the pod's.",
+    "GPU_NOT_OWN": "Use the cards that CUDA_VISIBLE_DEVICES names at the program's start; set it nowhere.",
+    "GPU_DISTURBED": "Another run computed on its GPU, see the log; it is tried again.",
     "POD_LOST": "The pod went away; retry, and look at the pod's own log.",
     "RESULT_REFUSED": "The pipeline recorded a result that its kind does not declare; see the message.",
     "ARTIFACT_REFUSED": "A file that the run made cannot be kept; the message says which, and why.",
     "ARTIFACT_UPLOAD_FAILED": "Check that the pod reaches the object storage, then retry.",
     "FILES_UNREACHABLE": "Check that the pod reaches the control plane and the storage; it is tried again.",
-    "FILES_MISSING": "Push the folder by `podfleet data push NAME DIR --check`, which mends it; then retry.",
+    "FILES_MISSING": "Submit the folder again, or push it by `podfleet data push NAME DIR --check`: that mends it.",
+    "CACHE_TOO_SMALL": "Raise PODFLEET_TREE_CACHE_GIB of the pod, or name pods that keep more (--requires).",
     "START_FAILED": "Look at the pod's own log: its pipelines do not start.",
     "START_TIMEOUT": "The pod is too slow or stands still; look at its page and its own log.",
     "NO_ISOLATION": "Install bubblewrap on the pod, or allow weaker isolation by PODFLEET_ISOLATION.",
@@ -114,7 +119,7 @@ def status(name: str) -> Markup:
 
 def vain_wait(run_id: str, status: str | None, problem: str | None) -> str:
     """Return for which run, and its end, another one was canceled that waited for it."""
-    return problem or f"run {run_id}, for which it waited, is {status or 'gone'}"
+    return problem or f"{shown(run_id)}, for which it waited, is {status or 'gone'}"
 
 
 def moment(text: str | None) -> Markup:

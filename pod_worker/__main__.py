@@ -75,6 +75,8 @@ def main() -> int:
             log.warning("start.old_python", extra={"why": warning})
         if "image" in brought(settings.environ):
             remove_containers(settings.pod, settings.environ)
+        if settings.containers:
+            remove_containers(settings.pod, settings.environ, settings.containers)
         devices = _devices(settings)
         if share := settings.environ.get(SHARE):
             devices = _take_share(share, devices)
@@ -117,6 +119,8 @@ def _work(settings: Settings, wishes: Wishes, stop: threading.Event) -> int | No
 def _run_slot(settings: Settings, slot: Slot, wishes: Wishes, stop: threading.Event) -> int:
     """Run the worker of one slot; what is done where the pod has left is its supervisor's."""
     die_with(slot, stop)
+    if settings.containers:
+        remove_containers(settings.pod, settings.environ, settings.containers, settings.place)
     undelivered = _work(settings, wishes, stop)
     if undelivered is None:
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from events.models.endpoints import SETTING as ENDPOINTS_SETTING
 from events.models.endpoints import read_endpoints
 from events.models.engines import BRINGABLE
 from events.models.engines import SETTING as ENGINES_SETTING
+from events.models.job_containers import CLIENTS
+from events.models.job_containers import SETTING as CONTAINERS_SETTING
 from events.queue.abilities import ISOLATIONS
 from events.queue.labels import operators_labels
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
@@ -26,6 +29,9 @@ from pod_worker.child.live_view import flush_rule
 from pod_worker.child.process import secrets_of
 from pod_worker.files.environments import ENVIRONMENT_CACHE_BYTES
 from pod_worker.files.folder_cache import TREE_CACHE_BYTES
+from pod_worker.machine.address import SETTING as ADDRESS_SETTING
+from pod_worker.machine.address import Address
+from pod_worker.machine.cards import StrayUse
 from pod_worker.rental.provider import NEEDED, Rental, rental_of
 from pod_worker.services.allowed import SETTING as SERVICES_SETTING
 from pod_worker.services.allowed import services_of
@@ -44,6 +50,8 @@ DATA_OF_ROOT: Final = Path("/var/lib/podfleet/worker")  # users of pipelines can
 # have the pod ended by its provider.
 OnLeave = Literal["exit", "sleep", "end"]
 ON_LEAVE: Final[tuple[OnLeave, ...]] = get_args(OnLeave)
+STRAY_SETTING: Final = "PODFLEET_STRAY_GPU_USE"
+STRAY_USES: Final[tuple[StrayUse, ...]] = get_args(StrayUse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,7 @@ class Settings:
     api_key: str | None = field(repr=False)
     pod: str
     region: str | None
+    address: Address = field(default_factory=Address)
     labels: Mapping[str, str] = field(default_factory=dict)
     data: Path
     pod_data: Path
@@ -85,9 +94,16 @@ class Settings:
     on_leave: OnLeave = "exit"
     tree_cache_bytes: int = TREE_CACHE_BYTES
     environment_cache_bytes: int = ENVIRONMENT_CACHE_BYTES
+    containers: str | None = None  # the client by which jobs run in containers
     services: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # commands that reset each
+    stray_use: StrayUse = "log"
     rental: Rental | None = None  # which its provider ends when the worker leaves for good
     environ: Mapping[str, str] = field(repr=False)
+
+    @property
+    def place(self) -> str:
+        """The name of this worker among all that its pod has."""
+        return f"{self.pod}/{1 if self.slot is None else self.slot.number}"
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -141,6 +157,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         api_key=found.key,
         pod=_first(values, POD_ID_NAMES) or socket.gethostname(),
         region=_first(values, REGION_NAMES),
+        address=Address.read(values.get(ADDRESS_SETTING)),
         labels=labels,
         data=pod_data if slot is None else slot.data(pod_data),
         pod_data=pod_data,
@@ -153,7 +170,9 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         on_leave=on_leave,
         tree_cache_bytes=_gib(values, "PODFLEET_TREE_CACHE_GIB", TREE_CACHE_BYTES),
         environment_cache_bytes=_gib(values, "PODFLEET_ENVIRONMENT_CACHE_GIB", ENVIRONMENT_CACHE_BYTES),
+        containers=values.get(CONTAINERS_SETTING) or None,
         services=services,
+        stray_use=next((each for each in STRAY_USES if each == values.get(STRAY_SETTING)), "log"),
         rental=rental_of(values) if on_leave == "end" else None,
         environ=values,
     )
@@ -188,7 +207,11 @@ def _services(setting: str | None) -> tuple[dict[str, tuple[str, ...]], list[str
 
 def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     """Return what is wrong with the settings that the pipeline's process will read."""
-    problems = []
+    problems: list[str] = []
+    try:
+        Address.read(values.get(ADDRESS_SETTING))
+    except ConfigError as error:
+        problems += error.problems
     price = values.get("PODFLEET_GPU_USD_PER_HOUR")
     if price and _number(price) is None:
         problems.append(
@@ -223,7 +246,15 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
     if bring:
         accepted = ", ".join(BRINGABLE)
         problems.append(f"{ENGINES_SETTING} names {', '.join(sorted(bring))}; accepted words: {accepted}")
+    client = values.get(CONTAINERS_SETTING)
+    if client and client not in CLIENTS:
+        problems.append(f"{CONTAINERS_SETTING} is {client[:100]!r}; accepted values: {', '.join(CLIENTS)}")
+    elif client and shutil.which(client, path=values.get("PATH", os.defpath)) is None:
+        problems.append(f"{CONTAINERS_SETTING} is {client}, and there is no such program: install it")
     problems += read_endpoints(values.get(ENDPOINTS_SETTING, ""))[1]
+    stray = values.get(STRAY_SETTING)
+    if stray and stray not in STRAY_USES:
+        problems.append(f"{STRAY_SETTING} is {stray[:100]!r}; accepted values: {', '.join(STRAY_USES)}")
     on_leave = values.get("PODFLEET_ON_LEAVE")
     if on_leave and on_leave not in ON_LEAVE:
         accepted = ", ".join(ON_LEAVE)

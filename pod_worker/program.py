@@ -57,7 +57,10 @@ from pod_worker.health.checks import Subjects, checks_of, cuda_of
 from pod_worker.health.health import Health
 from pod_worker.health.storage_look import StorageLook
 from pod_worker.isolation.confinement import ENVIRONMENTS, THE_WORKERS, TREES
+from pod_worker.isolation.containers import client_environment
+from pod_worker.isolation.job_container import MEMORY_PART, PodContainers
 from pod_worker.machine.engines import engines_here
+from pod_worker.machine.foreign import Family
 from pod_worker.machine.gauges import Capabilities, Gauges
 from pod_worker.machine.gpu import open_driver
 from pod_worker.machine.inventory import InventoryLook, inventory_look
@@ -138,23 +141,23 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
             live=HttpLive(control_plane),
             trees=_trees(settings, control_plane, storage, clock),
             environments=_environments(settings, clock),
+            containers=_containers(settings, capabilities),
+            address=settings.address.free,
+            cards=gauges.watch,
+            stray_use=settings.stray_use,
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, bool(capabilities.gpus), fork_server, world, stores)
-        identity = _identity(settings, pod, world, stores)
         delivery = delivery_report(outbox, settings.data, uploads.failures, stores)
         gauges.cuda = partial(cuda_of, health)
         roster = Roster(
-            store, gauges, spool, identity, stores, delivery,
+            store, gauges, spool, _identity(settings, pod, world, stores), stores, delivery,
             tested=health, every_s=world.report_every_s, hurry=health.changed,
         )  # fmt: skip
         roster.resets = _resets(settings, roster, world, stores)
         intent, quiet = Intent(settings.data / "claim.token"), threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
-
-        def spawn() -> WarmProcess:
-            return world.child(fork_server.spawn())
-
+        spawn = partial(_spawned, world, fork_server)
         worker = Worker(pod, queue, ports, intent, roster, spawn, pauses, health)
         try:
             has_left = _work(worker, sender, health, inventory, quiet, world)
@@ -167,10 +170,15 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         return outbox.pending() if has_left else None
 
 
+def _spawned(world: World, fork_server: ForkServer) -> WarmProcess:
+    return world.child(fork_server.spawn())
+
+
 def _gauges(settings: Settings, inventory: InventoryLook) -> Gauges:
     """Return what measures the machine, and the worker's own devices of it."""
     driver = open_driver(named=settings.environ.get(VARIABLE))
-    return Gauges(driver, settings.data, inventory.current, services=(*sorted(settings.services),))
+    services, family = (*sorted(settings.services),), Family.here(settings.slot)
+    return Gauges(driver, settings.data, inventory.current, services=services, family=family)
 
 
 def _trees(settings: Settings, control_plane: ControlPlane, storage: httpx.Client, clock: Clock) -> PodTrees:
@@ -183,6 +191,23 @@ def _environments(settings: Settings, clock: Clock) -> PodEnvironments:
     """Return the environments of this pod, and where their packages come from."""
     cache = EnvironmentCache(settings.pod_data / ENVIRONMENTS, clock, settings.environment_cache_bytes)
     return PodEnvironments(cache, index_settings(settings.environ))
+
+
+def _containers(settings: Settings, capabilities: Capabilities) -> PodContainers | None:
+    """Return the container runtime of this pod, and the part of the machine that its slot has."""
+    if settings.containers is None:
+        return None
+    named = settings.environ.get(VARIABLE)
+    owned = None if named is None else [each for each in map(str.strip, named.split(",")) if each]
+    count = 1 if settings.slot is None else settings.slot.count
+    return PodContainers(
+        client=settings.containers,
+        pod=settings.pod,
+        slot=settings.place,
+        environ=client_environment(settings.environ),
+        devices=(owned or []) if capabilities.gpus and owned != [] else None,
+        memory_bytes=int(capabilities.memory_mib * MEMORY_PART / count) << 20,
+    )
 
 
 def _pod(settings: Settings, world: World, capabilities: Capabilities) -> Pod:
@@ -211,6 +236,7 @@ def labels_of(capabilities: Capabilities, settings: Settings) -> dict[str, str]:
         region=settings.region,
         engines=engines_here(settings.environ),
         endpoints=[*endpoints(settings.environ)],
+        has_containers=settings.containers is not None,
     )
     return {**settings.labels, **own}
 

@@ -29,6 +29,7 @@ from events.kinds.results import Value
 from events.runtime.clock import Clock
 from stages.ports import Barrier, NoBarrier, Notes, Reporter, Tools
 from stages.ports.checkpoints import Checkpoints, Restored
+from stages.ports.containers import Containers, NoContainers
 from stages.ports.environments import Environments, NoEnvironments
 from stages.ports.live_view import LiveView, NoLiveView
 from stages.ports.results import (
@@ -79,6 +80,7 @@ class Context:
     barrier: Barrier = field(default_factory=NoBarrier)
     live: LiveView = field(default_factory=NoLiveView)
     environments: Environments = field(default_factory=NoEnvironments)
+    containers: Containers = field(default_factory=NoContainers)
 
     def emit(self, fact: Fact) -> None:
         """Report a fact."""

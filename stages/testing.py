@@ -24,8 +24,9 @@ from events.kinds.declaring.fact import Fact
 from events.kinds.declaring.spec import Spec
 from events.queue.notes import Note
 from events.runtime.clock import Clock, SystemClock
+from events.runtime.errors import PipelineError
 from stages.context import Context
-from stages.isolation.sandbox import LOG_TAIL_CHARS, Ended, Isolation, Job, Sandbox
+from stages.isolation.sandbox import LOG_TAIL_CHARS, Ended, Isolation, Job, Sandbox, Start
 from stages.ports import Reporter, Tools
 from stages.ports.checkpoints import Checkpoints, Restored
 from stages.ports.live_view import LiveView
@@ -132,6 +133,9 @@ class NoSandbox:
     def run(self, job: Job) -> Ended:
         return Ended(how="not_started", seconds=0.0, message="this sandbox runs nothing")
 
+    def start(self, job: Job, folder: Path, environment: Mapping[str, str]) -> Start:
+        raise PipelineError("NO_ISOLATION", "this sandbox starts nothing")
+
 
 class Started(Protocol):
     """A process, as far as its sandbox asks for it."""
@@ -143,7 +147,7 @@ def _start(arguments: Sequence[str], orders: socket.socket) -> Started:
     return subprocess.Popen([sys.executable, *arguments], stdin=orders.fileno())
 
 
-class ForkingSandbox:
+class ForkingSandbox(NoSandbox):
     """Runs each program in a fork of a process that has imported torch: quick, and without any isolation.
 
     It keeps to the limit of time alone. Used as a context manager, it ends its processes. `start`

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from control_plane.files.trees import TreeShelf
+from control_plane.files.trees import TreeStore
 from control_plane.store.queue.runs import Runs
 from control_plane.store.reads import RunReads
 from events.files.checkpoints import PREFIX
@@ -53,7 +53,7 @@ class InputsAsGiven:
 class KnownInputs:
     """Finds data sets, and the files of runs that have ended."""
 
-    shelf: TreeShelf
+    trees: TreeStore
     runs: Runs
     reads: RunReads
 
@@ -65,7 +65,7 @@ class KnownInputs:
             return spec
         tree, inputs = spec.get("tree"), spec.get("inputs")
         if isinstance(tree, str) and is_tree_id(tree):
-            await self.shelf.require(tree)
+            await self.trees.require(tree)
         if not isinstance(inputs, Mapping):
             return spec
         exact = {
@@ -76,7 +76,7 @@ class KnownInputs:
 
     async def _exact(self, source: str, by: str, later: Collection[str]) -> str:
         if is_tree_id(source):
-            await self.shelf.require(source)
+            await self.trees.require(source)
             return source
         known = tree_in(source) if is_tree_id(tree_in(source)) else ""
         named = source.removesuffix(f"@{known}") if known else source
@@ -87,7 +87,7 @@ class KnownInputs:
             found = f"{named}@{await self._files(run_id, pattern, by)}"
         else:
             name, _, number = named.partition("/")
-            version = await self.shelf.version(name, int(number) if number else None)
+            version = await self.trees.version(name, int(number) if number else None)
             found = f"{version.id}@{version.tree}"
         if known and found != source:
             raise Conflict("other_input", f"{named!r} is not the tree {known}: write it without `@`")
@@ -126,7 +126,7 @@ class KnownInputs:
                 "no_files", f"run {run_id} has kept no files{of}: `podfleet artifacts list {run_id}`"
             )
         tree = RunFiles.made_of(run_id, files)
-        return await self.shelf.add_run_files(
+        return await self.trees.add_run_files(
             tree, [keys[each.path] for each in tree.files if each.size], by=by
         )
 

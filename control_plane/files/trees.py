@@ -20,7 +20,7 @@ from control_plane.files.signing import Content, Signed
 from control_plane.model.views.readable import readable
 from control_plane.reads import paging
 from control_plane.reads.reading import listing
-from control_plane.store.trees import Trees
+from control_plane.store.files.trees import Trees
 from events.answers.answer import Listing
 from events.answers.kinds.trees import (
     DataSet,
@@ -54,7 +54,7 @@ TRIES_MAX: Final = 10  # of pushes of one name at once
 
 
 @dataclass(frozen=True, slots=True)
-class TreeShelf:
+class TreeStore:
     """Adds trees and versions of data sets, and signs for their bytes.
 
     Raises `Rejected`, `NotFound`, `Conflict`, `Transient`.

@@ -25,6 +25,7 @@ from events.queue.requirements import read_class
 from events.queue.rules import pod_name
 from events.queue.settlement import LEFT_TO_OTHERS_S
 from events.runtime.clock import timestamp
+from events.text.predecessors import shown
 
 PODS_SHOWN: Final = 20
 VALUES_SHOWN: Final = 5  # of a label
@@ -172,7 +173,7 @@ def _for_runs(run: Document, predecessors: Mapping[str, str]) -> Reason:
     statuses = {each: predecessors.get(each, "gone") for each in run["after"]}
     left = {name: each for name, each in statuses.items() if each not in SUCCEEDED} or statuses
     (first, status), more = next(iter(left.items())), len(left) - 1
-    message = f"it waits for run {first}, which is {status}"
+    message = f"it waits for {shown(first)}, which is {status}"
     if more:
         message += ", and for one more" if more == 1 else f", and for {more} more"
     return Reason("waits_for_runs", message, {"runs": statuses})

@@ -90,9 +90,11 @@ class GroupReading:
     groups: Groups
     numbers: GroupNumbers
 
-    async def groups_page(self, limit: int, after: str | None = None) -> Listing[GroupRow]:
-        """Return a page of groups, newest first."""
-        found = await self.groups.page(moment_key("groups", after), paging.limited(limit))
+    async def groups_page(
+        self, limit: int, after: str | None = None, project: str | None = None
+    ) -> Listing[GroupRow]:
+        """Return a page of groups, or of those of a project, newest first."""
+        found = await self.groups.page(moment_key("groups", after), paging.limited(limit), project)
         return listing("groups", found, _row)
 
     async def group(self, group_id: str) -> Group:

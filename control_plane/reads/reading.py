@@ -61,7 +61,7 @@ from events.files.checkpoints import PREFIX
 from events.kinds.results import is_measured
 from events.lifecycle import Status
 from events.queue.pod_checks import count_failing
-from events.queue.requirements import in_region, read_class
+from events.queue.requirements import classes_of, read_class
 from events.queue.roster import REPORT_EVERY_S
 from events.queue.rules import Rules
 from events.runtime.clock import Clock
@@ -106,12 +106,14 @@ class RunFilters:
     status: str | None = None
     kind: str | None = None
     region: str | None = None
+    project: str | None = None
 
     def conditions(self) -> dict[str, Any]:
         """Return the stored field and condition of each filter but the search, the narrowest first."""
         if self.status is not None and self.status not in Status.__members__:
             raise Rejected("bad_status", f"unknown status {self.status!r}; known: {', '.join(Status)}")
-        region = _pattern(self.region, "region")
+        region, project = _pattern(self.region, "region"), _pattern(self.project, "project")
+        is_of_class = region is not None or project is not None
         fields = {
             "hypothesisId": self.hypothesis,
             "groupId": self.group,
@@ -119,7 +121,7 @@ class RunFilters:
             "claimedBy": self.pod,
             "status": self.status,
             "kind": self.kind,
-            "classKey": None if region is None else {"$regex": in_region(region)},
+            "classKey": {"$regex": classes_of(region, project)} if is_of_class else None,
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -593,6 +595,7 @@ def _waiting(found: Waiting, now: datetime) -> QueuedClass:
     wanted = read_class(found.class_key)
     return QueuedClass(
         class_key=found.class_key,
+        project=wanted.project,
         labels=dict(wanted.labels),
         pod=wanted.pod,
         collection=found.collection,

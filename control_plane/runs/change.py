@@ -16,8 +16,9 @@ from control_plane.runs.schedules.scheduler import LABEL, SLOT_LABEL
 from control_plane.runs.submission import label_list
 from events.kinds import KINDS
 from events.lifecycle import INITIAL, Cause, Illegal, Status
+from events.models.job_containers import LABEL as CONTAINERS
 from events.queue.journal import Decision, Expression
-from events.queue.requirements import class_key, read_class, read_requirements
+from events.queue.requirements import asked_with, class_key, read_class, read_requirements
 from events.runtime.errors import OutOfDate, Rejected
 
 RESERVED: Final = (LABEL, SLOT_LABEL)
@@ -65,8 +66,9 @@ def _plain(run: Run, changes: OptionChanges) -> dict[str, Any]:
 def _required(run: Run, changes: OptionChanges) -> dict[str, Any]:
     if not isinstance(changes.requires, Mapping):
         return {}
-    project = read_class(run.class_key).project
-    key = class_key(run.kind, read_requirements(changes.requires), project)
+    now = read_class(run.class_key)
+    of_spec = {name: value for name, value in now.labels if name == CONTAINERS}  # the image stays
+    key = class_key(run.kind, read_requirements(asked_with(changes.requires, of_spec)), now.project)
     if run.requires == changes.requires and run.class_key == key:
         return {}
     return {"requires": Expression({"$literal": dict(changes.requires)}), "classKey": key}

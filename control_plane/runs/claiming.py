@@ -17,7 +17,7 @@ from control_plane.store.changes import Change
 from control_plane.store.queue.claims import Claims
 from events.kinds.declaring.queues import QUEUES
 from events.queue.claims import Claim
-from events.queue.matching import Named, Seeker, WaitingClass, candidates, is_open
+from events.queue.matching import Named, Seeker, WaitingClass, candidates, cards_held, is_open
 from events.queue.pod_checks import suspects
 from events.queue.requirements import read_class
 from events.queue.roster import report_every_s, resets_due
@@ -72,10 +72,11 @@ class Claimer:
             for wanted in candidates(waiting, seeker, shares):
                 if await is_gone():
                     return None
-                if not is_open(wanted.class_key, shares):
+                labels = seeker.abilities.labels
+                if not is_open(wanted.class_key, shares, labels):
                     continue  # another request has what was free
-                of = read_class(wanted.class_key)
-                noted = shares.note(of.project, of.gpus, self.clock.monotonic_s())
+                project, cards = read_class(wanted.class_key).project, cards_held(wanted.class_key, labels)
+                noted = shares.note(project, cards, self.clock.monotonic_s())
                 claim = await self.claims.take(wanted, token=token, pod=seeker.pod, key_id=key_id)
                 if claim is not None:
                     return claim
@@ -134,7 +135,8 @@ class Claimer:
             if found := [
                 each
                 for each in waiting
-                if sought.serves(each.collection, each.class_key) and is_open(each.class_key, shares)
+                if sought.serves(each.collection, each.class_key)
+                and is_open(each.class_key, shares, sought.labels)
             ]:
                 return found
             change = None if waiter is None else await waiter.wait(wait_s)

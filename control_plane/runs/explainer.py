@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from control_plane.model.explanation import QueuePosition, explain, hold_of, why_class_waits
 from control_plane.model.presentation import plain
@@ -17,13 +17,18 @@ from control_plane.runs.placement import Placement, placed
 from control_plane.store.access.projects import Projects
 from control_plane.store.queue.queues import ahead_of
 from control_plane.store.queue.successors import Successors
+from events.answers.fleet import QueuedBehind
 from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
-from events.queue.fair.shares import shares_in
+from events.queue.fair.shares import Share, shares_in
+from events.queue.matching import cards_held, matches
 from events.queue.pod_checks import Broken
 from events.queue.requirements import read_class
 from events.queue.rules import Rules
 from events.runtime.errors import NotFound
+
+BEHIND_MAX: Final = 50  # runs that wait for others, as the queue shows them
+GONE: Final = {"status": "gone"}
 
 
 async def explanation(reading: Reading, run_id: str) -> Explanation:
@@ -33,8 +38,8 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
         raise NotFound("unknown_run", f"there is no run {run_id!r}")
     position, pods, closed = QueuePosition(0, 0, 0), list[LivePod](), None
     if run["status"] == Status.QUEUED:
-        closed = (await _closed(reading)).get(read_class(run["classKey"]).project)
         position, pods = await asyncio.gather(ahead_of(reading.run_reads.db, run), live_pods(reading))
+        closed = _closed(await _shares(reading), run["classKey"], pods)
     elif run["status"] == Status.DELAYED:
         pods = await live_pods(reading)
     pin = read_class(run["classKey"]).pod if run["status"] in (Status.QUEUED, Status.DELAYED) else None
@@ -64,20 +69,51 @@ async def _predecessors(reading: Reading, run: Mapping[str, Any]) -> dict[str, s
     return {name: str(each["status"]) for name, each in found.items()}
 
 
+async def behind(reading: Reading, project: str | None = None) -> list[QueuedBehind]:
+    """Return the runs that have waited for others the longest, and for which they wait."""
+    successors = Successors(reading.run_reads.db)
+    found = [(each, read_class(each.class_key).project) for each in await successors.waiting("")]
+    chosen = [(each, of) for each, of in found if project in (None, of)][:BEHIND_MAX]
+    named = {name for each, _ in chosen for name in each.after}
+    standing = await successors.standing(named) if named else {}
+    titles = await successors.titles([each.id for each, _ in chosen]) if chosen else {}
+    return [
+        QueuedBehind(
+            id=each.id,
+            kind=each.kind,
+            title=title if isinstance(title := titles.get(each.id), str) else None,
+            project=of,
+            after={name: str(standing.get(name, GONE).get("status")) for name in each.after},
+        )
+        for each, of in chosen
+    ]
+
+
 async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[str, str]:
     """Return, by class, the reasons why its first run does not start."""
     pods = await live_pods(reading) if class_keys else []
-    closed = await _closed(reading) if class_keys else {}
+    shares = await _shares(reading) if class_keys else {}
     return {
-        class_key: why_class_waits(class_key, pods, closed.get(read_class(class_key).project))
+        class_key: why_class_waits(class_key, pods, _closed(shares, class_key, pods))
         for class_key in class_keys
     }
 
 
-async def _closed(reading: Reading) -> Mapping[str, str]:
-    """Return what each closed project is over."""
-    shares = shares_in(await Projects(reading.run_reads.db).shares())
-    return {name: each.closed for name, each in shares.items() if each.closed is not None}
+async def _shares(reading: Reading) -> Mapping[str, Share]:
+    return shares_in(await Projects(reading.run_reads.db).shares())
+
+
+def _closed(shares: Mapping[str, Share], class_key: str, pods: Sequence[LivePod]) -> str | None:
+    """Return what the project of a class is over, or would be with one more run on any of the pods."""
+    share = shares.get(read_class(class_key).project)
+    if share is None or share.closed is not None or share.free is None:
+        return None if share is None else share.closed
+    serving = [pod.abilities.labels for pod in pods if matches(class_key, pod.abilities)]
+    least = min((cards_held(class_key, each) for each in serving), default=0)
+    if least <= share.free:
+        return None
+    has = "GPU" if least == 1 else "GPUs"
+    return f"its quota of GPUs: {share.free} are free, and a slot that serves the run has {least} {has}"
 
 
 async def placement(reading: Reading, class_key: str) -> Placement:

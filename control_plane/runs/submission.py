@@ -34,10 +34,11 @@ from events.kinds.declaring.spec import Spec
 from events.lifecycle import FINAL, SUCCEEDED, Status
 from events.queue.fair.shares import DEFAULT
 from events.queue.journal import Expression, creation
-from events.queue.requirements import Requirements, class_key, read_class, read_requirements
+from events.queue.requirements import Requirements, asked_with, class_key, read_class, read_requirements
 from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
 from events.text.input_source import OF_RUN
+from events.text.predecessors import group_in, shown
 from events.text.secret_names import USER_TOKEN
 from events.text.trace import traceparent_of
 
@@ -51,7 +52,7 @@ RETRIES_MAX: Final = 100  # of a run, and of its retry in turn
 class Submission(StartOptions):
     """A run as its submitter wants it; `named_by` is the name of the key that names the `secrets`.
 
-    A lane of a race has a `barrier`: it waits for the others. A run with `after` waits for these runs.
+    A lane of a race has a `barrier`: it waits for the others. A run with `after` waits for these.
     """
 
     kind: str
@@ -63,7 +64,7 @@ class Submission(StartOptions):
     group_id: str | None = None
     slot: int | None = None  # in its group
     barrier: bool = False
-    after: Sequence[str] = ()  # runs that have to complete first
+    after: Sequence[str] = ()  # runs, and `group:NAME`, that have to complete first
     idempotency_key: str | None = None
     named_by: str | None = None
     traceparent: str | None = None  # the W3C trace context in which somebody asks for this run
@@ -292,26 +293,37 @@ class Submitter:
         return Submitted(run_id, run, spec)
 
     async def has_to_wait(self, after: Sequence[str]) -> bool:
-        """Say whether one of these runs has not completed. Raises `Rejected`, `Conflict`."""
+        """Say whether one of these runs and groups has not completed. Raises `Rejected`, `Conflict`."""
         standing = await self.successors.standing(after) if after else {}
-        for run_id in after:
-            if run_id not in standing:
-                raise Rejected("unknown_run", f"after: there is no run {run_id!r}")
-            status = Status(standing[run_id]["status"])
+        for name in after:
+            group = group_in(name)
+            if name not in standing and group is not None:
+                raise Rejected("unknown_group", f"after: there is no group {group!r}")
+            if name not in standing:
+                raise Rejected("unknown_run", f"after: there is no run {name!r}")
+            status = Status(standing[name]["status"])
             if status in FINAL and status not in SUCCEEDED:
-                message = f"after: run {run_id} is {status}; retry it, and wait for the retry"
-                raise Conflict("predecessor_ended", message)
+                instead = "run it again" if group is not None else "retry it, and wait for the retry"
+                raise Conflict("predecessor_ended", f"after: {shown(name)} is {status}; {instead}")
         return any(each["status"] not in SUCCEEDED or each["logOpen"] for each in standing.values())
 
     async def enqueue_all(self, orders: Mapping[str, Order]) -> int:
         """Queue runs of one kind under derived ids, each once however often it is called; return the new."""
-        alike = {(each.secrets, each.wanted.named_by, each.wanted.project): each for each in orders.values()}
+        alike = {
+            (each.secrets, each.wanted.named_by, each.wanted.project, *each.wanted.after): each
+            for each in orders.values()
+        }
         for order in alike.values():
             await self.require_permitted(order)
         kind = next(iter(orders.values())).wanted.kind
         collection = KINDS[kind].queue.collection
+        waiting = {
+            after: await self.has_to_wait(after)
+            for after in {tuple(each.wanted.after) for each in alike.values()}
+        }
+        # Afterwards, as for one run.
         wanted = await self._exact_all(orders)
-        specs, creations = await beside_loop(kind, partial(_documents, orders, wanted))
+        specs, creations = await beside_loop(kind, partial(_documents, orders, wanted, waiting))
         put_at = await self.queue.put_specs(specs)
         fresh = await self.queue.enqueue_all(collection, creations)
         made_at = await self.queue.created_at(collection, list(orders)[-1])
@@ -326,19 +338,27 @@ class Submitter:
         for run_id, order in orders.items():
             wanted = order.wanted
             read = {name: wanted.spec[name] for name in ("tree", "inputs") if name in wanted.spec}
-            key = msgspec.json.encode([wanted.kind, read], order="deterministic")
+            key = msgspec.json.encode([wanted.kind, read, *wanted.after], order="deterministic")
             if key not in known:
-                known[key] = await self.inputs.exact(wanted.kind, read, by=wanted.by)
+                known[key] = await self.inputs.exact(wanted.kind, read, by=wanted.by, later=wanted.after)
             found[run_id] = replace(wanted, spec={**wanted.spec, **known[key]})
         return found
 
 
 def _documents(
-    orders: Mapping[str, Order], wanted: Mapping[str, Submission]
+    orders: Mapping[str, Order],
+    wanted: Mapping[str, Submission],
+    waiting: Mapping[tuple[str, ...], bool],
 ) -> tuple[dict[str, Document], dict[str, list[Document]]]:
-    """Return the specification, and the pipeline that makes the run, of each order by its run's id."""
+    """Return the specification, and the pipeline that makes the run, of each order by its run's id.
+
+    `waiting` says of each `after` whether runs wait for it.
+    """
     specs = {run_id: snapshot(run_id, each) for run_id, each in wanted.items()}
-    made = {run_id: creation(run_fields(order), by=order.wanted.by) for run_id, order in orders.items()}
+    made = {
+        run_id: creation(run_fields(order, waits=waiting[tuple(order.wanted.after)]), by=order.wanted.by)
+        for run_id, order in orders.items()
+    }
     return specs, made
 
 
@@ -385,7 +405,8 @@ def read(wanted: Submission) -> Order:
         others = {name for name in spec.__struct_fields__ if getattr(spec, name) != getattr(given, name)}
         changed = {name: msgspec.to_builtins(getattr(spec, name)) for name in others}
         wanted = replace(wanted, spec={**wanted.spec, **changed})
-    requires, secrets = read_requirements(wanted.requires), require_names(wanted.secrets)
+    requires = read_requirements(asked_with(wanted.requires, kind_of(wanted.kind).asks(spec)))
+    secrets = require_names(wanted.secrets)
     return Order(wanted, spec, requires, measures(wanted.kind, spec), secrets)
 
 

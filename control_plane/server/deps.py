@@ -23,7 +23,7 @@ from control_plane.files.blobs import Blobs, open_blobs
 from control_plane.files.inputs import KnownInputs
 from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
-from control_plane.files.trees import TreeShelf
+from control_plane.files.trees import TreeStore
 from control_plane.files.upload_budget import UploadBudget
 from control_plane.files.upload_sweeper import UploadSweeper
 from control_plane.live.broadcaster import Broadcaster
@@ -82,6 +82,7 @@ from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
+from control_plane.store.files.trees import Trees
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
@@ -108,7 +109,6 @@ from control_plane.store.queue.successors import Successors
 from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
 from control_plane.store.schedules import Schedules
-from control_plane.store.trees import Trees
 from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.releaser import Releaser
@@ -227,9 +227,9 @@ class Deps:
         return _catalogue(self.settings, self.db)
 
     @property
-    def tree_shelf(self) -> TreeShelf:
+    def tree_store(self) -> TreeStore:
         """Trees of files, and data sets."""
-        return TreeShelf(self.blobs, self.inspector, Trees(self.db))
+        return TreeStore(self.blobs, self.inspector, Trees(self.db))
 
     @property
     def fair_sharer(self) -> FairSharer:
@@ -370,7 +370,7 @@ def _dependencies(settings: Settings, blobs: Blobs, clock: Clock) -> Dependencie
 
 
 def _inputs(db: Database, blobs: Blobs, inspector: Inspector) -> KnownInputs:
-    return KnownInputs(TreeShelf(blobs, inspector, Trees(db)), Runs(db), RunReads(db))
+    return KnownInputs(TreeStore(blobs, inspector, Trees(db)), Runs(db), RunReads(db))
 
 
 def _grouped(db: Database, clock: Clock, submitter: Submitter, decider: Decider) -> GroupParts:

@@ -8,7 +8,7 @@ Law: a damaged project or run counts for nothing, and holds up no other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -112,8 +112,9 @@ class FairSharer:
 
     async def _held_in(self, ended: Sequence[Mapping[str, Any]]) -> list[Held]:
         classes = await self._classes({each["runId"] for each in ended})
+        cards = await self._cards(each.get("pod") for each in ended)
         return [
-            _held(classes[each["runId"]], each["claimedAt"], each["endedAt"])
+            _held(classes[each["runId"]], cards.get(each.get("pod"), 0), each["claimedAt"], each["endedAt"])
             for each in ended
             # an end that is told before its claim lacks the beginning for a moment
             if each["runId"] in classes and isinstance(each.get("claimedAt"), datetime)
@@ -132,10 +133,17 @@ class FairSharer:
         keys = await self.projects.classes(run_ids) if run_ids else {}
         return {id_: found for id_, key in keys.items() if (found := class_in(key)) is not None}
 
+    async def _cards(self, pods: Iterable[object]) -> Mapping[object, int]:
+        """Return how many GPUs each of these pods has, or slots of one: a run holds all of them."""
+        named = {each for each in pods if isinstance(each, str)}
+        return await self.projects.cards(named) if named else {}
+
     async def _running(self) -> list[Held]:
+        running = await self.projects.held()
+        cards = await self._cards(each.get("claimedBy") for each in running)
         return [
-            _held(found, each["claimedAt"])
-            for each in await self.projects.held()
+            _held(found, cards.get(each.get("claimedBy"), 0), each["claimedAt"])
+            for each in running
             if (found := class_in(each.get("classKey"))) is not None
             and isinstance(each.get("claimedAt"), datetime)
         ]
@@ -150,8 +158,8 @@ def _cut(found: list[Any], name: str, until: datetime) -> tuple[list[Any], datet
     return (whole, whole[-1][name]) if whole else (found, last)
 
 
-def _held(wanted: RunClass, claimed_at: datetime, ended_at: datetime | None = None) -> Held:
-    return Held(wanted.project, wanted.gpus, claimed_at, ended_at)
+def _held(wanted: RunClass, cards: int, claimed_at: datetime, ended_at: datetime | None = None) -> Held:
+    return Held(wanted.project, max(wanted.gpus, cards), claimed_at, ended_at)
 
 
 def class_in(stored: object) -> RunClass | None:

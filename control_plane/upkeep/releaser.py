@@ -23,6 +23,7 @@ from events.kinds.declaring.queues import RUNS
 from events.lifecycle import FINAL, SUCCEEDED, Cause, Illegal, Status
 from events.queue.journal import Decision, Expression
 from events.runtime.errors import Rejected
+from events.text.predecessors import group_in
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,8 @@ def next_step(run: Run, standing: Mapping[str, Mapping[str, Any]]) -> Decision |
     ends = [_predecessor(each, standing.get(each)) for each in run.after]
     for each in ends:
         if each.status is None or (each.status in FINAL and each.status not in SUCCEEDED):
-            decision = cancel_decision(run, by=f"run:{each.run_id}", predecessor=each)
+            by = each.run_id if group_in(each.run_id) else f"run:{each.run_id}"
+            decision = cancel_decision(run, by=by, predecessor=each)
             return None if isinstance(decision, Illegal) else decision
     if any(each.status not in SUCCEEDED or standing[each.run_id].get("logOpen") for each in ends):
         return None  # also one that has completed, and whose files may not be registered yet

@@ -8,10 +8,11 @@ from events.answers.answer import Answer, Count, Moment
 class QueuedClass(Answer, frozen=True, kw_only=True):
     """A class in which runs wait: how many, or more where that is partial; the oldest's wait in seconds.
 
-    `labels` are asked of pods, `pod` is the one to which they are pinned.
+    `labels` are asked of pods, `pod` is the one to which they are pinned; `project` is charged.
     """
 
     class_key: str
+    project: str
     labels: dict[str, str]
     pod: str | None
     collection: str
@@ -21,12 +22,26 @@ class QueuedClass(Answer, frozen=True, kw_only=True):
     oldest_wait_s: float | None
 
 
+class QueuedBehind(Answer, frozen=True, kw_only=True):
+    """A run that waits until others have completed: runs, and groups (`group:NAME`), with their statuses."""
+
+    id: str
+    kind: str
+    title: str | None
+    project: str
+    after: dict[str, str]
+
+
 class Queue(Answer, frozen=True, kw_only=True):
-    """The classes in which runs wait, and how many runs there are of each status, counted up to 10,000."""
+    """The classes in which runs wait, and how many runs there are of each status, counted up to 10,000.
+
+    `behind` are the 50 that have waited for other runs the longest; no pod sees them yet.
+    """
 
     items: list[QueuedClass]
     next: str | None
     statuses: dict[str, int]
+    behind: list[QueuedBehind]
 
 
 class Health(Answer, frozen=True, kw_only=True):

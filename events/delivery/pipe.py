@@ -7,7 +7,7 @@ times or sequences. It sends facts, and the parent makes events of them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -108,6 +108,44 @@ class Environment(msgspec.Struct, frozen=True, tag_field="frame", tag="environme
     problem: str | None = None
 
 
+class ContainerWanted(msgspec.Struct, frozen=True, tag_field="frame", tag="container_wanted"):
+    """Child: the program of the run shall run in a container of its image, as `ContainerOrder` says."""
+
+
+class ContainerStop(msgspec.Struct, frozen=True, tag_field="frame", tag="container_stop"):
+    """Child: the program gets SIGTERM, and SIGKILL after so many seconds."""
+
+    grace_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.0
+
+
+class ContainerOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run writes of its program into its folder: words, where they start, and their variables."""
+
+    words: Annotated[
+        list[Annotated[str, msgspec.Meta(max_length=8_192, pattern=r"\A[^\x00]*\Z")]],
+        msgspec.Meta(min_length=1, max_length=256),
+    ]
+    folder: FilePath
+    variables: Annotated[
+        dict[Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")], str],
+        msgspec.Meta(max_length=256),
+    ]
+
+    def __repr__(self) -> str:
+        return f"ContainerOrder({self.words[:1]}, {sorted(self.variables)})"
+
+
+class ContainerTold(msgspec.Struct, frozen=True, tag_field="frame", tag="container_told"):
+    """Parent: the image is fetched, the program runs, or it has ended; `problem` is why it did not run."""
+
+    state: Literal["pulling", "running", "ended"]
+    image: str = ""
+    status: int = 0
+    is_out_of_memory: bool = False
+    code: str = ""
+    problem: str = ""
+
+
 class Go(msgspec.Struct, frozen=True, tag_field="frame", tag="go"):
     """Parent: begin at this second of the monotonic clock; at once, where it is over.
 
@@ -182,8 +220,9 @@ class FoundModel(msgspec.Struct, frozen=True):
 
 FromChild = (
     Ready | FactFrame | Made | Checkpoint | Shown | Waiting | Began | EnvironmentWanted | EnvironmentMade
-)
-FromParent = Start | Kept | Note | Go | Renewed | Environment
+    | ContainerWanted | ContainerStop
+)  # fmt: skip
+FromParent = Start | Kept | Note | Go | Renewed | Environment | ContainerTold
 _child_decoder: Final = msgspec.json.Decoder(FromChild)
 _parent_decoder: Final = msgspec.json.Decoder(FromParent)
 

@@ -16,6 +16,7 @@ import msgspec
 from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Kind
 from events.kinds.results import FLOAT_MAX, WHOLE_MAX
+from events.models.job_containers import HAS, LABEL, is_image
 from events.text import filling
 from events.text.input_source import is_source
 
@@ -29,6 +30,8 @@ PARAMS_MAX: Final = 64
 SPLITS_MAX: Final = 32  # commands whose words are kept: the slots of a sweep have one, and are thousands
 DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
+USER: Final = "user"
+SANDBOX: Final = "sandbox"
 # The run itself says these; another value would mislead the program or what it loads.
 RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
 
@@ -139,6 +142,14 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="Values for the places {NAME} in command and env; {{ is a brace. None: no places."
         ),
     ] = {}
+    image: Annotated[
+        str,
+        msgspec.Meta(
+            max_length=500,
+            description="The image of a container in which it runs, with a tag or a digest: `repo/name:tag`, "
+            "`repo/name@sha256:...`; empty for a process of the pod.",
+        ),
+    ] = ""
     python: Annotated[
         Literal["auto", "pod", "uv"],
         msgspec.Meta(
@@ -146,6 +157,17 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "requirements.txt; `pod`: the pod's own Python; `auto`: uv where one of these files is there."
         ),
     ] = "auto"
+    isolation: Annotated[
+        Literal["user", "sandbox"],
+        msgspec.Meta(
+            description="`user`: it runs as a user of its own, or in its own folders; `sandbox`: in one that a "
+            "program which tries to get out has not left, without the network."
+        ),
+    ] = "user"
+    network: Annotated[
+        bool,
+        msgspec.Meta(description="Whether it reaches the network in its sandbox; else it always does."),
+    ] = False
     outputs: Annotated[
         Annotated[list[Pattern], msgspec.Meta(max_length=PATTERNS_MAX)],
         msgspec.Meta(description="Which files in its output folder are kept: patterns, `**/*` is every one."),
@@ -195,6 +217,12 @@ def _problems(spec: JobSpec) -> Iterator[str]:
                 "git.url: write https://HOST/PATH or ssh://git@HOST/PATH, and a token or a key as a secret, "
                 "whose name is git.secret"
             )
+    if spec.network and spec.isolation == USER:
+        yield (
+            "network: at the isolation user a program always reaches the network: leave it out, or choose "
+            "isolation: sandbox"
+        )
+    yield from _image_problems(spec)
     for name, source in spec.inputs.items():
         if not is_source(source):
             yield (
@@ -219,6 +247,18 @@ def _params_problems(spec: JobSpec) -> Iterator[str]:
         yield f"params: no {{{unused[0]}}} stands in command or env, so that its value would change nothing"
 
 
+def _image_problems(spec: JobSpec) -> Iterator[str]:
+    if spec.image and not is_image(spec.image):
+        yield (
+            f"image: {spec.image[:100]!r} names none: write repo/name:tag or repo/name@sha256:DIGEST, "
+            "in lower case"
+        )
+    if spec.image and spec.isolation == SANDBOX:
+        yield "isolation: a container of an image is an isolation of its own: leave one of the two out"
+    if spec.image and spec.python == "uv":
+        yield "python: no environment is made in a container: its image has the packages; leave it out"
+
+
 def _title(spec: JobSpec) -> str:
     return (shlex.join(spec.words) if spec.params else " ".join(spec.command.split()))[:TITLE_MAX]
 
@@ -241,10 +281,13 @@ KIND: Final = Kind(
     is_open=True,
     has_inputs=True,
     prepares=True,
+    asks=lambda spec: {LABEL: HAS} if spec.image else {},
     codes={
         "ENVIRONMENT_FAILED": "uv could not make the environment: what it says is in environment.txt.",
         "INDEX_UNREACHABLE": "An index of packages cannot be reached: see the pod's settings.",
         "JOB_FAILED": "The program ended with a status other than 0: all that it printed is in log.txt.",
+        "NO_IMAGE": "The image of the container cannot be had: check its name, its tag, and who may have it.",
+        "REGISTRY_UNREACHABLE": "The registry of the image cannot be reached: see the pod's network.",
         "NO_SOURCE": "The commit could not be fetched: source.txt says why.",
         "NO_PROGRAM": "The pod has no program of this name: check the spelling, or say which pods have it.",
     },

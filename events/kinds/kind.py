@@ -126,6 +126,7 @@ class Kind:
     - `scheduled_as`: what a run is about: of each there is one schedule that was set without a name;
     - `commands`: commands of the command line beside those of its nouns: the module of each, and its help;
     - `quick`: the button that starts a run of it, of a kind that many start by hand;
+    - `asks`: the labels of pods that can do what a specification wants, beside those that the run asks for;
     - `is_open`: whether its runs record rows and numbers that are not declared: those of people's programs;
     - `has_inputs`: whether `inputs` of its specifications names trees, data sets and files of runs;
     - `drawn`: fields of the specification that follow from the run's id unless they are given;
@@ -160,6 +161,7 @@ class Kind:
     labels: Mapping[str, str] = field(default_factory=dict)
     tells: bool = False
     prepares: bool = False
+    asks: Callable[[Any], Mapping[str, str]] = lambda _: {}
     is_open: bool = False
     has_inputs: bool = False
     quick: QuickStart | None = None

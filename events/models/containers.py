@@ -78,6 +78,7 @@ class Inspected:
     ipc: str
     pod: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    has_started: bool = True
 
 
 def label_of(pod: str) -> str:
@@ -85,15 +86,15 @@ def label_of(pod: str) -> str:
     return f"{LABEL}={pod or UNKNOWN}"
 
 
-def listing_words(*, pod: str | None = None, name: str | None = None) -> list[str]:
+def listing_words(*, pod: str | None = None, name: str | None = None, client: str = PROGRAM) -> list[str]:
     """Return the words that list the ids of containers that there are, also of those that have ended."""
     narrowed = f"label={label_of(pod)}" if pod is not None else f"name=^{name}$"
-    return [PROGRAM, "ps", "--all", "--quiet", "--no-trunc", "--filter", narrowed]
+    return [client, "ps", "--all", "--quiet", "--no-trunc", "--filter", narrowed]
 
 
-def inspecting_words(name: str) -> list[str]:
+def inspecting_words(name: str, client: str = PROGRAM) -> list[str]:
     """Return the words that describe a container as JSON."""
-    return [PROGRAM, "inspect", "--type", "container", name]
+    return [client, "inspect", "--type", "container", name]
 
 
 def logging_words(name: str) -> list[str]:
@@ -101,14 +102,14 @@ def logging_words(name: str) -> list[str]:
     return [PROGRAM, "logs", name]
 
 
-def stopping_words(name: str, term_s: float) -> list[str]:
+def stopping_words(name: str, term_s: float, client: str = PROGRAM) -> list[str]:
     """Return the words that send SIGTERM to a container, and SIGKILL after so many seconds."""
-    return [PROGRAM, "stop", "-t", str(max(1, round(term_s))), name]
+    return [client, "stop", "-t", str(max(1, round(term_s))), name]
 
 
-def removing_words(*names: str) -> list[str]:
+def removing_words(*names: str, client: str = PROGRAM) -> list[str]:
     """Return the words that end containers and remove them."""
-    return [PROGRAM, "rm", "--force", "--volumes", *names]
+    return [client, "rm", "--force", "--volumes", *names]
 
 
 def read_inspected(answer: bytes) -> Inspected | None:
@@ -134,6 +135,7 @@ def read_inspected(answer: bytes) -> Inspected | None:
         ipc=str(host.get("IpcMode", "")),
         pod=str(_part(config, "Labels").get(LABEL, "")),
         environment={name: value for name, _, value in pairs},
+        has_started=state.get("Status") != "created",
     )
 
 

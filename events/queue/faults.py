@@ -24,7 +24,7 @@ class Blame:
 
     What happens more than `times_max` times at one place of a run is the run's own fault. As long as one pod
     alone has seen it, it may be that pod's, up to `TIMES_MAX`. The pod leaves the run to others. What a
-    program may do itself (`is_doubtful`) is its own after `TIMES_MAX` times at any places, and the pod leaves
+    program may do itself (`is_doubtful`) is its own after `own_after` times at any places, and the pod leaves
     the run from the second time on, for a minute.
     """
 
@@ -32,21 +32,26 @@ class Blame:
     check: Check | None = None
     times_max: int = TIMES_MAX
     is_doubtful: bool = False
+    own_after: int = TIMES_MAX
 
 
 OWN: Final = Blame(Fault.RUN)
 FAULTS: Final[Mapping[str, Blame]] = {
     "POD_LOST": Blame(Fault.POD),
     "KILLED": Blame(Fault.POD, "memory", 3, is_doubtful=True),  # a program may also end itself so
+    # Beside a program of a person, which takes the memory in its place, a process seldom dies by the pod.
+    "PIPELINE_KILLED": Blame(Fault.POD, "memory", 2, is_doubtful=True, own_after=2),
     "START_FAILED": Blame(Fault.POD, "sandbox"),
     "START_TIMEOUT": Blame(Fault.POD, "sandbox"),
     "NO_ISOLATION": Blame(Fault.POD, "sandbox"),
     "DISK_FULL": Blame(Fault.POD, "disk"),
+    "CACHE_TOO_SMALL": Blame(Fault.POD, "disk", times_max=3),  # no pod may keep as much
     "DISK_FAILED": Blame(Fault.POD, "disk"),
     "OUTBOX_FULL": Blame(Fault.POD, "disk"),
     "MACHINE_LOST": Blame(Fault.POD, "memory"),
     "CUDA_UNSUPPORTED_ARCH": Blame(Fault.POD, "gpu"),
     "GPU_BROKEN": Blame(Fault.POD, "gpu", times_max=3),  # a kernel of the program may do the same
+    "GPU_DISTURBED": Blame(Fault.POD, "gpu", times_max=3),  # another run was on its cards
     "NOT_AVAILABLE": Blame(Fault.POD, "tools"),
     "NO_MODEL": Blame(Fault.POD, "model"),
     "MODEL_UNAUTHORISED": Blame(Fault.POD, "model"),
@@ -56,6 +61,7 @@ FAULTS: Final[Mapping[str, Blame]] = {
     "MODEL_RATE_LIMITED": Blame(Fault.OUTSIDE, "model", 12),
     "FILES_UNREACHABLE": Blame(Fault.OUTSIDE, "storage", 12),
     "INDEX_UNREACHABLE": Blame(Fault.OUTSIDE, times_max=12),
+    "REGISTRY_UNREACHABLE": Blame(Fault.OUTSIDE, times_max=12),
     "SECRET_MISSING": Blame(Fault.OUTSIDE, times_max=3),
     "BUDGET_UNKNOWN": Blame(Fault.OUTSIDE, times_max=12),
     "USER_SIGNED_OUT": Blame(Fault.OUTSIDE, times_max=3),
@@ -89,7 +95,7 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
     pods = {pod_name(each.pod) for each in alike} | {pod_name(pod)}
     follows = blame.fault is Fault.POD and len(pods) > PODS_MAX
     times_max = blame.times_max if len(pods) > 1 else max(blame.times_max, TIMES_MAX)
-    is_endless = blame.is_doubtful and sum(each.code == code for each in past) >= TIMES_MAX
+    is_endless = blame.is_doubtful and sum(each.code == code for each in past) >= blame.own_after
     if follows or is_endless or times > times_max:
         return Judgement(Fault.RUN, times)
     here = sum(each.pod == pod and each.fault is Fault.POD for each in past) + 1

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from events.models.endpoints import ENDPOINTS_MAX
+from events.models.job_containers import HAS, LABEL
 
 NAME: Final = "[a-z][a-z0-9_-]{0,31}"
 VALUE: Final = "[A-Za-z0-9._-]{1,64}"
@@ -16,11 +17,10 @@ VALUE_WORDS: Final = "a value has 1 to 64 of A-Z, a-z, 0-9, ., _ and -"
 OPERATORS_MAX: Final = 16
 GPU_GIB: Final = "gpu_gib"  # memory of the largest GPU
 NOMINAL: Final = 0.95  # a card reports a little less memory than its name says
-OWN: Final = ("gpu", "gpus", GPU_GIB, "cpu", "memory", "disk", "driver", "region")
+OWN: Final = ("gpu", "gpus", GPU_GIB, "cpu", "memory", "disk", "driver", "region", LABEL)
 ENGINE: Final = "engine-"  # before the name of one that the pod has
 ENGINES_MAX: Final = 16
 ENDPOINT: Final = "endpoint-"  # before the name of a server that the pod's runs may ask
-HAS: Final = "yes"
 # What a pod says by other fields, and a label of the name would seem to say.
 RESERVED: Final = frozenset({*OWN, "kind", "kinds", "mode", "name", "pod"})
 SAID_MAX: Final = OPERATORS_MAX + len(OWN) + ENGINES_MAX + ENDPOINTS_MAX
@@ -76,6 +76,7 @@ def own_labels(
     region: str | None,
     engines: Sequence[str] = (),
     endpoints: Sequence[str] = (),
+    has_containers: bool = False,
 ) -> dict[str, str]:
     """Return what a pod says of itself; `gpus` are the names and memories of its devices.
 
@@ -94,6 +95,7 @@ def own_labels(
         "disk": None if disk_mib is None else _gib(disk_mib),
         "driver": driver,
         "region": region,
+        LABEL: HAS if has_containers else None,
         **engine_labels(engines[:ENGINES_MAX]),
         **endpoint_labels(endpoints[:ENDPOINTS_MAX]),
     }

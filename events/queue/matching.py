@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from events.kinds.declaring.queues import Mode, collections
 from events.queue.abilities import Abilities, lacks
 from events.queue.fair.shares import Shares
 from events.queue.labels import missing
 from events.queue.requirements import ANY_REGION, GPU_TIERS, read_class
+
+DIGITS_MAX: Final = 5  # of a number of GPUs, and one
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,8 @@ def candidates(
     """
     order, shares = collections(seeker.mode), shares or Shares()
     served = [each for each in waiting if seeker.serves(each.collection, each.class_key)]
-    open_ones = [each for each in served if is_open(each.class_key, shares)]
+    labels = seeker.abilities.labels
+    open_ones = [each for each in served if is_open(each.class_key, shares, labels)]
     used = {each: shares.used(each) for each in {read_class(each.class_key).project for each in open_ones}}
     return sorted(
         open_ones,
@@ -91,10 +95,16 @@ def candidates(
     )
 
 
-def is_open(class_key: str, shares: Shares) -> bool:
-    """Return whether the project of a class may have one more run now."""
-    wanted = read_class(class_key)
-    return shares.may_claim(wanted.project, wanted.gpus)
+def is_open(class_key: str, shares: Shares, labels: Mapping[str, str]) -> bool:
+    """Return whether the project of a class may have one more run now, on a pod with these labels."""
+    return shares.may_claim(read_class(class_key).project, cards_held(class_key, labels))
+
+
+def cards_held(class_key: str, labels: Mapping[str, str]) -> int:
+    """Return how many GPUs a run of a class holds on a pod with these labels: all that its slot has."""
+    said = labels.get("gpus", "")
+    has = int(said) if said.isascii() and said.isdecimal() and len(said) < DIGITS_MAX else 0
+    return max(has, read_class(class_key).gpus)
 
 
 def _breadth(class_key: str) -> tuple[bool, int]:

@@ -109,6 +109,12 @@ def read_requirements(raw: Mapping[str, Any]) -> Requirements:
     return found
 
 
+def asked_with(raw: Mapping[str, Any], asked: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return requirements as they were given, with the labels that a specification asks for."""
+    labels = raw.get("labels", {})
+    return {**raw, "labels": {**labels, **asked}} if asked and isinstance(labels, Mapping) else raw
+
+
 def with_labels(wanted: Requirements) -> Requirements:
     """Return requirements with what is asked of GPUs as labels. Raises `Rejected` where two of them differ.
 
@@ -168,9 +174,15 @@ def _parts(key: str) -> RunClass:
     return RunClass(kind, tier, region, tuple((name, value) for name, _, value in pairs), pod, project)
 
 
-def in_region(region: str) -> str:
-    """Return the pattern of all classes of a region."""
-    return rf"^({PIN}[^/]*/)?[^{PIN}/]*/[^/]*/{re.escape(region)}(/|$)"
+def classes_of(region: str | None = None, project: str | None = None) -> str:
+    """Return the pattern of all classes of a region, a project, or both."""
+    place = "[^/]*" if region is None else re.escape(region)
+    pattern = rf"^({PIN}[^/]*/)?[^{PIN}/]*/[^/]*/{place}"
+    if project is None:
+        return rf"{pattern}(/|$)"
+    if project == shares.DEFAULT:
+        return rf"{pattern}(/[^{shares.MARK}]|$)"
+    return rf"{pattern}/{shares.MARK}{re.escape(project)}(/|$)"
 
 
 def gpu_tier(gpu_gib: float) -> str:

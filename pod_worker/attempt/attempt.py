@@ -32,6 +32,9 @@ from events.delivery.outbox import Outbox
 from events.delivery.pipe import (
     Began,
     Checkpoint,
+    ContainerStop,
+    ContainerTold,
+    ContainerWanted,
     Environment,
     EnvironmentMade,
     EnvironmentWanted,
@@ -80,8 +83,10 @@ from pod_worker.child.exit_status import TimedOut
 from pod_worker.child.process import Exit, Heard, Listener
 from pod_worker.files.empty_checkpoints import emptied_checkpoints
 from pod_worker.files.fetch_result import Fetched
+from pod_worker.files.folder_cache import TOO_SMALL
 from pod_worker.files.uploads import NotStored
-from pod_worker.machine.address import free_address
+from pod_worker.isolation.job_container import ContainerUse, PodContainers
+from pod_worker.machine.cards import CardUse, CardWatch, StrayUse
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +125,7 @@ class Process(Protocol):
         """Return how it ended, once all of its output was read; None while it runs."""
         ...
 
-    def answer(self, answer: Kept | Environment) -> None: ...
+    def answer(self, answer: Kept | Environment | ContainerTold) -> None: ...
 
     def tell(self, note: Note) -> None: ...
 
@@ -202,6 +207,10 @@ class Ports:
     live: LivePort | None = None
     trees: Trees = field(default_factory=NoTrees)
     environments: PodEnvironments | None = None
+    containers: PodContainers | None = None
+    address: Callable[[], str] = str  # where other pods reach this one, at a port that is free
+    cards: CardWatch = field(default_factory=CardWatch)
+    stray_use: StrayUse = "log"
 
 
 @dataclass(slots=True)
@@ -217,7 +226,9 @@ class Attempt:
     barrier: Barrier = field(init=False)
     live: LiveStream = field(init=False)
     environment: EnvironmentUse = field(init=False)
+    container: ContainerUse = field(init=False)
     bounds: Bounds = field(init=False)
+    cards: CardUse = field(init=False)
     halts: set[Halt] = field(default_factory=set)
     ordered: Order | None = None
     timed_out: TimedOut | None = None
@@ -247,7 +258,7 @@ class Attempt:
         self.inbox = Inbox(clock)
         stores = self.ports.stores or MeasuredClock(clock)
         self.barrier = Barrier(
-            clock, stores, self.heartbeat, self.child.begin, self.claim.barrier, free_address
+            clock, stores, self.heartbeat, self.child.begin, self.claim.barrier, self.ports.address
         )
         self.live = LiveStream(self.ports.live, self.claim, clock, self.ports.threads)
         self.environment = EnvironmentUse(
@@ -257,7 +268,18 @@ class Attempt:
             self.child.answer,
             is_alone=any(map(is_of_index, self.claim.secrets)),
         )
+        self.container = ContainerUse(
+            pod=self.ports.containers,
+            spec=self.claim.spec,
+            workspace=self.workspace,
+            name=f"podfleet-{self.claim.run_id}-{self.claim.attempt}-{self.ports.ids.token()[:8]}",
+            threads=self.ports.threads,
+            clock=clock,
+            answer=self.child.answer,
+            trees=lambda: self.trees,
+        )
         self.bounds = bounds_of(self.claim.spec)
+        self.cards = CardUse(self.ports.cards, self.ports.stray_use)
 
     @property
     def workspace(self) -> Path:
@@ -280,6 +302,7 @@ class Attempt:
             self.inbox.close()
             self.live.stop()
             self.environment.close()
+            self.container.close()
             self.heartbeat.stop()
             if self.renewal is not None:
                 self.renewal.stop()
@@ -404,7 +427,9 @@ class Attempt:
                 code = error.code if error.code == "DISK_FULL" else "FILES_UNREACHABLE"
                 self._give_up(RunFailed(code=code, message=message, retryable=True))
             except Rejected as error:
-                self._give_up(RunFailed(code="FILES_MISSING", message=error.message, retryable=False))
+                is_small = error.code == TOO_SMALL  # of this pod: another one may keep more
+                code = TOO_SMALL if is_small else "FILES_MISSING"
+                self._give_up(RunFailed(code=code, message=error.message, retryable=is_small))
             except _NotWantedError:
                 continue
             return
@@ -485,14 +510,23 @@ class Attempt:
             self._renew()
             self._meter()
             self.unsaved += self.barrier.turn()
+            self._mind_cards()
             self._record()
             self._obey()
             self._limit()
             # After its last word there is nothing to do but to wait for the process.
             ended = self.child.join(0 if self.reported is None else TICK_S)
             if ended is not None:
+                self.container.close()
                 self._record_the_rest()
                 return ended
+
+    def _mind_cards(self) -> None:
+        """Tell the log who is on the cards of whom; end a run that is on another's, where that is wished."""
+        self.unsaved += self.cards.turn()
+        if self.cards.offence is not None and self.obstacle is None:
+            self._save()
+            self._give_up(self.cards.offence)
 
     def _record_the_rest(self) -> None:
         while self.obstacle is None and (self.unsaved or not self.inbox.is_empty()):
@@ -557,6 +591,8 @@ class Attempt:
                 self.unsaved.append(refused)
             case EnvironmentWanted() | EnvironmentMade():
                 self.environment.hear(heard)
+            case ContainerWanted() | ContainerStop():
+                self.container.hear(heard)
             case Waiting() | Began():
                 self.unsaved += self.barrier.hear(heard)
             case FactFrame(type=name, data=data) if name in ENDS:
@@ -597,6 +633,7 @@ class Attempt:
             self.heartbeat.hurry()  # time passed that nobody counted, or the machine's clock was set
         if not self.halts:
             self.child.suspend()
+            self.container.pause(True)
         self.halts.add(why)
         self.show(True)
 
@@ -609,6 +646,7 @@ class Attempt:
             self.ports.uploads.resume()
         if not self.halts:
             self.child.resume()
+            self.container.pause(False)
             self.show(False)
 
     def _pause(self) -> None:
@@ -676,8 +714,10 @@ class Attempt:
                 oom_evidence=ended.oom_evidence,
                 stage=self.stage,
                 last_words=ended.last_words,
+                runs_programs=self.claim.kind in KINDS and KINDS[self.claim.kind].is_open,
             )
         )
+        fact = self.cards.judged(fact)
         if self.is_overspent and self.ordered is None and not isinstance(fact, RunCompleted):
             fact = overspent(self.allowed, self.stage)
         elif isinstance(fact, RunFailed) and may_be_of_checkpoints(fact, self.reported, went_on=self.went_on):

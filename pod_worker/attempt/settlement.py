@@ -9,11 +9,19 @@ import msgspec
 
 from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted
 from events.kinds.declaring.fact import Fact
-from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, TimedOut, failure_for
+from pod_worker.child.exit_status import (
+    KILLED,
+    PROGRAM_KILLED,
+    Exited,
+    NeverStarted,
+    Signalled,
+    TimedOut,
+    failure_for,
+)
 
 Order = Literal["cancel", "preempt"]
 # Ends of the process that what it read may have caused; a full memory is this pod's own.
-BEHIND_CHECKPOINTS: Final = frozenset({"SEGFAULT", "ABORTED", "EXITED", "KILLED"})
+BEHIND_CHECKPOINTS: Final = frozenset({"SEGFAULT", "ABORTED", "EXITED", KILLED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +40,7 @@ class Evidence:
     oom_evidence: bool = False
     stage: str | None = None
     last_words: str = ""
+    runs_programs: bool = False  # of people, which may signal the process that runs them
 
 
 def final_fact(evidence: Evidence) -> Fact:
@@ -51,7 +60,7 @@ def final_fact(evidence: Evidence) -> Fact:
     if isinstance(evidence.reported, RunCanceled):
         # Nobody of us asked for it: somebody outside signalled the process.
         return RunFailed(
-            code="KILLED",
+            code=PROGRAM_KILLED if evidence.runs_programs else KILLED,
             message="somebody outside the run told its process to stop",
             stage=evidence.stage,
             retryable=True,
@@ -63,6 +72,7 @@ def final_fact(evidence: Evidence) -> Fact:
         oom_evidence=evidence.oom_evidence,
         stage=evidence.stage,
         last_words=evidence.last_words,
+        runs_programs=evidence.runs_programs,
     )
 
 

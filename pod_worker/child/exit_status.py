@@ -14,6 +14,8 @@ from events.catalog import RunFailed
 Limit = Literal["start", "total", "no progress"]
 
 LAST_WORDS_MAX: Final = 16_000
+KILLED: Final = "KILLED"
+PROGRAM_KILLED: Final = "PIPELINE_KILLED"  # of a person's program, which most likely did it
 
 # The process broke itself: the same run would break the same way.
 MEMORY_FAULTS: Final = frozenset({signal.SIGSEGV, signal.SIGBUS})
@@ -53,13 +55,23 @@ class TimedOut:
 End = Exited | Signalled | NeverStarted | TimedOut
 
 
-def failure_for(end: End, *, oom_evidence: bool, stage: str | None = None, last_words: str = "") -> RunFailed:
+def failure_for(
+    end: End,
+    *,
+    oom_evidence: bool,
+    stage: str | None = None,
+    last_words: str = "",
+    runs_programs: bool = False,
+) -> RunFailed:
     """Return the failure that a child without a final event leaves behind.
 
     `oom_evidence`: the kernel's out-of-memory killer struck while the child ran.
+    `runs_programs`: it ran a program of a person, which may signal it, and takes the memory in its place.
     `last_words`: the last lines on standard error; they stand where a traceback would.
     """
     code, message, retryable = _judge(end, oom_evidence)
+    if code == KILLED and runs_programs:
+        code, message = PROGRAM_KILLED, f"{message}, or its own program did"
     return RunFailed(
         code=code,
         message=message,
@@ -97,7 +109,7 @@ def _judge(end: End, oom_evidence: bool) -> tuple[str, str, bool]:
         case Signalled(number=number) if number in ABORTS:
             return "ABORTED", f"native code gave the pipeline's process up ({_name(number)})", False
         case Signalled(number=number):
-            return "KILLED", f"somebody outside the run ended its process ({_name(number)})", True
+            return KILLED, f"somebody outside the run ended its process ({_name(number)})", True
         case Exited(status=status):
             return "EXITED", f"the pipeline's process exited with status {status} and reported no end", False
         case _:

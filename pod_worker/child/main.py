@@ -32,6 +32,7 @@ import msgspec
 from events.catalog import ENDS, TYPES, RunCanceled, RunFailed, RunLog, RunStarted, type_of
 from events.delivery.pipe import (
     LINE_MAX_BYTES,
+    ContainerTold,
     Environment,
     FactFrame,
     FromChild,
@@ -56,6 +57,7 @@ from pod_worker.child.confine import enter
 from pod_worker.child.live_view import ChildLiveView, flush_rule
 from pod_worker.child.notes import ChildNotes
 from pod_worker.child.tools import tools
+from pod_worker.files.container_request import ChildContainers
 from pod_worker.files.environment_request import ChildEnvironments
 from pod_worker.isolation.confinement import Confinement
 from pod_worker.isolation.privileges import drop_capabilities
@@ -203,16 +205,17 @@ def serve(
         notes.hear(note)
     barrier = ChildBarrier(reporter.send, SystemClock(), is_open=not order.barrier)
     environments = ChildEnvironments(reporter.send, SystemClock())
+    containers = ChildContainers(reporter.send, SystemClock())
     threading.Thread(
         target=hear_parent,
-        args=(parent, checkpoints, notes, barrier, environments),
+        args=(parent, checkpoints, notes, barrier, environments, containers),
         name="parent",
         daemon=True,
     ).start()
     live = ChildLiveView(reporter.offer, SystemClock(), rule, interruption)
     try:
         interruption.listen()
-        _run(order, pipelines, reporter, checkpoints, notes, barrier, live, environments)
+        _run(order, pipelines, reporter, checkpoints, notes, barrier, live, environments, containers)
     except Canceled as error:  # it struck between the pipeline and the report of its end
         if not reporter.ended:
             reporter.say(RunCanceled(reason=str(error)))
@@ -224,6 +227,7 @@ def hear_parent(
     notes: ChildNotes,
     barrier: ChildBarrier,
     environments: ChildEnvironments,
+    containers: ChildContainers,
 ) -> None:
     """Read the parent's messages after the order, until the pipe closes."""
     with parent:
@@ -237,6 +241,8 @@ def hear_parent(
                     barrier.hear(go)
                 case Environment() as environment:
                     environments.hear(environment)
+                case ContainerTold() as told:
+                    containers.hear(told)
                 case Renewed(secrets=secrets):
                     os.environ.update(secrets)
                 case Start():
@@ -252,6 +258,7 @@ def _run(
     barrier: ChildBarrier,
     live: ChildLiveView,
     environments: ChildEnvironments,
+    containers: ChildContainers,
 ) -> None:
     pipeline = pipelines.get(order.kind)
     if pipeline is None:
@@ -281,6 +288,7 @@ def _run(
         barrier=barrier,
         live=live,
         environments=environments,
+        containers=containers,
     )
 
     def shown(context: Context) -> str:

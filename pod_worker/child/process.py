@@ -26,6 +26,9 @@ from events.catalog import ENDS
 from events.delivery.pipe import (
     Began,
     Checkpoint,
+    ContainerStop,
+    ContainerTold,
+    ContainerWanted,
     Environment,
     EnvironmentMade,
     EnvironmentWanted,
@@ -80,7 +83,10 @@ LEAVE_S: Final = 2.0
 # The guard outlives a SIGKILL of the parent: its standard input ends, and it kills the child's group.
 GUARD: Final = 'read -r _; kill -s KILL -- "-$1"'
 
-Heard = FactFrame | Made | Checkpoint | Shown | Waiting | Began | EnvironmentWanted | EnvironmentMade
+Heard = (
+    FactFrame | Made | Checkpoint | Shown | Waiting | Began | EnvironmentWanted | EnvironmentMade
+    | ContainerWanted | ContainerStop
+)  # fmt: skip
 Listener = Callable[[Heard], None]
 
 
@@ -314,8 +320,8 @@ class Child:
             last_words=self._hearing.last_words,
         )
 
-    def answer(self, answer: Kept | Environment) -> None:
-        """Send the pipeline the result of a checkpoint, or where its environment lies."""
+    def answer(self, answer: Kept | Environment | ContainerTold) -> None:
+        """Send the pipeline the result of a checkpoint, its environment, or how its container is."""
         self._words.put(answer)
 
     def tell(self, note: Note) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 from events.files.tree_removal import remove_tree
 from events.runtime.clock import Clock
 from events.runtime.errors import Rejected
-from pod_worker.files.folder_cache import ID, FolderCache
+from pod_worker.files.folder_cache import ID, FolderCache, Size
 
 ENVIRONMENT_CACHE_BYTES: Final = 50 << 30
 BYTES_MAX: Final = 40 << 30  # of one, however much a pod keeps
@@ -47,7 +47,7 @@ class Held:
         `check` is asked now and then. Raises what it raises, `Rejected`, or `Transient`.
         """
         size = _size(made, min(BYTES_MAX, self._cache.bytes_max), check)
-        self._cache.put(self._key, size, self._lock, lambda folder: _copy(made, folder, size, check))
+        self._cache.put(self._key, size, self._lock, lambda folder: _copy(made, folder, size.bytes, check))
         fcntl.flock(self._lock, fcntl.LOCK_SH)
         self.path = self._cache.place(self._key)
         return self.path
@@ -159,15 +159,15 @@ class _Copying:
             raise Rejected("too_large", "it has more bytes than a pod keeps of one")
 
 
-def _size(made: Path, bytes_max: int, check: Callable[[], None]) -> int:
-    """Return the bytes of an environment. Raises `Rejected` where it has more than it may."""
+def _size(made: Path, bytes_max: int, check: Callable[[], None]) -> Size:
+    """Return the size of an environment. Raises `Rejected` where it has more than it may."""
     weighing = _Copying(bytes_max, check)
     source = os.open(made, _FOLDER)
     try:
         weighing.folder(source, None)
     finally:
         os.close(source)
-    return bytes_max - weighing.left
+    return Size(bytes_max - weighing.left, weighing.files)
 
 
 def _copy(made: Path, folder: Path, size: int, check: Callable[[], None]) -> None:

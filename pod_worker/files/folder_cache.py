@@ -1,4 +1,4 @@
-"""Folders of a pod by checksums: kept within a limit of bytes, and shared by its processes.
+"""Folders of a pod by checksums: kept within limits of bytes and files, and shared by its processes.
 
 Law: a folder is there whole or not at all. Who uses one holds a lock of it, shared; who makes or removes one
 holds the lock alone. So one makes what several want, none in use is removed, and the lock of a process that
@@ -27,24 +27,36 @@ from events.runtime.clock import Clock
 from events.runtime.errors import Rejected, Transient
 
 ROOM_BYTES: Final = 256 << 20  # that a folder leaves of the disk
+ROOM_FILES: Final = 10_000  # so many more its file system has to take
+FILES_MAX: Final = 2_000_000  # of all folders of a cache
+TOO_SMALL: Final = "CACHE_TOO_SMALL"
 TREE_CACHE_BYTES: Final = 100 << 30  # of file trees, unless the pod says another limit
 TURN_S: Final = 0.2
 LOCK: Final = ".lock"
 PARTIAL: Final = ".partial"
 ID: Final = re.compile("[0-9a-f]{64}")
-SIZE_CHARS_MAX: Final = 20
+SIZE_CHARS_MAX: Final = 40
 _WRITE: Final = 0o222
 _SEALED: Final = 0o555  # of folders
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Size:
+    """What a folder takes of a disk."""
+
+    bytes: int
+    files: int
+
+
 @dataclass(frozen=True, slots=True)
 class FolderCache:
-    """Folders below one of this pod, `bytes_max` of them at most; `of` says in words what each is."""
+    """Folders below one of this pod, of `bytes_max` and `files_max` at most; `of` says what each is."""
 
     folder: Path
     clock: Clock
     bytes_max: int
     of: str
+    files_max: int = FILES_MAX
     _never: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -56,14 +68,14 @@ class FolderCache:
         """Return where a folder lies, if it is there."""
         return self.folder / name
 
-    def put(self, name: str, size: int, lock: int, fill: Callable[[Path], None]) -> None:
-        """Have a folder filled, and put it in its place; `lock` is held alone.
+    def put(self, name: str, size: Size, lock: int, fill: Callable[[Path], None]) -> None:
+        """Have a folder of this size filled, and put it in its place; `lock` is held alone.
 
         Raises what `fill` raises, and `Rejected` or `Transient` where it finds no room.
         """
         self._make_room(size, name)
         os.ftruncate(lock, 0)
-        os.pwrite(lock, str(size).encode(), 0)
+        os.pwrite(lock, f"{size.bytes} {size.files}".encode(), 0)
         os.utime(lock)
         partial = self.folder / f"{name}{PARTIAL}"
         try:
@@ -81,37 +93,41 @@ class FolderCache:
             remove_tree(partial)
             raise
 
-    def _make_room(self, size: int, name: str) -> None:
-        """Remove folders that nobody uses, the longest unused first, until one of `size` bytes has room."""
-        if size > self.bytes_max:
-            raise Rejected(
-                "too_large",
-                f"the {self.of} has {size:,} bytes, and the pod keeps {self.bytes_max:,} of them: "
-                "raise its limit",
-            )
+    def _make_room(self, size: Size, name: str) -> None:
+        """Remove folders that nobody uses, the longest unused first, until one of `size` has room."""
+        for has, most, of in (
+            (size.bytes, self.bytes_max, "bytes"),
+            (size.files, self.files_max, "files"),
+        ):
+            if has > most:
+                why = f"the {self.of} has {has:,} {of}, and this pod keeps {most:,} of them"
+                raise Rejected(TOO_SMALL, f"{why}: raise its limit, or name pods that keep more")
         kept = sorted(entry for entry in self._entries() if entry[2] != name)
-        total = sum(entry[1] for entry in kept)
+        bytes_, files = (sum(getattr(each, of) for _, each, _ in kept) for of in ("bytes", "files"))
 
         def lacks() -> bool:
-            return total + size > self.bytes_max or shutil.disk_usage(self.folder).free < size + ROOM_BYTES
+            is_over = bytes_ + size.bytes > self.bytes_max or files + size.files > self.files_max
+            return is_over or _is_full(self.folder, size)
 
-        for _, bytes_, other in kept:
+        for _, its, other in kept:
             if not lacks():
                 return
             with suppress(_InUseError), self.locked(other, fcntl.LOCK_EX, _at_once):
                 remove_tree(self.folder / other)
                 remove_tree(self.folder / f"{other}{PARTIAL}")
                 (self.locks / f"{other}{LOCK}").unlink()
-                total -= bytes_
+                bytes_, files = bytes_ - its.bytes, files - its.files
         if lacks():
-            raise _no_room(f"{self.folder} has no room for a {self.of} of {size:,} bytes beside those in use")
+            of = f"a {self.of} of {size.bytes:,} bytes and {size.files:,} files"
+            raise _no_room(f"{self.folder} has no room for {of} beside those in use")
 
-    def _entries(self) -> Iterator[tuple[int, int, str]]:
-        """Yield last use, bytes and name of each."""
+    def _entries(self) -> Iterator[tuple[int, Size, str]]:
+        """Yield last use, size and name of each."""
         for lock in self.locks.glob(f"*{LOCK}"):
             with suppress(OSError, ValueError):
                 text = lock.read_bytes()[:SIZE_CHARS_MAX]
-                yield lock.stat().st_mtime_ns, int(text or b"0"), lock.name.removesuffix(LOCK)
+                has = [*map(int, text.split()), 0, 0]
+                yield lock.stat().st_mtime_ns, Size(has[0], has[1]), lock.name.removesuffix(LOCK)
 
     @contextmanager
     def locked(self, name: str, how: int, wait: Callable[[], None]) -> Iterator[int]:
@@ -137,6 +153,14 @@ class _InUseError(Exception):
 
 def _at_once() -> None:
     raise _InUseError
+
+
+def _is_full(folder: Path, size: Size) -> bool:
+    """Say whether the disk takes no folder of this size; some file systems count no files."""
+    if shutil.disk_usage(folder).free < size.bytes + ROOM_BYTES:
+        return True
+    found = os.statvfs(folder)
+    return bool(found.f_files) and found.f_favail < size.files + ROOM_FILES
 
 
 def _no_room(why: str) -> Transient:

@@ -18,7 +18,7 @@ from events.files.tree_fetch import TreeFetch
 from events.queue.claims import Claim
 from events.runtime.clock import Clock
 from events.runtime.errors import NotFound, Rejected
-from pod_worker.files.folder_cache import ID, TREE_CACHE_BYTES, FolderCache
+from pod_worker.files.folder_cache import FILES_MAX, ID, TREE_CACHE_BYTES, FolderCache, Size
 
 CALL_S: Final = 10.0
 
@@ -49,11 +49,12 @@ class TreesOfRun:
 
 @dataclass(frozen=True, slots=True)
 class TreeCache:
-    """Trees below a folder of this pod, `bytes_max` of them at most; several processes may use it at once."""
+    """Trees below a folder of this pod, within limits of bytes and files; several processes may use it."""
 
     folder: Path
     clock: Clock
     bytes_max: int = TREE_CACHE_BYTES
+    files_max: int = FILES_MAX
 
     @contextmanager
     def used(self, tree_id: str, fetch: TreeFetch) -> Iterator[Path]:
@@ -64,7 +65,7 @@ class TreeCache:
         if not ID.fullmatch(tree_id):
             raise Rejected("bad_tree", f"{tree_id[:64]!r} is no id of a tree")
         self.folder.mkdir(parents=True, exist_ok=True)
-        kept = FolderCache(self.folder, self.clock, self.bytes_max, "tree")
+        kept = FolderCache(self.folder, self.clock, self.bytes_max, "tree", self.files_max)
         place = kept.place(tree_id)
         while True:
             with kept.locked(tree_id, fcntl.LOCK_SH, fetch.check) as lock:
@@ -76,4 +77,6 @@ class TreeCache:
             with kept.locked(tree_id, fcntl.LOCK_EX, fetch.check) as lock:
                 if not place.is_dir():
                     tree = fetch.manifest(tree_id)
-                    kept.put(tree_id, tree.size, lock, partial(fetch.fill, tree, tree_id))
+                    kept.put(
+                        tree_id, Size(tree.size, len(tree.files)), lock, partial(fetch.fill, tree, tree_id)
+                    )

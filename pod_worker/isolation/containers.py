@@ -1,7 +1,6 @@
-"""Removes containers of engines that an earlier worker of this pod left: only those with the pod's own label.
+"""Removes containers that an earlier worker left: those with the label of its pod, or of its slot.
 
-An engine's process ends with its run by a guard. A container's guard can be killed, and Docker keeps the
-container.
+A process ends with its run by a guard. A container's guard can be killed, and Docker keeps the container.
 """
 
 from __future__ import annotations
@@ -14,24 +13,34 @@ from collections.abc import Mapping
 from typing import Final
 
 from events.models.containers import PROGRAM, listing_words, removing_words
+from events.models.job_containers import slot_listing
 
 CALL_S: Final = 60.0
 REMOVED_MAX: Final = 100
 WORDS_CHARS: Final = 300
+PASSED: Final = (
+    *("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "CONTAINER_HOST", "HOME"),
+    *("XDG_RUNTIME_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
 
 log = logging.getLogger(__name__)
 
 
-def remove_containers(pod: str, environ: Mapping[str, str]) -> int:
-    """Remove what is left of this pod's containers, and return how many; none where there is no Docker."""
-    path = environ.get("PATH", os.defpath)
-    if shutil.which(PROGRAM, path=path) is None:
+def remove_containers(
+    pod: str, environ: Mapping[str, str], client: str = PROGRAM, slot: str | None = None
+) -> int:
+    """Remove what is left of a pod's containers, or of those of one slot; return how many.
+
+    None where there is no such client.
+    """
+    known = client_environment(environ)
+    if shutil.which(client, path=known["PATH"]) is None:
         return 0
-    client = {name: environ[name] for name in ("DOCKER_HOST", "HOME") if name in environ} | {"PATH": path}
+    listing = listing_words(pod=pod, client=client) if slot is None else slot_listing(client, slot)
     try:
-        left = _call(listing_words(pod=pod), client).split()[:REMOVED_MAX]
+        left = _call(listing, known).split()[:REMOVED_MAX]
         if left:
-            _call(removing_words(*left), client)
+            _call(removing_words(*left, client=client), known)
     except (OSError, subprocess.SubprocessError) as error:
         words = (getattr(error, "stderr", None) or str(error)).strip()[:WORDS_CHARS]
         log.warning("start.containers_left", extra={"why": words})
@@ -39,6 +48,12 @@ def remove_containers(pod: str, environ: Mapping[str, str]) -> int:
     if left:
         log.info("start.containers_removed", extra={"count": len(left)})
     return len(left)
+
+
+def client_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what the client of a container runtime has of the worker's environment."""
+    known = {name: environ[name] for name in PASSED if name in environ}
+    return known | {"PATH": environ.get("PATH", os.defpath)}
 
 
 def _call(words: list[str], environ: Mapping[str, str]) -> str:

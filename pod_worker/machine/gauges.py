@@ -11,7 +11,8 @@ from typing import Final
 
 import psutil
 
-from pod_worker.machine.foreign import FOREIGN_MAX, foreign
+from pod_worker.machine.cards import CardWatch
+from pod_worker.machine.foreign import FOREIGN_MAX, Computing, Family
 from pod_worker.machine.gpu import Gpu, GpuDriver, GpuUse
 from pod_worker.machine.hardware import MIB, Disk, cpu_model, disks_of
 from pod_worker.machine.inventory import NOT_LOOKED, Inventory
@@ -75,6 +76,8 @@ class Gauges:
     inventory: Callable[[], Inventory] = Inventory
     cuda: Callable[[], Cuda | None] = lambda: None
     services: tuple[str, ...] = ()
+    family: Family = field(default_factory=Family.here)
+    watch: CardWatch = field(default_factory=CardWatch)
     _cpu_before: tuple[float, float] | None = field(default=None, init=False)
 
     def capabilities(self) -> Capabilities:
@@ -96,15 +99,28 @@ class Gauges:
         """Return what is in use; `cpu_util` is None in the first sample."""
         memory = psutil.virtual_memory()
         use = self.driver.use()
+        on_own = [[*self.family.find(one.processes)] for one in use]
+        self._watch(on_own)
         return Telemetry(
             cpu_util=self._cpu_util(),
             memory_mib=(memory.total - memory.available) / MIB,
             gpu_util=_mean([one.util for one in use if one.util is not None]),
             gpu_memory_mib=_sum([one.memory_mib for one in use if one.memory_mib is not None]),
             gpu_faults=_faults(use),
-            gpu_foreign=_foreign(use),
+            gpu_foreign=_foreign(on_own),
             gpu_temperature_c=max((t for one in use if (t := one.temperature_c) is not None), default=None),
         )
+
+    def _watch(self, on_own: Sequence[Sequence[Computing]]) -> None:
+        """Note who is on the cards of whom, for the attempts."""
+        strays = [
+            f"{process} on {card.name}"
+            for card in self.driver.others()
+            for process in self.family.find(card.processes)
+            if process.is_ours
+        ]
+        intruders = _of_devices([[str(each) for each in one if each.slot is not None] for one in on_own])
+        self.watch.see(strays[:FOREIGN_MAX], intruders[:FOREIGN_MAX])
 
     def _cpu_util(self) -> float | None:
         times = psutil.cpu_times()
@@ -126,8 +142,8 @@ def _faults(use: Sequence[GpuUse]) -> tuple[str, ...]:
     return _of_devices([one.faults for one in use])[:FAULTS_MAX]
 
 
-def _foreign(use: Sequence[GpuUse]) -> tuple[str, ...]:
-    return _of_devices([foreign(one.processes) for one in use])[:FOREIGN_MAX]
+def _foreign(on_own: Sequence[Sequence[Computing]]) -> tuple[str, ...]:
+    return _of_devices([[str(each) for each in one if not each.is_ours] for one in on_own])[:FOREIGN_MAX]
 
 
 def _of_devices(told: Sequence[Sequence[str]]) -> tuple[str, ...]:

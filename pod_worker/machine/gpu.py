@@ -48,6 +48,14 @@ class GpuUse:
     processes: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class OtherCard:
+    """A card that is another's: its UUID or number, and the pids of those that compute on it."""
+
+    name: str
+    processes: tuple[int, ...]
+
+
 class GpuDriver(Protocol):
     """Where readings of the devices come from."""
 
@@ -56,6 +64,10 @@ class GpuDriver(Protocol):
     def version(self) -> str | None: ...
 
     def use(self) -> Sequence[GpuUse]: ...
+
+    def others(self) -> Sequence[OtherCard]:
+        """Return the cards of the machine that are not this worker's, on which processes compute."""
+        ...
 
 
 class NoDriver:
@@ -70,6 +82,9 @@ class NoDriver:
     def use(self) -> Sequence[GpuUse]:
         return ()
 
+    def others(self) -> Sequence[OtherCard]:
+        return ()
+
 
 class NvmlDriver:
     """The NVIDIA management library; `library` is the module `pynvml` or a stand-in.
@@ -82,6 +97,9 @@ class NvmlDriver:
         count = self._ask(self._nvml.nvmlDeviceGetCount) or 0
         cards = [self._ask(self._nvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
         self._names = visible_devices(named, [self._uuid(each) for each in cards])
+        # of a card whose slices are named nobody can say by processes whose it is
+        has_slices = any(isinstance(each, str) for each in self._names)
+        self._others = [] if has_slices else [each for each in range(count) if each not in self._names]
         self._uncorrected = [self._ecc_errors(each) for each in self._handles()]
         self._told: dict[int, dict[str, None]] = {}  # faults by device, in the order of their first sight
         self._events = self._listen()
@@ -114,6 +132,14 @@ class NvmlDriver:
     def use(self) -> Sequence[GpuUse]:
         self._hear()
         return tuple(self._use(index, device) for index, device in enumerate(self._handles()))
+
+    def others(self) -> Sequence[OtherCard]:
+        found = []
+        for index in self._others:
+            device = self._ask(self._handle, index)
+            if device is not None and (processes := self._processes(device)):
+                found.append(OtherCard(self._uuid(device) or f"GPU {index}", processes))
+        return found
 
     def _devices(self) -> list[Any]:
         return [handle for handle in self._handles() if handle is not None]

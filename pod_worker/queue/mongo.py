@@ -36,7 +36,7 @@ from events.queue.claims import Claim, Orders
 from events.queue.fair.shares import FLEET, Shares
 from events.queue.lease_times import LEASE_TTL_S
 from events.queue.looks import BATCH, Looks, classes_of
-from events.queue.matching import Seeker, WaitingClass, candidates
+from events.queue.matching import Seeker, WaitingClass, candidates, cards_held
 from events.queue.requirements import read_class
 from events.queue.settlement import End
 from events.runtime.clock import Clock, SystemClock
@@ -142,8 +142,8 @@ class MongoQueue:
         def first_of(waiting: Sequence[WaitingClass]) -> Claim | None:
             for each in candidates(waiting, seeker, self._shares()) if waiting else ():
                 if (claim := self.take(each, token=token, pod=seeker.pod)) is not None:
-                    wanted = read_class(each.class_key)
-                    self.shares.note(wanted.project, wanted.gpus, self.clock.monotonic_s())
+                    cards = cards_held(each.class_key, seeker.abilities.labels)
+                    self.shares.note(read_class(each.class_key).project, cards, self.clock.monotonic_s())
                     return claim
             return None
 

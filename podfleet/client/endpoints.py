@@ -98,6 +98,7 @@ def runs(
     group: str | None = None,
     pod: str | None = None,
     region: str | None = None,
+    project: str | None = None,
     q: str | None = None,
     columns: Sequence[str] = (),
     sort: str | None = None,
@@ -111,8 +112,8 @@ def runs(
     """
     query = {
         "status": status, "kind": kind, "label": label, "hypothesis": hypothesis, "group": group,
-        "pod": pod, "region": region, "q": q, "columns": ",".join(columns) or None, "sort": sort,
-        "limit": limit, "after": after,
+        "pod": pod, "region": region, "project": project, "q": q, "columns": ",".join(columns) or None,
+        "sort": sort, "limit": limit, "after": after,
     }  # fmt: skip
     return Call("GET", "/api/runs", RunPage, query=query)
 
@@ -153,6 +154,7 @@ def board(
     hypothesis: str | None = None,
     pod: str | None = None,
     region: str | None = None,
+    project: str | None = None,
     q: str | None = None,
 ) -> Call[Board]:
     """Return a board: `cell`, a number of the summary of runs that succeeded, by one field and by another.
@@ -167,7 +169,7 @@ def board(
         "kind": kind, "rows": rows or None, "cell": cell or None, "columns": columns, "beside": beside,
         "show": show,
         "complete": "true" if complete else None, "status": status, "group": group, "label": label,
-        "hypothesis": hypothesis, "pod": pod, "region": region, "q": q,
+        "hypothesis": hypothesis, "pod": pod, "region": region, "project": project, "q": q,
     }  # fmt: skip
     return Call("GET", "/api/boards/view", Board, query=query)
 
@@ -449,9 +451,9 @@ def kind(name: str) -> Call[KindAnswer]:
     return Call("GET", "/api/kinds/{name}", KindAnswer, {"name": name})
 
 
-def queue() -> Call[Queue]:
-    """Return what waits for a pod, and how many runs there are of each status."""
-    return Call("GET", "/api/queue", Queue)
+def queue(*, project: str | None = None) -> Call[Queue]:
+    """Return what waits for a pod or for other runs, and how many runs there are of each status."""
+    return Call("GET", "/api/queue", Queue, query={"project": project})
 
 
 def ledger(
@@ -482,9 +484,12 @@ def _ledger_query(by: str, since: str | datetime | None, until: str | datetime |
     return {"by": by} | {name: str(each) if each is not None else None for name, each in ends.items()}
 
 
-def groups(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[GroupRow]]:
+def groups(
+    *, project: str | None = None, limit: int = PAGE, after: str | None = None
+) -> Call[Listing[GroupRow]]:
     """Return a page of groups, newest first."""
-    return Call("GET", "/api/groups", Listing[GroupRow], query={"limit": limit, "after": after})
+    query = {"project": project, "limit": limit, "after": after}
+    return Call("GET", "/api/groups", Listing[GroupRow], query=query)
 
 
 def group(group_id: str) -> Call[Group]:

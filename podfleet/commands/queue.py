@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import typer
 
 from podfleet.connection import client
 from podfleet.nouns import noun
@@ -24,6 +27,10 @@ def _seconds(value: float) -> str:
     return seconds(value)
 
 
+def _after(standing: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {status}" for name, status in standing.items())
+
+
 app = noun("queue", has_verbs=False)
 
 CLASSES: Final = (
@@ -33,6 +40,11 @@ CLASSES: Final = (
     Column("SINCE", field("oldest_queued_at"), is_spare=True),
     Column("QUEUE", field("collection"), is_spare=True),
 )
+BEHIND: Final = (
+    Column("RUN", field("id"), is_whole=True),
+    Column("AFTER", field("after"), _after),
+    Column("TITLE", field("title"), is_spare=True),
+)
 STATUSES: Final = (
     Column("STATUS", field("status"), with_sign, is_whole=True),
     Column("RUNS", field("count"), is_whole=True, is_right=True),
@@ -40,13 +52,19 @@ STATUSES: Final = (
 
 
 @app.command()
-def queue(as_json: AsJson = False) -> None:
-    """Show the number of waiting runs per class, and of runs per status."""
-    found = client().queue()
+def queue(
+    project: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this project.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the number of waiting runs per class, runs that wait for others, and of runs per status."""
+    found = client().queue(project=project)
     if as_json:
         print_json(found)
         return
     print_items(found.items, CLASSES, none="nothing waits for a pod")
+    if is_terminal() and found.behind:
+        print_heading("wait for other runs")
+        print_items(found.behind, BEHIND, none="")
     if is_terminal():
         print_heading("runs")
         counts = [{"status": name, "count": count} for name, count in found.statuses.items() if count]

@@ -70,6 +70,7 @@ def list_runs(
     group: Annotated[str | None, typer.Option(help="Only of this group.")] = None,
     pod: Annotated[str | None, typer.Option(help="Only on this worker.")] = None,
     region: Annotated[str | None, typer.Option(help="Only in this region.")] = None,
+    project: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this project.")] = None,
     search: Annotated[str | None, typer.Option("--search", "-q", help="Words in the title.")] = None,
     columns: Annotated[
         list[str] | None,
@@ -96,6 +97,7 @@ def list_runs(
         "group": group,
         "pod": pod,
         "region": region,
+        "project": project,
         "q": search,
     }
     fields = list(dict.fromkeys(part.strip() for each in columns or () for part in each.split(",")))

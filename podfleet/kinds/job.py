@@ -57,6 +57,13 @@ GitSecret = Annotated[
     str | None,
     typer.Option("--git-secret", metavar="NAME", help="The secret that the repository asks for."),
 ]
+Nodes = Annotated[
+    int | None, typer.Option("--nodes", min=2, max=64, help="Pods that run it together, as a group.")
+]
+ReadyS = Annotated[
+    float | None,
+    typer.Option("--ready-s", min=1, max=24 * 3600, help="How long a node keeps its pod for the others; 60."),
+]
 NoFolder = Annotated[bool, typer.Option("--no-folder", help="Send no files.")]
 Include = Annotated[
     list[str] | None, typer.Option("--include", metavar="PATTERN", help="Send what git ignores, too.")
@@ -68,6 +75,10 @@ Inputs = Annotated[
         metavar="[NAME=]SOURCE",
         help="Data set, or `run:ID[/PATTERN]`, that it reads; repeatable.",
     ),
+]
+Image = Annotated[
+    str | None,
+    typer.Option("--image", metavar="IMAGE", help="Image of a container to run it in, with a tag or digest."),
 ]
 Variables = Annotated[
     list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its environment.")
@@ -87,6 +98,7 @@ def run(
     no_folder: NoFolder = False,
     include: Include = None,
     data: Inputs = None,
+    image: Image = None,
     env: Variables = None,
     secret: SecretNames = None,
     project: Project = None,
@@ -99,10 +111,8 @@ def run(
     queue_limit: QueueLimit = None,
     not_before: NotBefore = None,
     after: After = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option("--nodes", min=2, max=64, help="Pods that run it together, as a group."),
-    ] = None,
+    nodes: Nodes = None,
+    ready_s: ReadyS = None,
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
@@ -113,9 +123,11 @@ def run(
     """Run a command on a pod, and print the id of its run."""
     if nodes is not None and (after or not_before is not None or watch):
         raise typer.BadParameter("--nodes makes a group: leave out --after, --not-before and --watch")
+    if ready_s is not None and nodes is None:
+        raise typer.BadParameter("--ready-s is for --nodes: a run alone waits for no other")
     spec = parameters.spec(file, parameter)
     control_plane = client()
-    completed(spec, command, env, data)
+    completed(spec, command, env, data, image)
     if git:
         spec["git"] = commit_named(git, git_secret)
     check(KIND, spec)
@@ -132,7 +144,8 @@ def run(
         project=project,
     )
     if nodes is not None:
-        start_nodes(control_plane, spec, nodes, wanted, key, as_json=as_json)
+        plan = {"kind": "matrix", "nodes": nodes, **({} if ready_s is None else {"ready_s": ready_s})}
+        start_nodes(control_plane, spec, plan, wanted, key, as_json=as_json)
         return
     made = control_plane.submit(KIND, spec, **wanted, after=after, idempotency_key=key)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
@@ -151,6 +164,7 @@ class Program:
     include: Sequence[str]
     requires: Sequence[str]
     has_folder: bool
+    image: str | None = None
 
     @property
     def secrets(self) -> Sequence[str]:
@@ -160,11 +174,13 @@ class Program:
     @property
     def is_given(self) -> bool:
         """Say whether an option is of a program alone."""
-        return bool(self.command or self.params or self.env or self.data or self.git or self.folder)
+        return bool(
+            self.command or self.params or self.env or self.data or self.git or self.folder or self.image
+        )
 
     def complete(self, spec: dict[str, Any]) -> None:
         """Put it into a specification. Ends the command at what cannot be."""
-        completed(spec, self.command, self.env, self.data)
+        completed(spec, self.command, self.env, self.data, self.image)
         if self.git:
             spec["git"] = self.git
 
@@ -195,6 +211,7 @@ def program(
     no_folder: NoFolder = False,
     include: Include = None,
     data: Inputs = None,
+    image: Image = None,
     env: Variables = None,
 ) -> Program:
     """Return what the options say of a program."""
@@ -208,15 +225,15 @@ def program(
         include=include or (),
         requires=needed(gpu, gpus),
         has_folder=not no_folder,
+        image=image,
     )
 
 
 def start_nodes(
-    control_plane: Client, spec: Any, nodes: int, wanted: StartOptions, key: str | None, *, as_json: bool
+    control_plane: Client, spec: Any, plan: Any, wanted: StartOptions, key: str | None, *, as_json: bool
 ) -> None:
     """Run a job on several pods together, and print the name of its group, the same for the same key."""
     options: Any = {name: value for name, value in wanted.items() if name != "not_before"}
-    plan: Any = {"kind": "matrix", "nodes": nodes}
     group = control_plane.add_group(
         group_name(KIND, key), KIND, spec, plan=plan, idempotency_key=key, **options
     )
@@ -231,12 +248,15 @@ def completed(
     command: Sequence[str] | None,
     env: Sequence[str] | None,
     data: Sequence[str] | None,
+    image: str | None = None,
 ) -> None:
     """Put what options say of a job into its specification. Ends the command at what cannot be."""
     if command:
         spec["command"] = shlex.join(command)
     if env:
         spec["env"] = {**spec.get("env", {}), **variables(env)}
+    if image:
+        spec["image"] = image
     if data:
         spec["inputs"] = {**spec.get("inputs", {}), **dict(map(named_input, data))}
 

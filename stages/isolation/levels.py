@@ -10,8 +10,8 @@ import json
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import PurePath
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePath
 from typing import Final, Literal
 
 from stages.isolation.sandbox import (
@@ -25,7 +25,7 @@ from stages.isolation.sandbox import (
     JobLimits,
     Policy,
 )
-from stages.isolation.system_calls import CREATIONS, MACHINES, compiled, rules
+from stages.isolation.system_calls import CREATIONS, MACHINES, SCOPED_SIGNALS_ABI, compiled, rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,10 @@ class Plan:
     own: tuple[str, ...]  # what of its own /proc it may read
     filter_hex: str
     creation_filter_hex: str  # the filter that has creations of processes wait to be allowed
+    is_scoped: (
+        bool  # by Landlock it reaches no abstract socket outside: no namespace of the network does that
+    )
+    has_network: bool
     address_space: bool  # limit it: CUDA reserves more than any machine has
     limits: JobLimits
 
@@ -146,12 +150,34 @@ class Report:
         return cls(**json.loads(line))
 
 
+def start_plan(
+    candidate: Candidate, machine: Machine, job: Job, start: Path, environment: Mapping[str, str]
+) -> Plan:
+    """Return how to start a program of the caller's in the folder `start`, held as the script of a job is."""
+    found = plan(candidate, machine, job)
+    return replace(
+        found,
+        command=tuple(_bubblewrap(candidate, machine, job, start)) if candidate.namespaces else (),
+        environment=environment,
+        folder=str(start),
+        creation_filter_hex="",
+    )
+
+
 def plan(candidate: Candidate, machine: Machine, job: Job) -> Plan:
     """Return how to run a job; every path of the job is absolute and free of links."""
     folder = str(job.folder)
     program = (machine.python, "-I", "-u", str(job.folder / job.script))
     abi = machine.landlock_abi if candidate.landlock else 0
-    refusals = rules(namespaces=candidate.namespaces, landlock_abi=abi, gpu=job.gpu is not None)
+    is_scoped = candidate.namespaces and job.network and machine.landlock_abi >= SCOPED_SIGNALS_ABI
+    refusals = rules(
+        namespaces=candidate.namespaces,
+        landlock_abi=abi,
+        gpu=job.gpu is not None,
+        network=job.network,
+        has_unix=is_scoped or not job.network,
+        is_session=job.is_session,
+    )
     compiled_filter = compiled(machine.architecture, refusals) if candidate.filtered else None
     gpu_paths = (*machine.gpu_devices, *machine.gpu_facts) if job.gpu is not None else ()
     return Plan(
@@ -166,12 +192,15 @@ def plan(candidate: Candidate, machine: Machine, job: Job) -> Plan:
             *PIECES,
             *DEVICES,
             *gpu_paths,
+            *(OF_NETWORK if job.network else ()),
         ),
         listed=machine.listed,
         writable=(folder, *DEVICES, *(machine.gpu_devices if job.gpu is not None else ())),
         own=OF_ITSELF if job.gpu is None else ("",),
         filter_hex=(compiled_filter or b"").hex(),
         creation_filter_hex=(compiled(machine.architecture, CREATIONS) or b"").hex(),
+        is_scoped=is_scoped,
+        has_network=job.network,
         address_space=job.gpu is None,
         limits=job.limits,
     )
@@ -206,18 +235,38 @@ PIECES: Final = (
 )
 # Not `net`, which tells whom the worker talks to. What CUDA reads is not written down anywhere: it gets all.
 OF_ITSELF: Final = ("maps", "smaps", "stat", "statm", "status", "cmdline", "comm", "fd", "fdinfo", "limits")
+# By what names of hosts become addresses, and certificates are believed.
+OF_NETWORK: Final = (
+    *(
+        "/etc/resolv.conf",
+        "/etc/hosts",
+        "/etc/nsswitch.conf",
+        "/etc/host.conf",
+        "/etc/gai.conf",
+        "/etc/services",
+    ),
+    *(
+        "/etc/ssl/certs",
+        "/etc/ssl/openssl.cnf",
+        "/etc/pki/tls/certs",
+        "/etc/pki/ca-trust",
+        "/etc/ca-certificates",
+    ),
+)
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
-def _bubblewrap(candidate: Candidate, machine: Machine, job: Job) -> list[str]:
+def _bubblewrap(candidate: Candidate, machine: Machine, job: Job, start: Path | None = None) -> list[str]:
     """Return bubblewrap's own line, up to the program.
 
     No new session: the program stays in the pipeline's process group, which is stopped and killed
-    as one. A program of root is still root's to the kernel, so /proc is made read-only: the files
+    as one. One that has a session of its own is held by its processes' namespace: it ends with bubblewrap. A program of root is still root's to the kernel, so /proc is made read-only: the files
     below /proc/sys, core_pattern among them, would be writable.
     """
     assert machine.bubblewrap is not None
-    line = [machine.bubblewrap, "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
+    line = [machine.bubblewrap, "--unshare-user", "--unshare-pid", "--unshare-ipc"]
+    line += [] if job.network else ["--unshare-net"]
+    line += ["--new-session"] if job.is_session else []
     line += ["--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL"]
     line += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox"]
     for name, target in machine.links:
@@ -235,6 +284,7 @@ def _bubblewrap(candidate: Candidate, machine: Machine, job: Job) -> list[str]:
     line += ["--remount-ro", "/dev"]
     binds = dict.fromkeys(machine.visible, "--ro-bind-try")
     binds |= dict.fromkeys(machine.masked, "mask")
+    binds |= dict.fromkeys(OF_NETWORK if job.network else (), "--ro-bind-try")
     binds |= {str(path): "--ro-bind" for path in job.readable}
     binds[str(job.folder)] = "--bind"
     for path in sorted(binds, key=lambda path: len(PurePath(path).parts)):  # what is inside comes later
@@ -244,7 +294,7 @@ def _bubblewrap(candidate: Candidate, machine: Machine, job: Job) -> list[str]:
             line += ["--ro-bind", "/dev/null", path]
         else:
             line += ["--tmpfs", path, "--remount-ro", path]
-    line += ["--remount-ro", "/", "--chdir", str(job.folder)]
+    line += ["--remount-ro", "/", "--chdir", str(start or job.folder)]
     return [*line, "--seccomp", str(FILTER_FD), "--json-status-fd", str(STATUS_FD), "--"]
 
 
@@ -273,6 +323,13 @@ GAPS: Final[Mapping[str, str]] = {
 }
 
 
+INSTALL: Final = (
+    "Install bubblewrap (on Debian or Ubuntu, as root: apt-get install bubblewrap) and allow user namespaces, "
+    "or take a kernel with Landlock"
+)
+BY_NETWORK: Final = ("tcp", "udp")
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What became of one candidate: an obstacle, or the gaps that its probe found."""
@@ -287,11 +344,13 @@ class Trial:
         return not self.obstacle and ACCEPTED.issuperset(self.gaps)
 
 
-def judge(candidate: Candidate, worked: Mapping[str, bool]) -> Trial:
-    """Return what a probe's answers mean: every question must have one."""
+def judge(candidate: Candidate, worked: Mapping[str, bool], *, network: bool = False) -> Trial:
+    """Return what a probe's answers mean: every question must have one. With `network` IP is no gap."""
     assert worked.keys() == GAPS.keys(), f"unanswered: {GAPS.keys() ^ worked.keys()}"
     known = (METADATA,) if candidate.landlock else ()  # of its kind: no kernel's Landlock knows `stat`
-    return Trial(candidate, gaps=(*(words for name, words in GAPS.items() if worked[name]), *known))
+    meant = BY_NETWORK if network else ()
+    found = (words for name, words in GAPS.items() if worked[name] and name not in meant)
+    return Trial(candidate, gaps=(*found, *known))
 
 
 def chosen(trials: Sequence[Trial], policy: Policy) -> Trial | None:
@@ -316,12 +375,20 @@ def described(trial: Trial, machine: Machine) -> Isolation:
     return Isolation(f"{trial.candidate.name}{version}", trial.gaps)
 
 
-def refusal(trials: Sequence[Trial], policy: Policy) -> str:
-    """Return why a policy lets no program run, and what to do about it."""
-    found = [
+def no_start(trials: Sequence[Trial]) -> str:
+    """Return why nobody's program is started in a sandbox here, and what to do about it."""
+    return f"The program is not started: no sandbox here is without a gap. {_found(trials)}. {INSTALL}."
+
+
+def _found(trials: Sequence[Trial]) -> str:
+    return "; ".join(
         f"{trial.candidate.name}: {trial.obstacle.rstrip('. ') or 'a program could ' + ', '.join(trial.gaps)}"
         for trial in trials
-    ]
+    )
+
+
+def refusal(trials: Sequence[Trial], policy: Policy) -> str:
+    """Return why a policy lets no program run, and what to do about it."""
     missing = {
         "strict": "strict isolation is asked for (the default), and none here is without a gap",
         "filter": "a filter of system calls is asked for, and none works here",
@@ -334,12 +401,7 @@ def refusal(trials: Sequence[Trial], policy: Policy) -> str:
         "filter": "or accept these gaps with PODFLEET_ISOLATION=best in the worker's environment",
         "best": "or run it on another pod",
     }
-    return (
-        f"Generated programs are not run: {missing[policy]}. "
-        + "; ".join(found)
-        + ". Install bubblewrap (on Debian or Ubuntu, as root: apt-get install bubblewrap) and allow user "
-        f"namespaces, or take a kernel with Landlock; {steps[policy]}."
-    )
+    return f"Generated programs are not run: {missing[policy]}. {_found(trials)}. {INSTALL}; {steps[policy]}."
 
 
 EVIDENCE: Final = re.compile(

@@ -1,4 +1,4 @@
-"""The port of the sandbox: the limits of an untrusted program, and its named end.
+"""The port of the sandbox: the limits of an untrusted program, its named end, and the start of one held in it.
 
 Law: the program sees its own folder, the files that the job names, and nothing else of value. Whatever it
 does, `run` returns after the job's limits with a named end.
@@ -6,6 +6,7 @@ does, `run` returns after the job's limits with a named end.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
@@ -38,7 +39,8 @@ class Job:
     """One Python program: `script` lies in `folder`, its working directory and the only place it may write.
 
     `readable` are files and folders outside that it may read, at their own paths; `gpu` is the
-    index of the only device that it may use, None for none.
+    index of the only device that it may use, None for none. With `network` it reaches what this machine
+    does by IP. `is_session`: it may begin sessions and process groups, where none of them leads out.
     """
 
     folder: Path
@@ -46,6 +48,21 @@ class Job:
     readable: tuple[Path, ...] = ()
     limits: JobLimits = field(default_factory=JobLimits)
     gpu: int | None = None
+    network: bool = False
+    is_session: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How a program is started that is held, and then is its caller's to watch and to end.
+
+    `words` come before those of the program, with the number of an open file between them, which holds
+    `plan`: it is empty once the program runs, and else says why it does not.
+    """
+
+    words: tuple[str, ...]
+    plan: bytes
+    isolation: Isolation
 
 
 How = Literal[
@@ -100,4 +117,11 @@ class Sandbox(Protocol):
 
     def run(self, job: Job) -> Ended:
         """Run a program to its end; nothing of its process tree is left afterwards."""
+        ...
+
+    def start(self, job: Job, folder: Path, environment: Mapping[str, str]) -> Start:
+        """Return how a program, not the job's script, is started in a folder, strictly held, without limits.
+
+        Raises `PipelineError` with the code NO_ISOLATION where no isolation here is strict.
+        """
         ...

@@ -95,11 +95,6 @@ ALWAYS: Final = (
                      "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "sethostname",
                      "setdomainname", "settimeofday", "clock_settime", "adjtimex", "clock_adjtime",
                      "syslog")),
-    # The pipeline's group is stopped and killed as one, so nobody leaves it ...
-    Rule("refused", ("setsid", "setpgid")),
-    # ... and a pid namespace does not end it: kill(0) would reach the worker.
-    Rule("refused", ("kill",), Where(0, (0,))),
-    Rule("refused", ("kill",), Where(0, (NEGATIVE,), mask=NEGATIVE)),
     Rule("refused", ("setpriority",), Where(0, (0,), among=False)),
     Rule("refused", ("ioprio_set",), Where(0, (1,), among=False)),
     Rule("refused", ("fcntl",), Where(1, (*ALTER_OWNER, *LEASES))),
@@ -112,13 +107,26 @@ ALWAYS: Final = (
     Rule("refused", ("shmget", "shmat", "msgget", "semget", "mq_open", "memfd_secret")),
     # What happens in other folders; the places for watchers are few, and shared by all of one user.
     Rule("refused", ("inotify_init", "inotify_init1")),
-    # A network namespace does not hold AF_VSOCK, the line of a virtual machine to its host.
-    Rule("refused", ("socket",), Where(0, (UNIX, INET, INET6, NETLINK), among=False)),
 )  # fmt: skip
+
+WITHOUT_SESSION: Final = (
+    # The pipeline's group is stopped and killed as one, so nobody leaves it ...
+    Rule("refused", ("setsid", "setpgid")),
+    # ... and a pid namespace does not end it: kill(0) would reach the worker.
+    Rule("refused", ("kill",), Where(0, (0,))),
+    Rule("refused", ("kill",), Where(0, (NEGATIVE,), mask=NEGATIVE)),
+)
+
+BY_IP: Final = (INET, INET6, NETLINK)
+
+
+def _sockets(*families: int) -> Rule:
+    """Refuse all other sockets: a network namespace does not hold AF_VSOCK, a virtual machine's line to its host."""
+    return Rule("refused", ("socket",), Where(0, families, among=False))
+
 
 # Without namespaces of its own the program would meet these of the machine.
 WITHOUT_NAMESPACES: Final = (
-    Rule("refused", ("socket",)),
     Rule("refused", ("socketpair",), Where(0, (UNIX,), among=False)),
     Rule("refused", ("socketpair",), Where(1, DATAGRAMS, mask=0xF)),  # such a pair can send elsewhere
     Rule("refused", ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam",
@@ -156,11 +164,24 @@ CREATIONS: Final = (
 THREAD: Final = 0x10000  # CLONE_THREAD of clone()
 
 
-def rules(*, namespaces: bool, landlock_abi: int, gpu: bool) -> tuple[Rule, ...]:
-    """Return what is refused to a program that has namespaces of its own, or only Landlock (0: none)."""
+def rules(
+    *,
+    namespaces: bool,
+    landlock_abi: int,
+    gpu: bool,
+    network: bool = False,
+    has_unix: bool = True,
+    is_session: bool = False,
+) -> tuple[Rule, ...]:
+    """Return what is refused to a program that has namespaces of its own, or only Landlock (0: none).
+
+    `has_unix`: sockets of this machine lead it nowhere. `is_session`: in namespaces it has its own session.
+    """
     always = ALWAYS if gpu else (*ALWAYS, *WITHOUT_GPU)
     if namespaces:
-        return always
+        families = (UNIX, *BY_IP) if has_unix else BY_IP
+        return (*always, *(() if is_session else WITHOUT_SESSION), _sockets(*families))
+    always = (*always, *WITHOUT_SESSION, _sockets(*BY_IP) if network else Rule("refused", ("socket",)))
     signals = WITHOUT_SCOPED_SIGNALS if landlock_abi < SCOPED_SIGNALS_ABI else ()
     truncation = WITHOUT_TRUNCATION if landlock_abi < TRUNCATION_ABI else ()
     return (*always, *WITHOUT_NAMESPACES, *signals, *truncation)

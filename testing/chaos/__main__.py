@@ -52,7 +52,7 @@ def main() -> int:
     if arguments.short:
         settings, form = replace(short(seed, home), bug=arguments.bug), "--short"
     if arguments.slots > 1:
-        # One slot of a second pod besides: runs ask for its rack, and some are left by the pod that failed them.
+        # One slot of a second pod besides: runs ask for its rack, and the first pod leaves it what it failed.
         size = replace(settings.size, pods=arguments.slots + 1, slots=arguments.slots)
         settings = replace(settings, size=size)
         form += f" --slots {arguments.slots}"

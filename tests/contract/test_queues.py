@@ -14,6 +14,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
+from events import record_digest
 from events.catalog import RunCompleted, RunStarted
 from events.delivery.control_plane_client import ControlPlane, control_plane_client
 from events.delivery.ingest_client import HttpIngest
@@ -275,6 +276,14 @@ def test_an_end_is_decided_once(house: House, how: End, status: str) -> None:
     assert sum(each["cause"].startswith("end") for each in stored["journal"]) <= 1
     with pytest.raises(LeaseLost):
         house.queue.renew(claim)
+
+
+def test_an_attempt_that_said_nothing_is_settled_too(house: House) -> None:
+    house.fleet.submit()
+    claim = house.claimed()
+    house.queue.settle(claim, End("preempted", None, "cut off"), 0, jitter=0.5, root=record_digest.NOTHING)
+    stored = house.stored(claim)
+    assert (stored["status"], stored["settled"]["root"]) == ("QUEUED", record_digest.NOTHING)
 
 
 EQUIPPED = Capabilities(

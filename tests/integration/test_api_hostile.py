@@ -158,6 +158,21 @@ def test_lists_refuse_bad_limits_and_cursors_with_400(fleet: Any) -> None:
         assert fleet.client.get("/api/runs", params=query).json()["items"] == [], query
 
 
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [("/api/runs", "after"), ("/api/queue", "none"), ("/api/kinds", "none"), ("/api/pods", "region")],
+)
+def test_an_unknown_query_parameter_is_refused_with_those_that_there_are(
+    fleet: Any, path: str, known: str
+) -> None:
+    """A pager that asks with `before` would else read page 1 for ever."""
+    assert fleet.client.get(path).status_code == 200
+    answer = fleet.client.get(path, params={"before": "01", "\n": ""})
+    assert is_problem(answer, 422)
+    assert "before: no such parameter: there" in answer.json()["detail"]
+    assert known in answer.json()["detail"]
+
+
 def test_wrong_paths_and_methods_are_problems_too(fleet: Any) -> None:
     assert is_problem(fleet.client.get("/api/nothing"), 404)
     for method, path in (("PUT", "/api/runs"), ("DELETE", "/api/queue"), ("GET", "/api/ingest/event")):

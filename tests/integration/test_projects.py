@@ -117,6 +117,9 @@ async def test_a_sweep_lets_others_go_first_and_a_closed_project_waits(database_
         assert (await explanation(deps.reading, run_id)).reasons[0].message == why
         assert (await class_reasons(deps.reading, [VISION]))[VISION] == why
         await deps.claimer.claims.settle(second[1], End("completed"), 0, jitter=0.0)
+        await deps.db.pods.insert_one({"_id": POD.pod, "capabilities": {"gpus": [{"name": "h100"}] * 4}})
+        assert (await tell(deps))["vision"]["closed"] == "its quota of 2 GPUs: 4 run now", "its slot has four"
+        await deps.db.pods.delete_one({})
         assert (await tell(deps))["vision"]["closed"] is None
         assert await claim(deps) is not None
 

@@ -508,13 +508,13 @@ PIPELINE = """
 import sys
 from pathlib import Path
 from events.runtime.clock import SystemClock
-from stages.adapters.sandbox.sandbox import LocalSandbox, found_machine
+from stages.adapters.sandbox.sandbox import SCRIPTS, LocalSandbox, found_machine
 from stages.isolation.levels import CANDIDATES, Trial
 from stages.isolation.sandbox import Job
 
 candidate = next(each for each in CANDIDATES if each.name == sys.argv[1])
 probed = Trial(candidate)  # by the test, which saves a second
-sandbox = LocalSandbox(clock=SystemClock(), _machine=found_machine(), _trials=(probed,))
+sandbox = LocalSandbox(clock=SystemClock(), _machine=found_machine(), _trials={SCRIPTS: (probed,)})
 sandbox.run(Job(folder=Path(sys.argv[2]), script="program.py"))
 """
 

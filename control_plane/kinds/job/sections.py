@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control_plane.files.trees import TreeShelf
+from control_plane.files.trees import TreeStore
 from control_plane.server.web.sections import RunPage, Section
 from events.files.trees import is_tree_id, tree_in
 from events.runtime.errors import PodfleetError
@@ -39,15 +39,15 @@ class ShownTree:
 
 
 async def _job(page: RunPage) -> Mapping[str, Any] | None:
-    spec, shelf = page.run.spec or {}, page.deps.tree_shelf
+    spec, trees = page.run.spec or {}, page.deps.tree_store
     tree, source = spec.get("tree"), spec.get("source")
     source = {**UNTOLD, **source} if isinstance(source, Mapping) else UNTOLD
     return {
         "command": str(spec.get("command", "")),
-        "tree": await _tree(shelf, tree) if isinstance(tree, str) and is_tree_id(tree) else None,
+        "tree": await _tree(trees, tree) if isinstance(tree, str) and is_tree_id(tree) else None,
         "source": source,
         "git": {"secret": "", **git} if isinstance(git := spec.get("git"), Mapping) else None,
-        "diff": await _diff(shelf, source.get("diff")),
+        "diff": await _diff(trees, source.get("diff")),
         "inputs": list(shown_inputs(spec.get("inputs"))),
         "env": spec.get("env") if isinstance(spec.get("env"), Mapping) else {},
     }
@@ -66,20 +66,20 @@ def _input(name: str, text: str) -> ShownInput:
     return ShownInput(name, source, tree if is_tree_id(tree) else "", run)
 
 
-async def _tree(shelf: TreeShelf, tree_id: str) -> ShownTree:
+async def _tree(trees: TreeStore, tree_id: str) -> ShownTree:
     try:
-        tree = await shelf.manifest(tree_id)
+        tree = await trees.manifest(tree_id)
     except PodfleetError as error:
         return ShownTree(tree_id, problem=error.message)
     files = [(str(each.path), each.size) for each in tree.files[:FILES_SHOWN]]
     return ShownTree(tree_id, files, len(tree.files), tree.size)
 
 
-async def _diff(shelf: TreeShelf, tree_id: object) -> str:
+async def _diff(trees: TreeStore, tree_id: object) -> str:
     if not (isinstance(tree_id, str) and is_tree_id(tree_id)):
         return ""
     try:
-        return (await shelf.only_file(tree_id, DIFF_BYTES_MAX)).decode(errors="replace")
+        return (await trees.only_file(tree_id, DIFF_BYTES_MAX)).decode(errors="replace")
     except PodfleetError as error:
         return error.message
 

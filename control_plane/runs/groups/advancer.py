@@ -43,6 +43,7 @@ FILL_MAX: Final = 100  # runs of one write: each costs the event loop a tenth of
 STEPS_MAX: Final = 250  # of one group in one turn
 PROPOSALS_MAX: Final = 50  # of one decision
 CANCELS_MAX: Final = 200  # of one group in one turn
+COORDINATED: Final = frozenset({GroupStatus.OPEN, GroupStatus.PAUSED})
 BY: Final = "advancer"
 
 
@@ -104,11 +105,12 @@ class Advancer:
             }
             orders = {run_id: await order_of(each) for run_id, each in wanted.items()}
             fresh = await self.submitter.enqueue_all(orders)
-        except Rejected as error:  # its kind takes the specification no more, or a secret is gone
+        # Its kind takes the specification no more, a secret is gone, or what it waits for has failed.
+        except (Rejected, Conflict) as error:
             return 0, await self._refused(stored, group, error)
         return fresh, await self.groups.fill(stored, until)
 
-    async def _refused(self, stored: Document, group: Group, error: Rejected) -> Document | None:
+    async def _refused(self, stored: Document, group: Group, error: Rejected | Conflict) -> Document | None:
         """Let an open group rest until a person has looked; of one that ends, take the slots back."""
         log.warning("group.refused", extra={"group": group.id, "why": error.message})
         if group.status is not GroupStatus.OPEN:
@@ -136,7 +138,7 @@ class Advancer:
         is_given_up = group.status is GroupStatus.CANCELING
         if isinstance(group.plan, Race) and group.status in (GroupStatus.OPEN, GroupStatus.CLOSING):
             is_given_up = await self._race(stored, group, group.plan)
-        elif isinstance(group.plan, Matrix) and group.plan.nodes and group.status is GroupStatus.OPEN:
+        elif isinstance(group.plan, Matrix) and group.plan.nodes and group.status in COORDINATED:
             coordinator = Coordinator(self.groups, Races(self.groups.db), self.decider)
             is_given_up = await coordinator.step(stored, group, group.plan)
         if is_given_up:

@@ -7,7 +7,7 @@ looks next tells it to those that were not told: a replica that dies in between 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from control_plane.model.groups.matrix import Matrix
 from control_plane.model.groups.plan import Group
-from control_plane.model.groups.races.nodes import Begin, GiveBack, Member, Stop, next_move
+from control_plane.model.groups.races.nodes import Begin, GiveBack, LetGo, Member, Stop, next_move
 from control_plane.model.groups.status import Action, GroupStatus
 from control_plane.runs.decisions import Decider
 from control_plane.runs.options import OptionChanges
@@ -33,7 +33,7 @@ BY: Final = "advancer"
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """Carries on with one job of several nodes, all of which are submitted."""
+    """Carries on with one job of several nodes; nothing begins before all of them are submitted."""
 
     groups: Groups
     races: Races
@@ -42,11 +42,12 @@ class Coordinator:
     async def step(self, stored: Document, group: Group, plan: Matrix) -> bool:
         """Go as far as a turn goes; return whether the nodes that still run are given up."""
         members = await self.races.nodes(group.id, group.first)
-        if len(members) < plan.nodes:
+        is_paused = group.status is GroupStatus.PAUSED
+        if len(members) < plan.nodes and not is_paused:
             return False
         start = _start_of(stored)
         now, by = self.decider.clock.now(), f"group:{group.id}"
-        match next_move(members, _attempts(start), now, plan.ready_s, group.id):
+        match next_move(members, _attempts(start), now, plan.ready_s, group.id, is_paused=is_paused):
             case Begin() as begin:
                 start = await self._begin(stored, group, begin)
             case GiveBack(leaving, wait_s, waiting):
@@ -56,9 +57,9 @@ class Coordinator:
                 for each in leaving:
                     await self.decider.preempt(AttemptId(each.run_id, each.attempt), wait_s, by=by)
                 later = OptionChanges(not_before=now + timedelta(seconds=wait_s))
-                for each in waiting:
-                    with suppress(Conflict):  # a pod has it by now: the next turn looks again
-                        await self.decider.change(each.run_id, later, by=by)
+                await self._change(waiting, later, by)
+            case LetGo(held):
+                await self._change(held, OptionChanges(not_before=None), by)
             case Stop(reason):
                 log.info("nodes.given_up", extra={"group": group.id, "why": reason})
                 return True
@@ -76,6 +77,11 @@ class Coordinator:
         entry = Entry(Action.START, GroupStatus(group.status), BY, f"{len(begin.attempts)} nodes are ready")
         decided = await self.groups.decide(stored, entry, {"start": start})
         return {} if decided is None else _start_of(decided)
+
+    async def _change(self, waiting: Sequence[Member], changes: OptionChanges, by: str) -> None:
+        for each in waiting:
+            with suppress(Conflict):  # a pod has it by now: the next turn looks again
+                await self.decider.change(each.run_id, changes, by=by)
 
     async def _tell(self, members: list[Member], start: Mapping[str, Any], plan: Matrix, by: str) -> None:
         attempts = _attempts(start)

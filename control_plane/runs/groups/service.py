@@ -31,6 +31,7 @@ from events.queue.fair.shares import DEFAULT
 from events.queue.journal import Expression, ServerTime
 from events.runtime.clock import Clock
 from events.runtime.errors import Conflict, NotFound, OutOfDate, Rejected, Transient
+from events.text.predecessors import OF_GROUP
 
 Beside = Callable[[Callable[[], None]], Awaitable[None]]
 
@@ -121,6 +122,7 @@ class GroupService:
         await self._check(group_id, run, plan)
         await self._require_pods(plan)
         await self._require_permitted(run, by)
+        await self._require_after(group_id, run, plan)
 
     async def edit(
         self,
@@ -144,6 +146,11 @@ class GroupService:
         named_by = (
             group.get("namedBy") if is_limits_only else by
         )  # values decide what a run does with secrets
+        if added := {*(run.get("after") or ())} - {
+            *(group["run"].get("after") or ())
+        }:  # else there are loops
+            message = f"run.after: {min(added)} is new; what a group waits for is said when it is made"
+            raise Rejected("bad_plan", message)
         has_begun = group["status"] not in CLOSED and group["next"] > group["first"]
         if has_begun and (dict(run) != group["run"] or _slots(plan) != _slots(group["plan"])):
             names = ", ".join(sorted(LIMITS))
@@ -152,6 +159,8 @@ class GroupService:
         await self._check(group_id, run, plan)
         await self._require_pods(plan)
         await self._require_permitted(run, named_by)
+        if not is_limits_only:
+            await self._require_after(group_id, run, plan)
         entry = Entry(Action.EDIT, GroupStatus(group["status"]), by)
         sets: dict[str, Any] = {
             name: Expression({"$literal": dict(each)}) for name, each in (("run", run), ("plan", plan))
@@ -254,7 +263,8 @@ class GroupService:
     async def _exact(self, run: Mapping[str, Any], *, by: str) -> Mapping[str, Any]:
         """Return a run whose inputs are the same for all members. Raises `Rejected`."""
         inputs = self.submitter.inputs
-        return {**run, "spec": dict(await inputs.exact(run["kind"], run["spec"], by=by))}
+        later = run.get("after") or ()
+        return {**run, "spec": dict(await inputs.exact(run["kind"], run["spec"], by=by, later=later))}
 
     async def _require_pods(self, plan: Mapping[str, Any]) -> None:
         """Check that every pod of a race has ever reported. Raises `Rejected`."""
@@ -269,6 +279,16 @@ class GroupService:
         await self.require_project({"run": run})
         names = require_names(run.get("secrets", ()))
         await self.submitter.require_named(names, run["kind"], named_by)
+
+    async def _require_after(self, group_id: str, run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+        """Check for what the members of a group shall wait. Raises `Rejected`, `Conflict`."""
+        after = run.get("after") or ()
+        if after and (plan["kind"] == "race" or plan.get("nodes")):
+            message = "run.after: members that start together wait for no other run; leave it out"
+            raise Rejected("bad_plan", message)
+        if f"{OF_GROUP}{group_id}" in after:
+            raise Rejected("bad_plan", "run.after: a group cannot wait for itself")
+        await self.submitter.has_to_wait(after)
 
     async def is_known(self, wanted: WantedGroup) -> bool:
         """Say whether this group was made. Raises `Conflict` if its key came with other content."""

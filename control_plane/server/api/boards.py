@@ -61,13 +61,14 @@ class BoardWanted(BaseModel):
     hypothesis: Filter = None
     pod: Filter = None
     region: Filter = None
+    project: Filter = None
     q: Filter = None
 
     def asked(self) -> BoardQuery:
         """Return what is asked for."""
         own = {"kind", "rows", "columns", "cell", "beside", "show", "complete", "status"}
         filters = RunFilters(
-            **self.model_dump(include={"group", "label", "hypothesis", "pod", "region", "q"})
+            **self.model_dump(include={"group", "label", "hypothesis", "pod", "region", "project", "q"})
         )
         return BoardQuery(**self.model_dump(include=own), filters=filters)
 

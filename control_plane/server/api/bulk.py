@@ -32,6 +32,7 @@ class FilterBody(Body):
     group: Wanted | None = None
     pod: Wanted | None = None
     region: Wanted | None = None
+    project: Wanted | None = None
     q: Wanted | None = None
 
 

@@ -14,12 +14,13 @@ from control_plane.access.auth import Principal, require
 from control_plane.access.scrapers import Scrapers
 from control_plane.reads.ledger.export import MEDIA_TYPES, WRITERS, LedgerFormat
 from control_plane.reads.ledger.reader import ROWS, ROWS_MAX, By, Ledgers
+from control_plane.runs.explainer import behind
 from control_plane.runs.pods.looks import PodLooks
 from control_plane.runs.pods.resets import PodResets
 from control_plane.runs.pods.steering import PodSteering
 from control_plane.server.api.contract.bodies import Moment, NewCordon, NewReset
 from control_plane.server.api.contract.struct_routes import Routes
-from control_plane.server.api.runs import MayRead, Page
+from control_plane.server.api.runs import MayRead, OfProject, Page
 from control_plane.server.deps import Deps
 from control_plane.server.metrics import Fleet, exposition
 from control_plane.server.readiness import OK
@@ -97,9 +98,10 @@ def router(deps: Deps) -> APIRouter:
     _add_orders(routes, deps.pod_steering, deps.pod_resets, deps.pod_looks)
 
     @routes.get("/api/queue")
-    async def queue(_: MayRead) -> Queue:
-        overview = await deps.reading.overview()
-        return Queue(items=list(overview.queue), next=None, statuses=dict(overview.statuses))
+    async def queue(_: MayRead, project: OfProject = None) -> Queue:
+        overview, waiting = await asyncio.gather(deps.reading.overview(), behind(deps.reading, project))
+        items = [each for each in overview.queue if project in (None, each.project)]
+        return Queue(items=items, next=None, statuses=dict(overview.statuses), behind=waiting)
 
     @routes.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(scrapers.require)])
     async def metrics() -> Response:

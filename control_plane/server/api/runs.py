@@ -7,14 +7,14 @@ from dataclasses import fields
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from control_plane.access.auth import Principal, require
 from control_plane.model.views.boards.run_fields import FIELD_CHARS_MAX, RunField, read_fields
 from control_plane.reads.comparison import RUNS_MAX, RUNS_MIN
 from control_plane.reads.paging import LIMIT_DEFAULT
-from control_plane.reads.reading import LEVELS, RunFilters
+from control_plane.reads.reading import LEVELS, SEARCH_CHARS_MAX, RunFilters
 from control_plane.runs.explainer import explanation
 from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.bodies import Again, ChangesBody, NewRun, NoteBody, ReviewBody
@@ -62,6 +62,10 @@ COLUMN_LISTS_MAX: Final = 16  # a form sends each column by itself
 # Several names divided by commas; bounded so that those of a whole list fit into the head of a request.
 ColumnNames = Annotated[str, Field(max_length=1_000, pattern=r"^[ -~]*$")]
 
+OfProject = Annotated[
+    str | None, Query(max_length=SEARCH_CHARS_MAX), BeforeValidator(lambda text: text or None)
+]
+
 
 class Page(BaseModel):
     """The position and the length of a page of a list."""
@@ -80,6 +84,7 @@ class Filters(Page):
     group: str | None = None
     pod: str | None = None
     region: str | None = None
+    project: str | None = None
     q: str | None = None
 
     def filters(self) -> RunFilters:

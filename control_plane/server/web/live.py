@@ -69,6 +69,7 @@ def facts_of(run: RunRow) -> Mapping[str, Any]:
         "pod": run.claimed_by,
         "hypothesis": run.hypothesis_id,
         "region": read_class(run.class_key).region,
+        "project": read_class(run.class_key).project,
         "label": [f"{name}={value}" for name, value in (run.labels or {}).items()],
     }
 

@@ -24,6 +24,7 @@ from events.queue.fair.shares import FLEET, PROJECTS_MAX
 
 BATCH_MAX: Final = 2_000  # attempts, or costs, of one round
 HELD_MAX: Final = 20_000
+GPUS_MAX: Final = 1_024  # of one pod
 _BY_NAME: Final[Order] = (("_id", 1),)
 _HELD: Final[Document] = {"$in": [status.value for status in HELD]}
 _USAGE: Final = type_of(RunUsage)
@@ -106,7 +107,7 @@ class Projects:
     @answers()
     async def ended(self, after: datetime, until: datetime) -> list[Document]:
         """Return the attempts that ended after one moment and by another, the oldest first."""
-        fields = dict.fromkeys(("runId", "claimedAt", "endedAt"), 1)
+        fields = dict.fromkeys(("runId", "pod", "claimedAt", "endedAt"), 1)
         found = self.db.attempts.find({"endedAt": {"$gt": after, "$lte": until}}, fields)
         return await found.sort("endedAt", 1).limit(BATCH_MAX).to_list()
 
@@ -125,10 +126,21 @@ class Projects:
         return {each["_id"]: each.get("classKey") for documents in found for each in documents}
 
     @answers()
+    async def cards(self, pods: Iterable[str]) -> dict[object, int]:
+        """Return how many GPUs each of these pods has told."""
+        found = self.db.pods.find({"_id": {"$in": list(pods)}}, {"capabilities.gpus.name": 1})
+        return {each["_id"]: _cards(each.get("capabilities")) async for each in found}
+
+    @answers()
     async def held(self) -> list[Document]:
         """Return the runs that pods have now."""
-        fields = {"classKey": 1, "claimedAt": 1}
+        fields = {"classKey": 1, "claimedAt": 1, "claimedBy": 1}
         found = [
             await self.db[name].find({"status": _HELD}, fields).limit(HELD_MAX).to_list() for name in QUEUES
         ]
         return [each for documents in found for each in documents]
+
+
+def _cards(told: object) -> int:
+    gpus = told.get("gpus") if isinstance(told, Mapping) else None
+    return min(GPUS_MAX, len(gpus)) if isinstance(gpus, list) else 0

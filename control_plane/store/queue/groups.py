@@ -22,6 +22,7 @@ from control_plane.store.pages import Order, Slice, Wanted, read_page
 from events.kinds.declaring.queues import RUNS
 from events.kinds.declaring.spec import value_at
 from events.lifecycle import FINAL, Status
+from events.queue.fair.shares import DEFAULT
 from events.queue.journal import ServerTime, expression
 from events.runtime.errors import Transient
 
@@ -76,9 +77,13 @@ class Groups:
         """Return one group."""
         return await self.db.groups.find_one({"_id": group_id})
 
-    async def page(self, after: Sequence[Any] | None, limit: int) -> Slice:
-        """Return a page of groups, newest first, without what is long."""
-        wanted = Wanted(collection="groups", order=_NEWEST, after=after, limit=limit, hidden=_ROW)
+    async def page(self, after: Sequence[Any] | None, limit: int, project: str | None = None) -> Slice:
+        """Return a page of groups, or of those of a project, newest first, without what is long."""
+        is_default = project == DEFAULT  # which those from before there were projects do not name
+        of_project = {} if project is None else {"run.project": {"$in": [project, *([None] * is_default)]}}
+        wanted = Wanted(
+            collection="groups", residual=of_project, order=_NEWEST, after=after, limit=limit, hidden=_ROW
+        )
         return await read_page(self.db, wanted)
 
     @answers()

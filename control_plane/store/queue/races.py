@@ -21,7 +21,7 @@ WORKERS_MAX: Final = 500
 FIELDS: Final = ("slot", "status", "attempt", "createdAt", "startAt", "logOpen", "claimedBy")
 # What of a lane's run its page tells besides.
 TOLD: Final = (*FIELDS, "finishedAt", "summary", "error.code", "error.message", "classKey")
-OF_NODES: Final = (*FIELDS, "claimedAt", "node", "preempt")
+OF_NODES: Final = (*FIELDS, "node", "preempt", "paused", "notBefore")
 OF_LIST: Final = (*FIELDS, "groupId", "finishedAt", "summary", "classKey")
 HIDDEN: Final = ("journal", "rounds", "pending")
 _NEWEST: Final[Order] = (("createdAt", -1), ("_id", -1))
@@ -112,11 +112,12 @@ def _member(run: Mapping[str, Any], said: Mapping[str, Any], first: int) -> Memb
         run_id=run["_id"],
         status=Status(run["status"]),
         attempt=run["attempt"],
-        claimed_at=run.get("claimedAt"),
         ready_at=said.get("readyAt"),
         address=said.get("address") or "",
         told=(run.get("node") or {}).get("attempt", 0),
         preempted=(run.get("preempt") or {}).get("attempt", 0),
+        is_paused=bool(run.get("paused")),
+        not_before=run.get("notBefore"),
     )
 
 

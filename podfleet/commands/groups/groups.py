@@ -75,9 +75,14 @@ MEMBERS: Final = (
 
 
 @app.command("list")
-def list_groups(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
+def list_groups(
+    project: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this project.")] = None,
+    limit: Limit = SHOWN,
+    ids_only: IdsOnly = False,
+    as_json: AsJson = False,
+) -> None:
     """List groups, the newest first."""
-    found = list(islice(client().groups(limit=min(limit, 200)), limit))
+    found = list(islice(client().groups(project=project, limit=min(limit, 200)), limit))
     print_items(found, COLUMNS, as_json=as_json, ids_only=ids_only, none="none yet: `podfleet sweep`")
 
 

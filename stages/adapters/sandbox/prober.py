@@ -27,6 +27,14 @@ MODULES: Final = ("numpy", "torch")  # must work inside where they work outside
 Runner = Callable[[Candidate, Job, dict[str, str], Callable[[int], None]], Report]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """In what a probe differs from a generated program."""
+
+    network: bool = False
+    is_session: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Decoys:
     """What is laid out: a folder, listeners, and how the files looked before."""
@@ -83,11 +91,24 @@ class Decoys:
         )
 
 
-def try_out(candidate: Candidate, run: Runner, masked: tuple[str, ...] = ()) -> Trial:
-    """Return what a program that is held by this candidate can do; `masked` is what it must not read."""
+def try_out(
+    candidate: Candidate, run: Runner, masked: tuple[str, ...] = (), held: Held | None = None
+) -> Trial:
+    """Return what a program that is held by this candidate can do; `masked` is what it must not read.
+
+    It is held as generated ones are, or else as `held` says.
+    """
+    held = held or Held()
     with _decoys(masked) as decoys:
         before = [_state(path) for path in (decoys.canary, decoys.given)]
-        job = Job(folder=decoys.work, script=SCRIPT, readable=(decoys.given,), limits=LIMITS)
+        job = Job(
+            folder=decoys.work,
+            script=SCRIPT,
+            readable=(decoys.given,),
+            limits=LIMITS,
+            network=held.network,
+            is_session=held.is_session,
+        )
 
         def begun(watch: int) -> None:
             (decoys.work / escape.QUESTIONS).write_text(decoys.questions(watch).encode())
@@ -115,6 +136,7 @@ def try_out(candidate: Candidate, run: Runner, masked: tuple[str, ...] = ()) -> 
                 "abstract": _was_called(decoys.abstract),
                 "signals": report.signals_caught > 0,
             },
+            network=held.network,
         )
 
 

@@ -22,8 +22,9 @@ from typing import Final, NoReturn
 
 from stages.adapters.sandbox import footprint, kernel
 from stages.adapters.sandbox.control_group import THREADS_PER_PROCESS, ControlGroup
+from stages.adapters.sandbox.entering import ABOVE, enter
 from stages.adapters.sandbox.seccomp_supervisor import SeccompSupervisor, install_filter
-from stages.isolation.levels import DISK_LEFT_MIB, FILTER_FD, STATUS_FD, Breach, Plan, Report
+from stages.isolation.levels import DISK_LEFT_MIB, Breach, Plan, Report
 from stages.isolation.sandbox import LOG_TAIL_CHARS
 
 LOOK_S: Final = 0.1
@@ -356,9 +357,6 @@ class Ends:
     listeners: socket.socket
 
 
-ABOVE: Final = 20  # the numbers below are given away
-
-
 def _become(plan: Plan, group: ControlGroup, ends: Ends) -> NoReturn:
     """Turn this process, just forked, into the program, or report the obstacle."""
     problem = fcntl.fcntl(ends.problem, fcntl.F_DUPFD_CLOEXEC, ABOVE)
@@ -375,20 +373,7 @@ def _become(plan: Plan, group: ControlGroup, ends: Ends) -> NoReturn:
         _limit(plan)
         os.setpriority(os.PRIO_PROCESS, 0, max(NICENESS, os.getpriority(os.PRIO_PROCESS, 0)))
         kernel.end_with_parent(ends.watch, signal.SIGKILL)
-        compiled = bytes.fromhex(plan.filter_hex)
-        if plan.namespaces:
-            if os.getuid() == 0:  # others are counted by the kernel; their bubblewrap may be set-user-id
-                kernel.gain_no_privileges()
-                _install_creation_filter(plan, ends.listeners)
-            _hand_over(compiled, problem)
-        else:
-            kernel.renounce_privileges()
-            _install_creation_filter(plan, ends.listeners)
-            if plan.landlock_abi:
-                own = (f"/proc/{os.getpid()}/{name}" for name in plan.own)
-                kernel.restrict_files((*plan.readable, *own), plan.listed, plan.writable, plan.landlock_abi)
-            if compiled:
-                kernel.filter_calls(compiled)
+        enter(plan, problem, lambda: _install_creation_filter(plan, ends.listeners))
         os.execve(plan.command[0], list(plan.command), dict(plan.environment))  # noqa: S606
     except OSError as error:
         os.write(problem, f"it cannot be started: {error}".encode())
@@ -400,15 +385,6 @@ def _install_creation_filter(plan: Plan, listeners: socket.socket) -> None:
     listener = install_filter(bytes.fromhex(plan.creation_filter_hex)) if plan.creation_filter_hex else None
     if listener is not None:
         socket.send_fds(listeners, [b"."], [listener])
-
-
-def _hand_over(compiled: bytes, status: int) -> None:
-    """Put the filter, and the descriptor of the status, where bubblewrap's arguments name them."""
-    reading, writing = os.pipe()
-    os.write(writing, compiled)  # a pipe holds 64 KiB, the largest filter half of it
-    reading = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, ABOVE)
-    os.dup2(status, STATUS_FD, inheritable=True)
-    os.dup2(reading, FILTER_FD, inheritable=True)
 
 
 def _limit(plan: Plan) -> None:

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,20 +25,23 @@ from events.runtime.clock import Clock
 from events.runtime.errors import Canceled, PipelineError
 from stages.adapters.sandbox import footprint, kernel
 from stages.adapters.sandbox.known_data import around, known_data
-from stages.adapters.sandbox.prober import try_out
+from stages.adapters.sandbox.prober import Held, try_out
 from stages.isolation import levels
 from stages.isolation.levels import CANDIDATES, Candidate, Machine, Plan, Report, Trial
-from stages.isolation.sandbox import Ended, Isolation, Job, Policy
+from stages.isolation.sandbox import Ended, Isolation, Job, Policy, Start
 
 SUPERVISOR: Final = "stages.adapters.sandbox.program_supervisor"
+LAUNCHER: Final = "stages.adapters.sandbox.launcher"
 ROOT: Final = str(Path(__file__).parents[3])
 # Without the packages of the environment: what starts hostile programs needs none, and starts faster.
 BOOT: Final = f"import sys; sys.path.append(sys.argv[1]); from {SUPERVISOR} import main; main()"
+LAUNCH: Final = f"import sys; sys.path.append(sys.argv[1]); from {LAUNCHER} import main; main()"
 LOOK_MS: Final = 100
 TICK_MAX_S: Final = 1.0
 PATIENCE_S: Final = 60.0  # beyond a program's own limit, for a watch that is stuck
 LEAVE_S: Final = 30.0
 ANSWER_BYTES_MAX: Final = 1 << 20
+SCRIPTS: Final = Held()
 
 SYSTEM: Final = (
     *("/usr", "/nix/store", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
@@ -66,16 +69,16 @@ class LocalSandbox:
     candidates: tuple[Candidate, ...] = CANDIDATES
     _settling: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _machine: Machine | None = None
-    _trials: tuple[Trial, ...] = ()
+    _trials: dict[Held, tuple[Trial, ...]] = field(default_factory=dict)
 
     def isolation(self) -> Isolation:
         """Return the isolation in force; the first call probes."""
-        trial, machine = self._settled()
+        trial, machine = self._settled(SCRIPTS, self.policy)
         return levels.described(trial, machine)
 
     def run(self, job: Job) -> Ended:
         """Run a program to its end; nothing of its process tree is left afterwards."""
-        trial, machine = self._settled()
+        trial, machine = self._settled(SCRIPTS, self.policy)
         given = _prepared(job)
         plan = levels.plan(trial.candidate, _linked(machine, job), given)
         try:
@@ -87,18 +90,28 @@ class LocalSandbox:
             _clear(given.folder)
         return levels.ended(report, plan)
 
-    def _settled(self) -> tuple[Trial, Machine]:
-        with self._settling:
-            if self._machine is None:
-                machine = found_machine(self.gpus)
-                self._trials = tuple(self._tried(machine))
-                self._machine = machine
-        chosen = levels.chosen(self._trials, self.policy)
-        if chosen is None:
-            raise PipelineError("NO_ISOLATION", levels.refusal(self._trials, self.policy))
-        return chosen, self._machine
+    def start(self, job: Job, folder: Path, environment: Mapping[str, str]) -> Start:
+        """Return how a program, not the job's script, is started in a folder, strictly held, without limits."""
+        held = Held(network=job.network, is_session=job.is_session)
+        trial, machine = self._settled(held, "strict")
+        given = _prepared(job)
+        plan = levels.start_plan(trial.candidate, _linked(machine, job), given, folder.resolve(), environment)
+        words = (sys.executable, "-I", "-S", "-c", LAUNCH, ROOT)
+        return Start(words=words, plan=plan.encode(), isolation=levels.described(trial, machine))
 
-    def _tried(self, machine: Machine) -> list[Trial]:
+    def _settled(self, held: Held, policy: Policy) -> tuple[Trial, Machine]:
+        with self._settling:
+            machine = self._machine = self._machine or found_machine(self.gpus)
+            if held not in self._trials:
+                self._trials[held] = tuple(self._tried(machine, held))
+            trials = self._trials[held]
+        chosen = levels.chosen(trials, policy)
+        if chosen is None:
+            why = levels.refusal(trials, policy) if held == SCRIPTS else levels.no_start(trials)
+            raise PipelineError("NO_ISOLATION", why)
+        return chosen, machine
+
+    def _tried(self, machine: Machine, held: Held) -> list[Trial]:
         """Probe the candidates, best first, until one is strict."""
 
         def run(
@@ -110,7 +123,8 @@ class LocalSandbox:
         trials: list[Trial] = []
         for candidate in self.candidates:
             obstacle = levels.obstacle(candidate, machine)
-            trials.append(Trial(candidate, obstacle) if obstacle else try_out(candidate, run, machine.masked))
+            tried = Trial(candidate, obstacle) if obstacle else try_out(candidate, run, machine.masked, held)
+            trials.append(tried)
             if trials[-1].is_strict:
                 break
         return trials

@@ -29,6 +29,7 @@ from stages.engines.environment import mask_of
 from stages.engines.following import Following
 from stages.kinds.job.output import entries_below
 from stages.kinds.job.program import Output, running
+from stages.kinds.job.sandboxing import Starter, starter
 from stages.kinds.job.secrets import Secrets
 from stages.ports.environments import Found
 
@@ -128,19 +129,18 @@ class _Making:
         variables = self._variables(found, made, secrets)
         hidden = Secrets(secrets.values())
         log = Output(self.context.workspace / LOG, self.context.show, self.context.clock, hidden)
+        start = starter(self.context, self._readable(found), needs_network=True)
         try:
             for number, words in enumerate(self._commands(found, made)):
                 self.stage.progress(0.1 + 0.2 * number, " ".join(["uv", *words[1:3]]))
-                self._run(words, project, variables, log, found.bytes_max)
+                self._run(words, project, variables, log, found.bytes_max, start)
         finally:
             log.finish()
             self.context.keep(log.log, LOG)
         return made
 
     def _commands(self, found: Found, made: Path) -> Iterator[list[str]]:
-        uv = str(Path(sys.executable).with_name("uv"))
-        if not os.access(uv, os.X_OK):
-            uv = shutil.which("uv") or ""
+        uv = _uv()
         if not uv:
             raise PipelineError("NOT_AVAILABLE", "the pod has no uv: pip install uv there", retryable=True)
         yield [uv, "venv", "--quiet", "--relocatable", "--no-project", str(made)]
@@ -150,6 +150,11 @@ class _Making:
         local = ("--no-install-project", "--no-install-workspace", "--no-install-local")
         frozen = ("--frozen",) if self.made_of.source == "lock" else ()
         yield [uv, "sync", *found.options, *frozen, *local, "--no-dev"]
+
+    def _readable(self, found: Found) -> list[Path]:
+        """Return what uv reads outside of the run's folders: itself, and folders of packages."""
+        places = found.variables.get("UV_FIND_LINKS", "").replace(",", " ").split()
+        return [Path(each) for each in (_uv(), *places) if each.startswith("/")]
 
     def _variables(self, found: Found, made: Path, secrets: Mapping[str, str]) -> dict[str, str]:
         given = self.context.tools.variables
@@ -173,12 +178,18 @@ class _Making:
         }
 
     def _run(
-        self, words: list[str], project: Path, variables: Mapping[str, str], log: Output, bytes_max: int
+        self,
+        words: list[str],
+        project: Path,
+        variables: Mapping[str, str],
+        log: Output,
+        bytes_max: int,
+        start: Starter,
     ) -> None:
         context, clock = self.context, self.context.clock
         following = Following(name="uv", say=context.log, mask=mask_of(variables), clock=clock)
         begun_s = weighed_s = clock.monotonic_s()
-        with running(words, project, variables, log, clock) as program:
+        with running(words, project, variables, log, clock, start(project, variables)) as program:
             while (code := program.code()) is None:
                 with suppress(subprocess.TimeoutExpired):
                     program.process.wait(LOOK_S)
@@ -193,6 +204,11 @@ class _Making:
         if code:
             raise _failure(code, log.tail)
         _weigh(self.folder, bytes_max)
+
+
+def _uv() -> str:
+    beside = str(Path(sys.executable).with_name("uv"))
+    return beside if os.access(beside, os.X_OK) else shutil.which("uv") or ""
 
 
 def python_environment(given: Mapping[str, str], made: Path, work: Path, folder: Path) -> dict[str, str]:

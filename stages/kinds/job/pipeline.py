@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -28,12 +28,14 @@ from stages.engines.environment import mask_of
 from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
+from stages.kinds.job.container import ContainerProgram, contained, container_environment
 from stages.kinds.job.environment import environment_of, python_environment
 from stages.kinds.job.event_files import EventFiles
 from stages.kinds.job.git_source import GitSource
 from stages.kinds.job.inbox import Inbox, inbox
 from stages.kinds.job.output import kept_files, plain_files
 from stages.kinds.job.program import Output, Program, running
+from stages.kinds.job.sandboxing import Starter, starter
 from stages.kinds.job.secrets import Secrets
 
 LOOK_S: Final = 0.2
@@ -91,14 +93,18 @@ class _Job:
         hide()  # the pod's keys of models, among others, are in this process's environment
         if self.spec.git is not None:
             GitSource(self.context, self.spec.git, work, self._folder("git")).fetch()
-        python = environment_of(self.context, work, self.spec.python)
+        python = None if self.spec.image else environment_of(self.context, work, self.spec.python)
         with ExitStack() as stack:
             box = stack.enter_context(inbox(control / "pipe"))
             environment = self._environment(control, output, restored)
             if python is not None:
                 environment |= python_environment(environment, python, work, self._folder("python"))
+            if self.spec.image:
+                folder = self._folder("modules")
+                environment = container_environment(environment, self.spec.variables, folder)
             self.event_files = EventFiles(output, self._measured, self._warn, self.context.clock)
             self._pass_notes(control)  # those that are there at the start
+            start = starter(self.context, self._readable(python))
             others = self.context.wait_for_start()
             environment |= others
             self.is_node = bool(others)
@@ -107,21 +113,27 @@ class _Job:
                 log, clock = self.context.workspace / LOG, self.context.clock
                 printed = Output(log, self.context.show, clock, self.hidden)
                 try:
-                    code = self._run(work, environment, printed, box, control)
+                    code = self._run(work, environment, printed, box, control, start)
                 finally:
                     self._keep(output, printed)
         return self._line(code, printed)
 
     def _run(
-        self, work: Path, environment: dict[str, str], printed: Output, box: Inbox, control: Path
+        self,
+        work: Path,
+        environment: dict[str, str],
+        printed: Output,
+        box: Inbox,
+        control: Path,
+        start: Starter,
     ) -> int:
         clock = self.context.clock
         following = Following(
             name=self.spec.words[0], say=self.context.log, mask=mask_of(environment), clock=clock
         )
-        with running(self.spec.words, work, environment, printed, clock) as program:
+        with self._running(start, work, environment, printed) as program:
             try:
-                while program.code() is None:
+                while (code := program.code()) is None:
                     self._look(box, control, within_s=LOOK_S)
                     self._follow(following, printed)
             except Canceled:
@@ -133,11 +145,19 @@ class _Job:
             self.event_files.finish()
         self._follow(following, printed, is_last=True)
         self._summarize()
-        return self._ended(program, printed)
+        return self._ended(code, printed)
 
-    def _ended(self, program: Program, printed: Output) -> int:
-        code = program.code()
-        assert code is not None
+    def _running(
+        self, start: Starter, work: Path, environment: dict[str, str], printed: Output
+    ) -> AbstractContextManager[Program | ContainerProgram]:
+        """Start the program as a process of the pod, or in a container of its image."""
+        words, context = self.spec.words, self.context
+        if self.spec.image:
+            return contained(context, self.spec.image, words, work, environment, printed)
+        begun = start(work, environment)
+        return running(words, work, environment, printed, context.clock, begun)
+
+    def _ended(self, code: int, printed: Output) -> int:
         if code in (NOT_FOUND, NOT_ALLOWED) and printed.printed < 1_000:
             raise PipelineError("NO_PROGRAM", printed.last_line or f"there is no {self.spec.words[0]}")
         if code:
@@ -315,6 +335,11 @@ class _Job:
             for each in folders:
                 Path(here, each).chmod(0o755)
         return work
+
+    def _readable(self, python: Path | None) -> list[Path]:
+        """Return what the program reads outside of its own folders."""
+        trees = [self.context.trees[tree_in(each)] for each in self.spec.inputs.values()]
+        return trees if python is None else [*trees, python]
 
     def _inputs(self) -> Path:
         """Return a folder with a link to each tree that the program reads."""

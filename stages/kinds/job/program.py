@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ from events.runtime.clock import Clock
 from events.runtime.errors import PipelineError
 from stages.engines.processes import descendants, end_session
 from stages.engines.running import END, GUARDED, make_way
+from stages.isolation.sandbox import Start
 from stages.kinds.job.secrets import Secrets
 
 READ_BYTES: Final = 64 * 1024
@@ -35,7 +37,9 @@ KILL_S: Final = 30.0
 DAEMONS_S: Final = 5.0
 READER_S: Final = 10.0
 STEP_S: Final = 0.05
+OBSTACLE_BYTES_MAX: Final = 2_000
 PR_SET_CHILD_SUBREAPER: Final = 36
+BARE: Final = {"PATH": os.defpath, "LANG": "C.UTF-8"}
 
 
 @dataclass(slots=True)
@@ -130,10 +134,23 @@ class Program:
     reader: threading.Thread
     clock: Clock
     strangers: frozenset[int] = frozenset()  # that were below this process before
+    plan: IO[bytes] | None = None  # of a sandbox: the file of its `Start`
 
     def code(self) -> int | None:
-        """Return its status, the negative number of a signal, or None while it runs."""
-        return self.process.poll()
+        """Return its status, the negative number of a signal, or None while it runs.
+
+        Raises `PipelineError` where its sandbox says why it did not start it.
+        """
+        status = self.process.poll()
+        said = (
+            b""
+            if status is None or self.plan is None
+            else os.pread(self.plan.fileno(), OBSTACLE_BYTES_MAX, 0)
+        )
+        if said and not said.startswith(b"{"):
+            why = said.decode(errors="replace")
+            raise PipelineError("NO_ISOLATION", f"the sandbox did not start the program: {why}")
+        return status
 
     def stop(self, grace_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Ask it to end, and end it; does nothing to one that has ended. Whatever it began ends with it.
@@ -177,31 +194,59 @@ class Program:
 
 @contextmanager
 def running(
-    words: Sequence[str], folder: Path, environment: Mapping[str, str], output: Output, clock: Clock
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: Output,
+    clock: Clock,
+    start: Start | None = None,
 ) -> Iterator[Program]:
-    """Start a program in a folder; in the end nothing of it is left. `environment` is all that it has."""
+    """Start a program in a folder; in the end nothing of it is left. `environment` is all that it has.
+
+    `start` is that of a sandbox, which has the same environment: what starts there has none of it before.
+    """
     strangers = frozenset(descendants(os.getpid()))
-    _adopt(True)
-    process = subprocess.Popen(
-        ["/bin/sh", "-c", GUARDED, "job", "", sys.executable, END, *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=folder,
-        env=dict(environment),
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    reader = threading.Thread(target=output.take, args=(process.stdout,), name="job-output", daemon=True)
-    reader.start()
-    program = Program(process, output, reader, clock, strangers)
-    try:
-        yield program
-    finally:
+    with _planned(start) as plan:
+        _adopt(True)
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", GUARDED, "job", "", sys.executable, END, *_line(words, start, plan)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=dict(environment if start is None else BARE),
+            start_new_session=True,
+            pass_fds=() if plan is None else (plan.fileno(),),
+        )
+        assert process.stdout is not None
+        reader = threading.Thread(target=output.take, args=(process.stdout,), name="job-output", daemon=True)
+        reader.start()
+        program = Program(process, output, reader, clock, strangers, plan)
         try:
-            program.stop(0.0)
+            yield program
         finally:
-            _adopt(False)
+            try:
+                program.stop(0.0)
+            finally:
+                _adopt(False)
+
+
+@contextmanager
+def _planned(start: Start | None) -> Iterator[IO[bytes] | None]:
+    """Open the file of a start, which has no name: secrets are in it."""
+    if start is None:
+        yield None
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(start.plan)
+        file.flush()
+        yield file
+
+
+def _line(words: Sequence[str], start: Start | None, plan: IO[bytes] | None) -> list[str]:
+    if start is None or plan is None:
+        return [*words]
+    return [*start.words, str(plan.fileno()), *words]
 
 
 def _adopt(is_so: bool) -> None:

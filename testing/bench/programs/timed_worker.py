@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Self, TextIO
 
-from events.delivery.pipe import Began, Environment, Go, Kept, Ready, Renewed, Start
+from events.delivery.pipe import Began, ContainerTold, Environment, Go, Kept, Ready, Renewed, Start
 from events.queue.notes import Note
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.logs import LogOptions, configure_logs
@@ -75,7 +75,7 @@ class Timed:
     def join(self, limit_s: float) -> Exit | None:
         return self.child.join(limit_s)
 
-    def answer(self, answer: Kept | Environment) -> None:
+    def answer(self, answer: Kept | Environment | ContainerTold) -> None:
         self.child.answer(answer)
 
     def tell(self, note: Note) -> None:

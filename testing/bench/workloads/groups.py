@@ -80,7 +80,7 @@ def run(setting: Setting) -> Iterator[Row]:
         }
         yield from contest(f"a matrix of {slots:,} jobs, all at once", INSERTED, ways, setting)
     ways = {OURS: partial(_driven, _proposed, members)}
-    yield from contest(f"a study by tpe with {members:,} members", PROPOSED, ways, setting)
+    yield from contest(f"a study of {members:,} by tpe", PROPOSED, ways, setting)
 
 
 def _driven(step: Any, *arguments: Any) -> Figures:

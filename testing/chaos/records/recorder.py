@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from events.delivery.pipe import Environment, Go, Kept, Ready, Renewed, Start
+from events.delivery.pipe import ContainerTold, Environment, Go, Kept, Ready, Renewed, Start
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.notes import Note
@@ -115,7 +115,7 @@ class RecordedChild:
             self._note("child ended")
         return ended
 
-    def answer(self, answer: Kept | Environment) -> None:
+    def answer(self, answer: Kept | Environment | ContainerTold) -> None:
         self.child.answer(answer)
 
     def tell(self, note: Note) -> None:

@@ -28,6 +28,7 @@ from events.delivery.event_encoder import fact_frame
 from events.delivery.pipe import (
     Began,
     Checkpoint,
+    ContainerTold,
     Environment,
     Go,
     Kept,
@@ -143,7 +144,7 @@ class SimulatedChild:
         assert self._end is not None
         return Exit(end=self._end, final=self._final, oom_evidence=False, last_words="")
 
-    def answer(self, answer: Kept | Environment) -> None:
+    def answer(self, answer: Kept | Environment | ContainerTold) -> None:
         """Hear what became of a checkpoint; this pipeline does not wait for it."""
         assert isinstance(answer, Kept)  # it asks for no environment
         self.ledger.counts["checkpoints kept" if answer.problem is None else "checkpoints dropped"] += 1

@@ -22,7 +22,7 @@ from control_plane.files import blobs as module
 from control_plane.files.blobs import DOWNLOAD, PIECE_BYTES, SHOWN_CHARS_MAX, Blobs, open_blobs
 from control_plane.files.multipart import PART_BYTES_MIN, PARTS_MAX, Cutting, Multipart
 from control_plane.files.signing import URL_LIFE, Content, with_headers
-from control_plane.files.trees import TreeShelf
+from control_plane.files.trees import TreeStore
 from control_plane.server.api.contract.bodies import SoughtArtifact
 from control_plane.server.api.worker.uploads import artifact_key, cut, named
 from events.files.trees import named_trees
@@ -435,6 +435,6 @@ class FullTrees:
 
 
 def test_no_version_of_a_data_set_is_added_beyond_the_most() -> None:
-    shelf = TreeShelf(cast("Any", None), cast("Any", None), cast("Any", FullTrees()))
+    trees = TreeStore(cast("Any", None), cast("Any", None), cast("Any", FullTrees()))
     with pytest.raises(Rejected, match="100,000 versions of data sets, which is the most"):
-        asyncio.run(shelf.add_version("images", "0" * 64, by="vera"))
+        asyncio.run(trees.add_version("images", "0" * 64, by="vera"))

@@ -12,7 +12,17 @@ import pytest
 from control_plane.model.groups.matrix import Matrix
 from control_plane.model.groups.members import Members
 from control_plane.model.groups.plan import end, plan_of
-from control_plane.model.groups.races.nodes import Begin, GiveBack, Member, Stop, back_off_s, next_move
+from control_plane.model.groups.races.nodes import (
+    HOLD_S,
+    PREPARE_S,
+    Begin,
+    GiveBack,
+    LetGo,
+    Member,
+    Stop,
+    back_off_s,
+    next_move,
+)
 from control_plane.model.groups.status import GroupStatus
 from control_plane.server.api.contract.group_bodies import NewGroup, posted
 from events.lifecycle import Status
@@ -29,16 +39,20 @@ LONG_AGO: Final = EPOCH - timedelta(seconds=61)
 
 def node(rank: int, status: Status = S.RUNNING, **fields: Any) -> Member:
     """Return a node whose first attempt is ready."""
-    usual: dict[str, Any] = {"attempt": 1, "claimed_at": AGO, "ready_at": AGO, "address": f"pod-{rank}:4000"}
+    usual: dict[str, Any] = {"attempt": 1, "ready_at": AGO, "address": f"pod-{rank}:4000"}
     return Member(rank=rank, run_id=f"r{rank}", status=status, **{**usual, **fields})
 
 
 def queued(rank: int, **fields: Any) -> Member:
-    return node(rank, S.QUEUED, **{"attempt": 0, "claimed_at": None, "ready_at": None, **fields})
+    return node(rank, S.QUEUED, **{"attempt": 0, "ready_at": None, **fields})
 
 
 def move(members: Sequence[Member], started: dict[int, int] | None = None) -> Any:
     return next_move(members, started or {}, EPOCH, READY_S, "a-job")
+
+
+def paused(members: Sequence[Member], started: dict[int, int] | None = None) -> Any:
+    return next_move(members, started or {}, EPOCH, READY_S, "a-job", is_paused=True)
 
 
 def test_nodes_begin_when_all_are_ready_and_find_the_first() -> None:
@@ -49,13 +63,44 @@ def test_nodes_begin_when_all_are_ready_and_find_the_first() -> None:
 
 
 def test_nodes_that_wait_too_long_give_their_pods_back_and_so_wait_the_others() -> None:
-    held, missing = node(0, claimed_at=LONG_AGO), queued(1)
+    held, missing = node(0, ready_at=LONG_AGO), queued(1)
     found = move([held, missing])
-    assert found == GiveBack([held], back_off_s("a-job", READY_S), [missing])
+    assert found == GiveBack([held], found.wait_s, [missing])
     assert READY_S / 2 <= found.wait_s <= READY_S * 1.5
+    assert move([replace(held, attempt=2), missing]).wait_s != found.wait_s  # no two jobs meet for ever
     assert len({back_off_s(f"job-{number}", READY_S) for number in range(20)}) > 10
     assert move([replace(held, preempted=1), missing]) is None  # it was told
     assert move([held, node(1)]) == Begin({0: 1, 1: 1}, "pod-0:4000")  # they have come, if late
+
+
+def test_a_node_that_is_being_prepared_is_awaited_and_keeps_its_pod() -> None:
+    held, preparing = node(0, ready_at=LONG_AGO), node(1, ready_at=None)
+    assert move([held, preparing]) is None
+    assert move([preparing, queued(2)]) is None
+    found = move([held, preparing, queued(2)])
+    assert (found.members, found.waiting) == ([held], [queued(2)])
+    hung = node(0, ready_at=EPOCH - timedelta(seconds=PREPARE_S + 1))
+    assert move([hung, preparing]).members == [hung]
+    paused = node(1, is_paused=True)
+    assert move([node(0), paused]) is None
+    assert move([held, paused]).members == [held, paused]
+
+
+def test_a_paused_job_keeps_no_pods_for_its_start_and_goes_on_when_it_is_resumed() -> None:
+    waiting, missing = node(0), queued(1)
+    later = EPOCH + timedelta(seconds=HOLD_S)
+    assert paused([waiting, missing]) == GiveBack([waiting], HOLD_S, [missing])
+    assert paused([node(0, preempted=1), queued(1, not_before=later)]) is None
+    ends = queued(1, not_before=EPOCH + timedelta(seconds=HOLD_S / 2))
+    assert paused([ends]) == GiveBack([], HOLD_S, [ends])  # before all are submitted, too
+    running = [node(0), node(1)]
+    assert paused(running, {0: 1, 1: 1}) is None
+    alone = [node(0, attempt=2), node(1)]
+    assert paused(alone, {0: 1, 1: 1}) == GiveBack(alone, HOLD_S, [])
+    held = [node(0, S.DELAYED, not_before=later), queued(1, not_before=later)]
+    assert move(held) == LetGo(held)
+    tried_again = node(0, S.DELAYED, not_before=EPOCH + timedelta(minutes=10))
+    assert move([tried_again, held[1]]) == LetGo(held[1:])
 
 
 @pytest.mark.parametrize("status", [S.QUEUED, S.DELAYED])

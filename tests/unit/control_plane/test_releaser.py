@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -12,6 +12,8 @@ import pytest
 from control_plane.files.inputs import KnownInputs
 from control_plane.model.cancellation import vain_wait_of
 from control_plane.model.explanation import QueuePosition, explain
+from control_plane.runs.groups.advancer import Advancer
+from control_plane.runs.groups.service import GroupService, WantedGroup
 from control_plane.runs.options import OptionChanges
 from control_plane.runs.submission import Submission, check
 from control_plane.store.changes import Change
@@ -178,6 +180,118 @@ async def test_what_has_completed_is_not_waited_for_and_what_is_not_there_is_ref
     assert line.status(await line.add(first)) == "QUEUED"
     with pytest.raises(Rejected, match="no run 'nobody'"):
         await line.add(first, "nobody")
+
+
+def groups_of(line: Line) -> tuple[GroupService, Advancer]:
+    """Return what makes groups of this store, and what carries on with them."""
+    groups = line.submitter.groups
+    service = GroupService(groups, line.submitter, line.decider.clock, beside=at_once)
+    return service, Advancer(groups, line.submitter, line.decider)
+
+
+async def at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+def matrix(name: str, *after: str, **more: Any) -> WantedGroup:
+    run = {"kind": "probe", "spec": {}, **({"after": list(after)} if after else {})}
+    plan = {"kind": "matrix", "values": {"seconds": [0.1, 0.2]}, "parallel": 2}
+    return WantedGroup(**{"id": name, "run": run, "plan": plan, "by": "me", **more})
+
+
+async def test_a_group_waits_for_a_run_and_a_run_for_the_group() -> None:
+    line = Line()
+    service, advancer = groups_of(line)
+    first = await line.add()
+    await service.create(matrix("g", first))
+    last = await line.add("group:g")
+    assert await advancer.run_once() == 2
+    members = [each["_id"] for each in line.pods.runs.find({"groupId": "g"}).sort("slot", 1)]
+    assert {line.status(each) for each in (*members, last)} == {"DELAYED"}
+    (why,) = explain(
+        line.stored(last), QueuePosition(0, 0, 0), [], now=EPOCH, predecessors={"group:g": "RUNNING"}
+    )[:1]
+    assert why.message == "it waits for group g, which is RUNNING"
+    line.end(first, DONE)
+    assert (await line.look(), line.status(last)) == (2, "DELAYED")
+    for each in members:
+        line.end(each, DONE)
+    assert (await line.look(), line.status(last)) == (0, "DELAYED"), "the group is not closed yet"
+    line.pods.runs.update_one({"_id": members[0]}, {"$set": {"logOpen": True}})
+    await advancer.run_once()
+    assert (await line.look(), line.status(last)) == (0, "DELAYED"), "files may be on their way"
+    line.pods.runs.update_one({"_id": members[0]}, {"$set": {"logOpen": False}})
+    assert (await line.look(), line.status(last)) == (1, "QUEUED")
+    assert line.status(await line.add("group:g")) == "QUEUED"
+
+
+async def test_what_a_group_waits_for_fails_and_so_does_the_group_and_what_waits_for_it() -> None:
+    line = Line()
+    service, advancer = groups_of(line)
+    first = await line.add(max_attempts=1)
+    await service.create(matrix("g", first))
+    await service.create(matrix("late", first, paused=True))
+    last = await line.add("group:g")
+    assert await advancer.run_once() == 2
+    line.end(first, FAILED)
+    assert await line.look() == 2
+    await advancer.run_once()
+    assert (await line.look(), line.status(last)) == (1, "CANCELED")
+    assert vain_wait_of(line.stored(last)) == "group g, for which it waited, is FAILED"
+    assert line.stored(last)["cancelRequested"]["by"] == "group:g"
+    with pytest.raises(Conflict, match="group g is FAILED; run it again"):
+        await line.add("group:g")
+    await service.resume("late", by="me")
+    await advancer.run_once()
+    stored = line.pods.groups.find_one({"_id": "late"})
+    assert (stored["status"], stored["journal"][-1]["reason"]) == (
+        "PAUSED", f"after: run {first} is FAILED; retry it, and wait for the retry",
+    )  # fmt: skip
+    await line.must_agree()
+
+
+async def test_no_group_waits_for_itself_or_for_what_came_later() -> None:
+    line = Line()
+    service, _ = groups_of(line)
+    with pytest.raises(Rejected, match="cannot wait for itself"):
+        await service.create(matrix("g", "group:g"))
+    with pytest.raises(Rejected, match="no group 'late'"):
+        await service.create(matrix("g", "group:late"))
+    first = await line.add()
+    await service.create(matrix("g", first, paused=True))
+    await line.add("group:g")
+    await service.create(matrix("late", "group:g", paused=True))
+    stored = line.pods.groups.find_one({"_id": "g"})
+    for after in (["group:late"], ["group:g"], [first, await line.add("group:late")]):
+        run = {**stored["run"], "after": after}
+        with pytest.raises(Rejected, match="is said when it is made"):
+            await service.edit("g", revision=stored["revision"], by="me", run=run)
+    await service.edit("g", revision=stored["revision"], by="me", run={**stored["run"], "after": []})
+    for plan in ({"kind": "matrix", "nodes": 2, "parallel": 2}, {"kind": "race"}):
+        with pytest.raises(Rejected, match="start together"):
+            await service._require_after("n", {"after": [first]}, plan)
+
+
+async def test_retries_wait_for_the_newest_of_64_and_make_no_loop() -> None:
+    line = Line()
+    many = [await line.add(max_attempts=1) for _ in range(64)]
+    last = await line.add(*many)
+    line.end(many[0], FAILED)
+    assert (await line.look(), line.status(last)) == (1, "CANCELED")
+    newest = many[0]
+    for _ in range(3):  # a retry of a retry, each of which fails
+        newest = (await line.submitter.retry(newest, by=BY)).run_id
+        line.pods.runs.update_one({"_id": newest}, {"$set": {"priority": 9, "maxAttempts": 1}})
+        line.end(newest, FAILED)
+    newest = (await line.submitter.retry(newest, by=BY)).run_id
+    again = (await line.submitter.retry(last, by=BY)).run_id
+    assert line.stored(again)["after"] == [newest, *many[1:]]
+    assert newest < again, "what is waited for is always older"
+    # one whose parent is what waits for it: damage, which ends the look
+    line.pods.runs.update_one({"_id": newest}, {"$set": {"parentRunId": newest, "status": "FAILED"}})
+    line.pods.runs.update_one({"_id": again}, {"$set": {"status": "CANCELED"}})
+    with pytest.raises(Conflict, match=newest):
+        await line.submitter.retry(again, by=BY)
 
 
 async def test_a_damaged_run_that_waits_holds_up_no_other() -> None:

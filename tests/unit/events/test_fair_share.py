@@ -34,7 +34,7 @@ from events.queue.fair.usage import (
     with_costs,
     with_held,
 )
-from events.queue.matching import Named, Seeker, WaitingClass, candidates, is_open
+from events.queue.matching import Named, Seeker, WaitingClass, candidates, cards_held, is_open
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 SEEKER = Seeker("pod/1", "experiment", Abilities(frozenset({"probe"}), 80.0, None))
@@ -98,7 +98,21 @@ def test_a_closed_project_and_one_without_free_gpus_is_left() -> None:
         "bcd"
     )
     found.note("b", 1, 0.0)
-    assert [is_open(each.class_key, found) for each in (*card, of("b"))] == [False, False, False, True]
+    keys = [each.class_key for each in (*card, of("b"))]
+    assert [is_open(each, found, {}) for each in keys] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("labels", "held"),
+    [({}, 0), ({"gpus": "0"}, 0), ({"gpus": "4"}, 4), ({"gpus": "many"}, 0), ({"gpus": "9" * 99}, 0)],
+)
+def test_a_run_holds_the_gpus_of_its_slot_and_counts_as_those(labels: dict[str, str], held: int) -> None:
+    assert cards_held("job/cpu/any", labels) == held
+    assert cards_held("job/24/any", labels) == max(1, held)
+    found = Shares()
+    found.read({"projects": [{"name": "a", "free": 3}]}, 0.0)
+    who = Seeker("pod/1", "experiment", Abilities(frozenset({"probe"}), 80.0, None, labels))
+    assert bool(candidates([of("a")], who, found)) is (held <= 3)
 
 
 @pytest.mark.parametrize(

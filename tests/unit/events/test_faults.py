@@ -63,6 +63,17 @@ def test_a_run_whose_program_ends_itself_anywhere_holds_up_no_pod_and_ends() -> 
     assert judge("POD_LOST", "a/1", "probe 9/10", lost) == Judgement(Fault.POD, 1, None), "it gets further"
 
 
+def test_a_program_that_ends_the_process_that_runs_it_has_two_attempts_for_nothing() -> None:
+    code = "PIPELINE_KILLED"
+    twice = [PastFault("a/1", code, Fault.POD, f"run {n}/10", None) for n in range(2)]
+    assert [judge(code, "b/1", "run 5/10", twice[:n]).fault for n in range(3)] == [
+        Fault.POD, Fault.POD, Fault.RUN,
+    ]  # fmt: skip
+    assert judge(code, "a/1", "run 5/10", twice[:1]).left_s == 60.0
+    others = [PastFault("a/1", "KILLED", Fault.POD, None, None)] * 2
+    assert judge(code, "b/1", "run 5/10", others).fault is Fault.POD
+
+
 def test_what_is_away_for_all_keeps_no_pod_from_the_run() -> None:
     before = past("a/1", "b/1", code="MODEL_UNREACHABLE", fault=Fault.OUTSIDE)
     assert judge("MODEL_TIMED_OUT", "a/1", HERE, before) == Judgement(Fault.OUTSIDE, 3, None)

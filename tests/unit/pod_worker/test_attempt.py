@@ -16,7 +16,18 @@ import pytest
 from events.catalog import Price, RunCompleted, RunFailed, RunLog, RunPreempted, RunStarted, RunUsage
 from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
-from events.delivery.pipe import Checkpoint, Environment, FactFrame, Go, Kept, Made, Renewed, Start, Waiting
+from events.delivery.pipe import (
+    Checkpoint,
+    ContainerTold,
+    Environment,
+    FactFrame,
+    Go,
+    Kept,
+    Made,
+    Renewed,
+    Start,
+    Waiting,
+)
 from events.files.checkpoints import MANIFEST, emptied
 from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim, Orders
@@ -110,7 +121,7 @@ class ScriptedChild:
     def join(self, limit_s: float) -> Exit | None:
         return self._exit
 
-    def answer(self, answer: Kept | Environment) -> None:
+    def answer(self, answer: Kept | Environment | ContainerTold) -> None:
         assert isinstance(answer, Kept)
         self.kept.append(answer)
 
@@ -1114,6 +1125,7 @@ def test_the_files_that_a_run_names_are_there_until_it_has_ended(scene: Scene) -
     ("error", "times", "code"),
     [
         (Rejected("unknown_tree", "there is no such tree"), 1, "FILES_MISSING"),
+        (Rejected("CACHE_TOO_SMALL", "this pod keeps fewer"), 1, "CACHE_TOO_SMALL"),
         (Transient("storage_unreachable", "away"), 10_000, "FILES_UNREACHABLE"),
         (Transient("DISK_FULL", "no room"), 10_000, "DISK_FULL"),
     ],

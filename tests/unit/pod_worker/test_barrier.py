@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,12 +15,13 @@ from events.delivery.pipe import Began, FromChild, Go, Waiting, decode_child, de
 from events.kinds.declaring.fact import Fact
 from events.queue.claims import Claim, Orders
 from events.runtime.clock import instant
-from events.runtime.errors import LeaseLost, Transient
+from events.runtime.errors import ConfigError, LeaseLost, Transient
 from events.runtime.measured_clock import MeasuredClock
 from pod_worker.attempt.barrier import LOOK_EVERY_S, Barrier
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import grant
 from pod_worker.child.barrier import ChildBarrier
+from pod_worker.machine.address import Address
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 AHEAD_S = 3600.0  # the machine's own clock is an hour wrong
@@ -237,3 +239,46 @@ def test_a_child_that_repeats_itself_or_began_in_the_future_moves_no_moment() ->
     (go,) = scene.gone
     scene.clock.second += 1
     assert scene.started(1e9).late_s == pytest.approx(scene.clock.second - go.at_s)
+
+
+@pytest.mark.parametrize(
+    ("setting", "host", "ports"),
+    [
+        ("10.0.0.7", "10.0.0.7", []),
+        ("pod-7.vpn.example", "pod-7.vpn.example", []),
+        ("fd00::7", "fd00::7", []),
+        ("gateway:29500-29502", "gateway", [29500, 29501, 29502]),
+        ("[fd00::7]:29500", "fd00::7", [29500]),
+    ],
+)
+def test_a_pod_says_the_address_and_a_port_that_its_operator_named(
+    setting: str, host: str, ports: list[int]
+) -> None:
+    said, _, port = Address.read(setting).free().rpartition(":")
+    assert said == host
+    assert int(port) in ports if ports else int(port) > 0
+    msgspec.convert({"offset_s": 0, "bound_s": 0, "hears_s": 0, "address": f"{said}:{port}"}, LaneReady)
+
+
+def test_a_port_that_somebody_has_is_not_named() -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = {Address("h", range(port, port + 2)).free() for _ in range(3)}
+        assert found == {f"h:{port + 1}"}
+        assert Address("h", range(port, port + 1)).free() == f"h:{port}"
+
+
+@pytest.mark.parametrize(
+    "setting", ["http://pod", "pod:0", "pod:5-4", "pod:70000", "::", "a b", "pod:", "::1:80-81", "-x"]
+)
+def test_an_address_that_is_none_is_named_with_what_to_write(setting: str) -> None:
+    with pytest.raises(ConfigError, match=r"PODFLEET_ADDRESS is .*write HOST"):
+        Address.read(setting)
+
+
+@pytest.mark.parametrize(
+    "said", ["pod", "pod:x", "a b:1", "pod:123456", "http://pod:1", "$(x):1", "p" * 254 + ":1"]
+)
+def test_a_pod_that_says_no_address_is_not_believed(said: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"offset_s": 0, "bound_s": 0, "hears_s": 0, "address": said}, LaneReady)

@@ -52,6 +52,22 @@ def test_a_kill_with_the_kernels_evidence_is_out_of_memory() -> None:
 
 
 @pytest.mark.parametrize(
+    ("end", "oom", "code"),
+    [
+        (Signalled(signal.SIGKILL), False, "PIPELINE_KILLED"),
+        (Signalled(signal.SIGTERM), False, "PIPELINE_KILLED"),
+        (Signalled(signal.SIGKILL), True, "OUT_OF_MEMORY"),
+        (Signalled(signal.SIGSEGV), False, "SEGFAULT"),
+        (Exited(1), False, "EXITED"),
+    ],
+)
+def test_a_kill_beside_a_persons_program_has_a_code_of_its_own(end: End, oom: bool, code: str) -> None:
+    failure = failure_for(end, oom_evidence=oom, runs_programs=True)
+    assert failure.code == code
+    assert failure.retryable is (code == "PIPELINE_KILLED")
+
+
+@pytest.mark.parametrize(
     "end", [Signalled(signal.SIGSEGV), Signalled(signal.SIGTERM), Exited(1), TimedOut("total", 1)]
 )
 def test_the_kernels_evidence_explains_nothing_but_a_kill(end: End) -> None:

@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from pod_worker.machine.gauges import Gauges
-from pod_worker.machine.gpu import MIB, Gpu, GpuUse, NoDriver, NvmlDriver, open_driver
+from pod_worker.machine.gpu import MIB, Gpu, GpuUse, NoDriver, NvmlDriver, OtherCard, open_driver
 from stages.adapters.gpus import visible_gpus
 from testing.gpu_double.library import Library
 
@@ -31,6 +31,9 @@ class Devices:
 
     def use(self) -> Sequence[GpuUse]:
         return self.readings
+
+    def others(self) -> Sequence[OtherCard]:
+        return ()
 
 
 def test_several_devices_give_mean_utilisation_total_memory_and_highest_temperature() -> None:

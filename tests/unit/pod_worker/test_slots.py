@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from events.catalog import RunCompleted, RunFailed, RunLog
 from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError
 from events.testing import ManualClock
 from pod_worker.attempt.usage import HOUR_S, Rate, usage_of
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.machine.foreign import foreign
+from pod_worker.machine.cards import DISTURBED, NOT_OWN, CardUse
+from pod_worker.machine.foreign import Family
 from pod_worker.machine.gauges import Gauges
 from pod_worker.machine.gpu import device_names, open_driver
 from pod_worker.program import LEAVE_S as SLOT_LEAVES_S
@@ -141,8 +143,81 @@ def test_a_list_of_processes_may_be_damaged(tmp_path: Path) -> None:
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "stat").write_text(stat)
         (tmp_path / str(pid) / "comm").write_bytes(b"a\x00\xff " * 1_000)
-    named = foreign([7, 9, 10, 11], worker=1_000, proc=tmp_path)
-    assert [each.endswith("(pid 7)") and len(each) < 100 for each in named] == [True]
+    named = [*Family(1_000, None, tmp_path).find([7, 9, 10, 11])]
+    assert [str(each).endswith("(pid 7)") and len(str(each)) < 100 for each in named] == [True]
+    assert not any(each.is_ours for each in named)
+
+
+def family(proc: Path) -> Family:
+    """Two slots below the supervisor 100, of which 102 asks; a program of the other says that it is one."""
+    commands = {
+        101: "--slot=1/2/b/100",
+        102: "--slot=2/2/b/100",
+        103: "--slot=9/9/b/100",
+        300: "--slot=1/2/b/1",
+    }
+    for pid, parent in ((101, 100), (102, 100), (103, 101), (104, 103), (202, 102), (300, 1), (400, 100)):
+        (proc / str(pid)).mkdir()
+        (proc / str(pid) / "stat").write_text(f"{pid} (python) S {parent} 1")
+        (proc / str(pid) / "comm").write_text("python")
+        (proc / str(pid) / "cmdline").write_text("\0".join(("worker", commands.get(pid, ""), "")))
+    return Family(102, 100, proc)
+
+
+def test_a_process_is_of_the_slot_whose_worker_stands_above_it_whatever_it_says(
+    tmp_path: Path,
+) -> None:
+    found = {
+        str(each): (each.is_ours, each.slot) for each in family(tmp_path).find([104, 202, 102, 300, 400])
+    }
+    assert found == {
+        "python (pid 104), slot 1": (False, 1),
+        "python (pid 202)": (True, None),
+        "python (pid 102)": (True, None),
+        "python (pid 300)": (False, None),
+        "python (pid 400)": (False, None),
+    }
+
+
+def test_a_run_on_the_card_of_another_slot_is_told_and_ended_if_wished_and_the_other_is_not_charged(
+    tmp_path: Path,
+) -> None:
+    library = Library(count=2, processes={0: [104, 202], 1: [104, 300]})
+    gauges = Gauges(open_driver(library, "GPU-b"), family=family(tmp_path))
+    early = CardUse(gauges.watch, "end")
+    assert gauges.sample().gpu_foreign == ("python (pid 104), slot 1", "python (pid 300)")
+    assert early.turn() == [], "the look may have begun before the attempt"
+    told, ended, later = CardUse(gauges.watch), CardUse(gauges.watch, "end"), CardUse(gauges.watch, "end")
+    gauges.sample()
+    gauges.sample()
+    texts = [each.message for each in told.turn() if isinstance(each, RunLog)]
+    assert [each.split(";")[0] for each in texts] == [
+        "the run computes on a GPU that is not its own: python (pid 202) on GPU-a",
+        "another run computes on a GPU of this one: python (pid 104), slot 1",
+    ]
+    assert told.turn() == [], "each is told once"
+    assert told.offence is None
+    ended.turn()
+    assert ended.offence is not None
+    assert (ended.offence.code, ended.offence.retryable) == (NOT_OWN, False)
+    assert ended.judged(ended.offence) == ended.offence, "who did it is not excused by another who did it"
+    failed = RunFailed(code="JOB_FAILED", message="status 1", retryable=False)
+    judged = told.judged(failed)
+    assert isinstance(judged, RunFailed)
+    assert (judged.code, judged.retryable) == (DISTURBED, True)
+    assert "status 1 (JOB_FAILED)" in judged.message
+    library.processes = {}
+    gauges.sample()
+    assert (later.turn(), later.judged(failed)) == ([], failed)
+    assert told.judged(RunCompleted()) == RunCompleted()
+
+
+def test_nobody_is_a_stray_where_cards_are_undivided_or_cut_into_slices() -> None:
+    busy = {0: [os.getpid()], 1: [os.getpid()]}
+    for named in (None, "GPU-a,GPU-b", "MIG-1"):
+        gauges = Gauges(open_driver(Library(processes=busy), named))
+        gauges.sample()
+        assert gauges.watch.last.strays == (), named
 
 
 @dataclass

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO, Final
 
 import httpx
@@ -23,6 +24,8 @@ from events.files import tree_fetch
 from events.files.paths import RunPath
 from events.files.tree_fetch import TRIES_MAX, TreeFetch
 from events.files.trees import RunFiles, Tree, TreeFile, id_of, in_order, layout
+from events.lifecycle import Fault
+from events.queue.faults import blame_of
 from events.runtime.clock import SystemClock
 from events.runtime.errors import PodfleetError, Rejected, Transient
 from events.testing import ManualClock
@@ -362,9 +365,33 @@ def test_the_longest_unused_go_first_and_none_in_use(tmp_path: Path) -> None:
                 pass
             assert refused.value.code == "DISK_FULL"
     large = House({"f": bytes(300)})
-    with pytest.raises(Rejected, match="300 bytes, and the pod keeps 250"), cache.used(large.id, large.fetch):
+    with (
+        pytest.raises(Rejected, match="300 bytes, and this pod keeps 250") as refused_for_good,
+        cache.used(large.id, large.fetch),
+    ):
         pass
+    assert blame_of(refused_for_good.value.code).fault is Fault.POD
     assert kept() == {one.id, two.id}
+
+
+def test_files_count_in_a_cache_however_small_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = TreeCache(tmp_path / "trees", ManualClock(), files_max=5)
+    first, second = (House({f"{name}{number}": b"" for number in range(3)}) for name in "ab")
+    for house in (first, second):
+        with cache.used(house.id, house.fetch):
+            pass
+    assert [path.name for path in cache.folder.iterdir() if path.is_dir()] == [second.id]
+    many = House({str(number): b"" for number in range(6)})
+    with pytest.raises(Rejected, match="6 files, and this pod keeps 5"), cache.used(many.id, many.fetch):
+        pass
+    found = os.statvfs(tmp_path)
+    fields = {name: getattr(found, name) for name in dir(found) if name.startswith("f_")}
+    full = SimpleNamespace(**{**fields, "f_files": 1 << 20, "f_favail": folder_cache.ROOM_FILES + 2})
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    with pytest.raises(Transient, match="3 files beside those in use"), cache.used(first.id, first.fetch):
+        pass
 
 
 def test_a_full_disk_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ from pod_worker.machine.gauges import Gauges
 from pod_worker.machine.gpu import NoDriver
 from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.roster import PodOrders, Roster
-from pod_worker.worker import CHECKED_WITHIN_S, POLL_S, Fitness, Pod, Untested, Worker
+from pod_worker.worker import CHECKED_WITHIN_S, POLL_S, VAIN_MAX, Fitness, Pauses, Pod, Untested, Worker
 
 PROBE = Ready(["probe"], "cpu", is_loading=True)
 WHOLE = Ready(["experiment", "probe"], "cpu")
@@ -96,6 +97,19 @@ class Rests:
         return ()
 
 
+@dataclass
+class Ringing:
+    """Says at once, again and again, that a run waits: one that this worker cannot have."""
+
+    clock: ManualClock
+    rings: int = 0
+
+    def pause(self, sought: Named, seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
+        self.clock.wait(stop, 0.01)
+        self.rings += 1
+        return [WaitingClass("runs", "probe/cpu/any", 0)]
+
+
 def kinds_asked_for(folder: Path, *lives: Sequence[Ready | NeverStarted], **how: Any) -> list[set[str]]:
     return asked_by_a_worker(folder, *lives, **how).asked
 
@@ -111,6 +125,7 @@ def asked_by_a_worker(
     orders: PodOrders | None = NO_ORDERS,
     reports: Any = None,
     fitness: Fitness | None = None,
+    pauses: Pauses | None = None,
 ) -> EmptyQueue:
     """Let a worker have one process after the other, until it has asked for a run `most` times.
 
@@ -152,7 +167,8 @@ def asked_by_a_worker(
             return next(children)
 
         checks = fitness or Untested()
-        Worker(pod, cast(Any, queue), ports, intent, roster, cast(Any, spawn), Rests(clock), checks).run()
+        rests = pauses or Rests(clock)
+        Worker(pod, cast(Any, queue), ports, intent, roster, cast(Any, spawn), rests, checks).run()
     return queue
 
 
@@ -385,3 +401,20 @@ def test_a_process_that_does_not_start_is_told_by_the_pods_checks(tmp_path: Path
         ("START_FAILED", "no room for another process"),
         ("START_FAILED", "the pipeline's process exited with status 1 before it was ready"),
     ]
+
+
+def test_wake_ups_in_vain_do_not_make_a_worker_claim_without_a_pause(tmp_path: Path) -> None:
+    clock = ManualClock()
+    ringing = Ringing(clock)
+    asked = asked_by_a_worker(tmp_path, [WHOLE], most=400, idle_exit_s=60.0, clock=clock, pauses=ringing)
+    most = (VAIN_MAX + 1) * (60.0 / POLL_S + 1)
+    assert 60.0 / (2 * POLL_S) < len(asked.asked_at_s) <= most, "the pauses are those without wake-ups"
+    assert ringing.rings > VAIN_MAX, "it hears again after a pause"
+
+
+def test_a_run_that_comes_after_wake_ups_in_vain_is_asked_for_within_two_seconds(tmp_path: Path) -> None:
+    clock = ManualClock()
+    how: dict[str, Any] = {"most": 40, "clock": clock, "pauses": Ringing(clock)}
+    at_s = asked_by_a_worker(tmp_path, [WHOLE], **how).asked_at_s
+    assert len(at_s) == how["most"]
+    assert max(later - earlier for earlier, later in pairwise(at_s)) <= 2.0

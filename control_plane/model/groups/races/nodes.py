@@ -2,7 +2,8 @@
 
 Law: a start names the attempt of each node. When one of these attempts is over and its run is not, the others
 give their pods back, and all wait for the next start. Nodes that wait for others longer than `ready_s` give
-their pods back, too, and leave them to others for a while, which is not the same for any two jobs.
+their pods back, too, and leave them to others for a while, which is not the same for any two jobs, nor twice.
+The time to prepare is no wait: a node that has a pod is awaited. A job that is paused keeps no pods.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from events.lifecycle import AT_REST, HELD, LIVE, SUCCEEDED, Status
+from events.lifecycle import AT_REST, HELD, INITIAL, LIVE, SUCCEEDED, Status
 
+PREPARE_S: Final = 3600.0  # a pod takes 15 minutes at most to fetch a commit, 30 to make an environment
+# A paused job leaves pods to others for so long, and then again; it is let go when it is resumed.
+HOLD_S: Final = 24 * 3600.0
+HOLD_LEAST_S: Final = HOLD_S / 4  # no other wait of a run that is tried again is as long
 GOOD: Final = SUCCEEDED | {Status.AWAITING_HUMAN}
 
 
@@ -26,11 +31,16 @@ class Member:
     run_id: str
     status: Status
     attempt: int
-    claimed_at: datetime | None = None
     ready_at: datetime | None = None
     address: str = ""
     told: int = 0  # the attempt that was told of a start
     preempted: int = 0  # the attempt that was told to give its pod back
+    is_paused: bool = False  # by a person: it stands still
+    not_before: datetime | None = None
+
+    def is_held(self, until: datetime) -> bool:
+        """Say whether no pod may have it before a moment."""
+        return self.status in INITIAL and self.not_before is not None and self.not_before > until
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,13 @@ class GiveBack:
 
 
 @dataclass(frozen=True, slots=True)
+class LetGo:
+    """The job is resumed: pods may have these."""
+
+    members: Sequence[Member]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """The others are canceled."""
 
@@ -58,9 +75,18 @@ class Stop:
 
 
 def next_move(
-    members: Sequence[Member], started: Mapping[int, int], now: datetime, ready_s: float, name: str
-) -> Begin | GiveBack | Stop | None:
-    """Decide what becomes of a job whose nodes are submitted; `started` has the attempts of its start."""
+    members: Sequence[Member],
+    started: Mapping[int, int],
+    now: datetime,
+    ready_s: float,
+    name: str,
+    *,
+    is_paused: bool = False,
+) -> Begin | GiveBack | LetGo | Stop | None:
+    """Decide what becomes of a job; `started` has the attempts of its start.
+
+    All of its nodes are submitted, or the job `is_paused`.
+    """
 
     def is_of_start(each: Member) -> bool:
         return started.get(each.rank) == each.attempt
@@ -77,18 +103,27 @@ def next_move(
     if ended:
         return Stop(f"node {ended[0].rank} has completed: the others cannot begin again without it")
     live = [each for each in going if each.status in LIVE and each.preempted != each.attempt]
+    if is_paused:
+        until = now + timedelta(seconds=HOLD_S / 2)
+        waiting = [each for each in going if each.status in INITIAL and not each.is_held(until)]
+        return GiveBack(live, HOLD_S, waiting) if live or waiting else None
+    if held := [each for each in going if each.is_held(now + timedelta(seconds=HOLD_LEAST_S))]:
+        return LetGo(held)
     if stale := [each for each in live if is_of_start(each)]:
         return GiveBack(stale, 0.0)
-    if len(live) == len(members) and all(each.ready_at for each in live):
+    have_pods = len(live) == len(members) and not any(each.is_paused for each in live)
+    waiting = [each for each in live if each.ready_at]
+    if have_pods and len(waiting) == len(members):
         return Begin({each.rank: each.attempt for each in live}, live[0].address)
-    since = min((each.claimed_at for each in live if each.claimed_at), default=now)
-    if now < since + timedelta(seconds=ready_s):
+    since = min((each.ready_at for each in waiting if each.ready_at), default=now)
+    if not waiting or now < since + timedelta(seconds=PREPARE_S if have_pods else ready_s):
         return None
     queued = [each for each in going if each.status is Status.QUEUED]
-    return GiveBack(live, back_off_s(name, ready_s), queued) if live else None
+    turn = sum(each.attempt for each in members)
+    return GiveBack(waiting, back_off_s(f"{name}/{turn}", ready_s), queued)
 
 
 def back_off_s(name: str, ready_s: float) -> float:
     """Return how long a job leaves its pods to others: from half of `ready_s` to one and a half of it."""
-    share = hashlib.sha256(name.encode()).digest()[0] / 256
+    share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
     return ready_s * (0.5 + share)

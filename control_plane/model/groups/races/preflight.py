@@ -11,8 +11,9 @@ from control_plane.model.groups.races.machine import Machine, Model
 from events.formatting import size
 from events.models.containers import PROGRAM
 from events.models.engines import ENGINES
+from events.models.job_containers import HAS
 from events.queue.abilities import lacks
-from events.queue.labels import ENDPOINT, HAS
+from events.queue.labels import ENDPOINT
 from events.queue.pod_checks import obstacle
 
 LATEST: Final = ":latest"  # what a library adds to a name without a tag

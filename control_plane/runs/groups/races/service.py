@@ -151,7 +151,7 @@ def needs(run: Mapping[str, Any], lane: Lane) -> Wanted:
         kind.name,
         model=weights_of(kind.name, spec),
         engine=engine if engine in ENGINES else "",
-        in_image=bool(getattr(spec, "image", "")),
+        in_image=engine in ENGINES and bool(getattr(spec, "image", "")),
         server=getattr(spec, "endpoint", None) or (backend if backend in SERVERS else ""),
         is_offline=bool(getattr(spec, "offline", False)),
     )

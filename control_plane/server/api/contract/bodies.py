@@ -95,6 +95,7 @@ LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/
 Label = Annotated[str, StringConstraints(max_length=LABEL_CHARS_MAX), Storable]
 AFTER_MAX: Final = 64  # runs for which a run waits
 RunId = Annotated[str, StringConstraints(min_length=1, max_length=100), Storable]
+After = Annotated[list[RunId], Field(max_length=AFTER_MAX)]
 GROUP_ID: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 ProjectName = Annotated[str, StringConstraints(pattern=f"^{shares.NAME}$")]
@@ -177,9 +178,9 @@ class RunBody(OptionsBody):
 
 
 class NewRun(RunBody, StartOptionsBody):
-    """A run to queue; it waits until the runs in `after` have completed."""
+    """A run to queue; it waits until the runs in `after`, and the groups (`group:NAME`), have completed."""
 
-    after: Annotated[list[RunId], Field(max_length=AFTER_MAX)] = Field(default_factory=list)
+    after: After = Field(default_factory=list)
 
 
 class ScheduleBody(Body):
@@ -372,7 +373,7 @@ class Settlement(Release):
     outcome: Outcome
     stage: Words | None = None
     retryable: bool = False
-    root: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    root: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] | None = None
 
 
 class Stored(Body):

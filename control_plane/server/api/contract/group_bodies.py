@@ -12,7 +12,7 @@ from control_plane.model.groups.pruning import METRIC, PEERS_MAX
 from control_plane.model.groups.races.race import LANES_MAX, LANES_MIN
 from control_plane.model.groups.study import RUNS_MAX
 from control_plane.runs.groups.service import NOTE_CHARS_MAX
-from control_plane.server.api.contract.bodies import FEW, GROUP_ID, WHOLE, Body, RunBody, Storable
+from control_plane.server.api.contract.bodies import FEW, GROUP_ID, WHOLE, After, Body, RunBody, Storable
 from events.kinds.declaring.spec import FIELD_NAME
 from events.kinds.results import COLUMN_NAME, WHOLE_MAX
 from events.queue.requirements import POD_NAME
@@ -172,10 +172,16 @@ class RacePlan(Body):
 PlanBody = Annotated[MatrixPlan | StudyPlan | RacePlan, Field(discriminator="kind")]
 
 
+class GroupRun(RunBody):
+    """What each slot runs; its runs wait until the runs and groups in `after` have completed."""
+
+    after: After | None = None
+
+
 class GroupEdit(Body):
     """What is to be changed of a group; the plan as a whole, and the run as a whole."""
 
-    run: RunBody | None = None
+    run: GroupRun | None = None
     plan: PlanBody | None = None
 
 
@@ -183,7 +189,7 @@ class NewGroup(Body):
     """A group with its name: the run that each slot varies, and the plan."""
 
     id: GroupId
-    run: RunBody
+    run: GroupRun
     plan: PlanBody
     paused: bool = False
 

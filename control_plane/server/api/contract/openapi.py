@@ -14,7 +14,7 @@ import msgspec
 
 from control_plane.access.auth import SAFE_METHODS
 from control_plane.reads.paging import LIMIT_MAX
-from control_plane.server.api.contract.struct_routes import REFERENCE
+from control_plane.server.api.contract.struct_routes import API, REFERENCE
 from events.answers.kind_parts import with_parts
 
 Json = dict[str, Any]
@@ -175,14 +175,14 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     if INGEST in operation.get("tags", ()):
         answers |= {status: _verdicts(words) for status, words in _VERDICTS_OF.items()}
     own = [int(status) for status, each in answers.items() if int(status) >= 400 and "content" not in each]
-    for status in (*own, *_refusals(method, described)):
+    for status in (*own, *_refusals(path, method, described)):
         answers[str(status)] = _refusal(status, answers.get(str(status)))
     if OPEN not in operation.get("tags", ()):
         described["security"] = [{"key": []}]
     return {**described, "responses": dict(sorted(answers.items()))}
 
 
-def _refusals(method: str, operation: Json) -> Iterator[int]:
+def _refusals(path: str, method: str, operation: Json) -> Iterator[int]:
     parameters = operation["parameters"]
     has_body = "requestBody" in operation
     if OPEN not in operation.get("tags", ()):
@@ -193,7 +193,7 @@ def _refusals(method: str, operation: Json) -> Iterator[int]:
         yield 400
     if has_body:
         yield from (408, 413)
-    if has_body or parameters:
+    if has_body or parameters or path.startswith(API):  # there an unknown query parameter is refused
         yield 422
     if method.upper() not in SAFE_METHODS:
         yield 409

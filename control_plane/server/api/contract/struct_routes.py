@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
 from types import UnionType
 from typing import Any, Final, get_args, get_origin
 
 import msgspec
-from fastapi import APIRouter, params
-from fastapi.dependencies.utils import get_typed_return_annotation
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Request, params
+from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import get_flat_params, get_typed_return_annotation
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 
 from control_plane.server.dependencies import REQUIRED
@@ -19,6 +21,7 @@ from events.answers.kind_parts import spread
 from events.answers.runs import Run
 
 JSON: Final = "application/json"
+API: Final = "/api/"
 REFERENCE: Final = "#/components/schemas/{name}"
 _ODD: Final = re.compile(r"[^a-zA-Z0-9.\-_]")
 
@@ -34,7 +37,10 @@ class Encoded(JSONResponse):
 
 
 class StructRoute(APIRoute):
-    """A route; if its function is declared to return structs, they are encoded directly."""
+    """A route; if its function is declared to return structs, they are encoded directly.
+
+    One of the API refuses query parameters that it does not have.
+    """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.answers = structs_of(get_typed_return_annotation(endpoint))
@@ -48,6 +54,31 @@ class StructRoute(APIRoute):
             options["openapi_extra"] = {"responses": described}
             endpoint = _encoding(endpoint)
         super().__init__(path, endpoint, **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what serves a request. Raises `RequestValidationError` for an unknown query parameter."""
+        serve = super().get_route_handler()
+        if not self.path.startswith(API):
+            return serve
+        known = query_names(self.dependant)
+
+        async def checked(request: Request) -> Response:
+            unknown = [] if not request.scope["query_string"] else sorted({*request.query_params} - known)
+            if unknown:
+                told = f"there are {', '.join(sorted(known))}" if known else "there is none here"
+                raise RequestValidationError(
+                    [{"type": "unknown", "loc": ("query", each), "msg": f"no such parameter: {told}"}
+                     for each in unknown]
+                )  # fmt: skip
+            return await serve(request)
+
+        return checked
+
+
+def query_names(dependant: Dependant) -> set[str]:
+    """Return the names of the query parameters that a route, and what it depends on, reads."""
+    own = {each.alias for each in get_flat_params(Dependant(query_params=dependant.query_params))}
+    return own.union(*(query_names(each) for each in dependant.dependencies))
 
 
 class Routes(APIRouter):

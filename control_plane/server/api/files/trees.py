@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Response
 from pydantic import Field, StringConstraints
 
-from control_plane.files.trees import TreeShelf
+from control_plane.files.trees import TreeStore
 from control_plane.server.api.contract.bodies import WHOLE, Body, Sha256
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import THE_SAME, MayRead, MaySubmit, Page
@@ -66,51 +66,51 @@ class DataSetsWanted(Page):
 def router(deps: Deps) -> APIRouter:
     """Return the routes of trees and data sets."""
     routes = Routes(tags=["trees"])
-    _add_trees(routes, deps.tree_shelf)
-    _add_data_sets(routes, deps.tree_shelf)
+    _add_trees(routes, deps.tree_store)
+    _add_data_sets(routes, deps.tree_store)
     return routes
 
 
-def _add_trees(routes: Routes, shelf: TreeShelf) -> None:
+def _add_trees(routes: Routes, trees: TreeStore) -> None:
     @routes.post("/api/tree-uploads")
     async def missing(body: MissingBody, _: MaySubmit) -> MissingObjects:
         manifest = None if body.manifest is None else (body.manifest.sha256, body.manifest.size)
-        return await shelf.missing([(each.sha256, each.size) for each in body.chunks], manifest)
+        return await trees.missing([(each.sha256, each.size) for each in body.chunks], manifest)
 
     @routes.post("/api/trees", status_code=201)
     async def add(body: TreeBody, principal: MaySubmit, response: Response) -> FileTree:
         response.headers["Location"] = f"/api/trees/{body.id}"
-        return await shelf.add(body.id, by=principal.name)
+        return await trees.add(body.id, by=principal.name)
 
     @routes.get("/api/trees/{tree_id}")
     async def one(tree_id: str, _: MayRead) -> FileTree:
-        return await shelf.find(tree_id)
+        return await trees.find(tree_id)
 
     @routes.get("/api/trees/{tree_id}/chunks")
     async def chunks(tree_id: str, _: MayRead, first: First = 0, limit: Limit = ASKED_MAX) -> TreeChunks:
-        return await shelf.chunks(tree_id, first, limit)
+        return await trees.chunks(tree_id, first, limit)
 
 
-def _add_data_sets(routes: Routes, shelf: TreeShelf) -> None:
+def _add_data_sets(routes: Routes, trees: TreeStore) -> None:
     @routes.get("/api/data-sets")
     async def page(_: MayRead, wanted: Annotated[DataSetsWanted, Query()]) -> Listing[DataSet]:
-        return await shelf.versions(wanted.name, wanted.limit, wanted.after)
+        return await trees.versions(wanted.name, wanted.limit, wanted.after)
 
     @routes.get("/api/data-sets/{data_set_id}")
     async def latest(data_set_id: str, _: MayRead) -> DataSet:
-        return await shelf.version(data_set_id, None)
+        return await trees.version(data_set_id, None)
 
     @routes.get("/api/data-sets/{data_set_id}/{version}")
     async def version(
         data_set_id: str, version: Annotated[int, Field(ge=1, le=VERSION_MAX)], _: MayRead
     ) -> DataSet:
-        return await shelf.version(data_set_id, version)
+        return await trees.version(data_set_id, version)
 
     @routes.post("/api/data-sets/{data_set_id}", status_code=201, responses=THE_SAME)
     async def add_version(
         data_set_id: DataSetName, body: VersionBody, principal: MaySubmit, response: Response
     ) -> DataSet:
-        found, is_new = await shelf.add_version(data_set_id, body.tree, by=principal.name)
+        found, is_new = await trees.add_version(data_set_id, body.tree, by=principal.name)
         response.status_code = 201 if is_new else 200
         response.headers["Location"] = f"/api/data-sets/{found.id}"
         return found

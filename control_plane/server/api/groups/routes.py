@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
+from control_plane.reads.reading import SEARCH_CHARS_MAX
 from control_plane.reads.studies import study_view, with_study
 from control_plane.runs.groups.service import WantedGroup
 from control_plane.runs.groups.standing import with_race
@@ -17,6 +19,12 @@ from events.answers.answer import Listing
 from events.answers.groups import Group, GroupMember, GroupRow
 from events.answers.plans.studies import StudyImportance
 from events.runtime.errors import Rejected
+
+
+class GroupsWanted(Page):
+    """A page of groups, or of those of a project."""
+
+    project: Annotated[str | None, Field(max_length=SEARCH_CHARS_MAX)] = None
 
 
 def router(deps: Deps) -> APIRouter:
@@ -93,8 +101,8 @@ def _add_reads(routes: APIRouter, groups: GroupParts) -> None:
     reading = groups.reading
 
     @routes.get("")
-    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[GroupRow]:
-        return await reading.groups_page(wanted.limit, wanted.after)
+    async def page(_: MayRead, wanted: Annotated[GroupsWanted, Query()]) -> Listing[GroupRow]:
+        return await reading.groups_page(wanted.limit, wanted.after, wanted.project or None)
 
     @routes.get("/{group_id}/members")
     async def members(group_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Listing[GroupMember]:

@@ -20,7 +20,7 @@ SIGNED_MAX: Final = 64  # chunks of one request: a URL has to be used within min
 def router(deps: Deps) -> APIRouter:
     """Return the routes of trees for workers."""
     routes = Routes(tags=["trees"])
-    own, shelf, reads = owner_of(deps), deps.tree_shelf, RunReads(deps.db)
+    own, trees, reads = owner_of(deps), deps.tree_store, RunReads(deps.db)
 
     async def require_named(run_id: str, tree_id: str) -> None:
         stored = await reads.spec(run_id)
@@ -30,7 +30,7 @@ def router(deps: Deps) -> APIRouter:
     @routes.get("/api/runs/{run_id}/trees/{tree_id}")
     async def tree(run_id: str, tree_id: str, _: int = Depends(own)) -> FileTree:
         await require_named(run_id, tree_id)
-        return await shelf.find(tree_id)
+        return await trees.find(tree_id)
 
     @routes.get("/api/runs/{run_id}/trees/{tree_id}/chunks")
     async def chunks(
@@ -40,6 +40,6 @@ def router(deps: Deps) -> APIRouter:
         _: int = Depends(own),
     ) -> TreeChunks:
         await require_named(run_id, tree_id)
-        return await shelf.chunks(tree_id, first, SIGNED_MAX)
+        return await trees.chunks(tree_id, first, SIGNED_MAX)
 
     return routes

@@ -41,6 +41,7 @@ def submission_like(run: Run) -> dict[str, Any]:
         "max_attempts": run.max_attempts,
         "queue_limit_s": run.queue_limit_s,
         "project": read_class(run.class_key).project,
+        "after": [] if run.after is UNSET else run.after,
     }
     return {name: value for name, value in wanted.items() if value and value != getattr(usual, name, None)}
 
@@ -70,6 +71,8 @@ def _words(sent: Mapping[str, Any]) -> Iterator[str]:
             yield from ("--requires", f"{name}={value if name == 'pod' else _text(value)}")
     for name, value in sent.get("labels", {}).items():
         yield from ("--label", f"{name}={value}")
+    for name in sent.get("after", ()):
+        yield from ("--after", name)
     for name in sent.get("secrets", ()):
         yield from ("--secret", name)
     options = {"priority": "--priority", "max_attempts": "--max-attempts", "queue_limit_s": "--queue-limit"}

@@ -10,8 +10,8 @@ from typing import Any, Final, get_args
 from control_plane.model.groups.status import CLOSED
 from control_plane.reads.comparison import flat
 from control_plane.runs.groups.service import LIMITS
-from control_plane.server.api.contract.bodies import Body, RunBody
-from control_plane.server.api.contract.group_bodies import PlanBody, posted
+from control_plane.server.api.contract.bodies import Body
+from control_plane.server.api.contract.group_bodies import GroupRun, PlanBody, posted
 from control_plane.server.web.forms.fields import FormWithParts, Unfit, read_body
 from control_plane.server.web.forms.typed import read_json
 from events.answers.groups import Group
@@ -90,7 +90,7 @@ class GroupForm(FormWithParts):
         run = _object("What each slot runs", self.run, problems)
         if problems:
             raise Unfit(problems)
-        return Change(posted(read_body(RunBody, run)), _plan({**plan, **limits}))
+        return Change(posted(read_body(GroupRun, run)), _plan({**plan, **limits}))
 
     def differences(self, group: Group) -> list[Difference]:
         """Return in what the form differs from a group; nothing where it cannot be read."""

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from control_plane.runs.options import LABELS_MAX
-from control_plane.server.api.contract.bodies import Json, StartOptionsBody
+from control_plane.server.api.contract.bodies import AFTER_MAX, Json, StartOptionsBody
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.typed import text_of, value_of
 from control_plane.server.web.forms.validation_errors import Path, complaints
@@ -45,6 +45,14 @@ SECRETS: Final = Field(
     type="names, one a line, such as HF_TOKEN",
     limits=f"at most {OF_RUN_MAX}",
     says="Secrets for its environment.",
+    is_long=True,
+)
+AFTER: Final = Field(
+    path=("after",),
+    shape="text",
+    type="ids, one a line; groups as group:NAME",
+    limits=f"at most {AFTER_MAX}",
+    says="Runs that have to complete first.",
     is_long=True,
 )
 KEPT: Final = ("secrets", "project")  # by a run whose options are changed, and by its retries
@@ -251,7 +259,7 @@ def _put(wanted: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _text_of(field: Field, value: Any) -> str:
-    if field is SECRETS:
+    if field in (SECRETS, AFTER):
         return "\n".join(value)
     return label_lines(value) if field in (LABELS, POD_LABELS) else text_of(field, value)
 
@@ -260,17 +268,25 @@ def _value_of(field: Field, text: str) -> Any:
     """Return the value of a text, which is not empty. Raises `ValueError` with advice."""
     if field is SECRETS:
         return _secrets(text)
+    if field is AFTER:
+        return _names(text, AFTER_MAX)
     return _labels(text) if field in (LABELS, POD_LABELS) else value_of(field, text)
 
 
 def _secrets(text: str) -> list[str]:
     """Return the typed names of secrets, one per line. Raises `ValueError`."""
-    names = [*filter(None, map(str.strip, text.split("\n")))]
-    if len(names) > OF_RUN_MAX:
-        raise ValueError(f"at most {OF_RUN_MAX} names")
+    names = _names(text, OF_RUN_MAX)
     for name in names:
         if fault := fault_of_named(name):
             raise ValueError(f"{name[:100]}: {fault}")
+    return names
+
+
+def _names(text: str, most: int) -> list[str]:
+    """Return the typed names, one per line. Raises `ValueError`."""
+    names = [*filter(None, map(str.strip, text.split("\n")))]
+    if len(names) > most:
+        raise ValueError(f"at most {most} names")
     return names
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from control_plane.server.api.contract.bodies import NewRun
 from control_plane.server.web.forms.fields import Unfit
 from control_plane.server.web.forms.parts import (
+    AFTER,
     Input,
     Part,
     body_of,
@@ -73,7 +74,9 @@ class RunForm:
             if each.shape == "group":
                 yield Part(each.name, ("spec", each.name), each.fields, each.says)
         yield Part("Limits of an attempt", ("spec",), limits, is_aside=True)
-        yield from option_parts()
+        of_pod, of_run = option_parts()
+        yield of_pod
+        yield replace(of_run, fields=[*of_run.fields, AFTER])
 
     def shown(self, problems: Mapping[str, str]) -> list[tuple[Part, list[Input]]]:
         """Return the form as the page shows it, each problem at its field."""

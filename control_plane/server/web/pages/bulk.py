@@ -38,6 +38,7 @@ class BulkForm(BaseModel):
     group: str = ""
     pod: str = ""
     region: str = ""
+    project: str = ""
     q: str = ""
     name: str = ""
     asked_at: str = ""

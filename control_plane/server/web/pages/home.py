@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from control_plane.reads.failures import LOOKED_AT_MAX, grouped
 from control_plane.reads.reading import Overview, RunFilters
-from control_plane.runs.explainer import class_reasons
+from control_plane.runs.explainer import behind, class_reasons
 from control_plane.server.web.page_renderer import Site
 from events.lifecycle import Status
 
@@ -23,8 +23,8 @@ FIRST: Final = (Status.RUNNING, Status.QUEUED, Status.AWAITING_HUMAN)
 BAD_PODS: Final = {"quarantine": "in quarantine", "cordon": "cordoned", "drain": "draining"}
 
 
-async def home(site: Site) -> HTMLResponse:
-    """Show what the fleet does, and what needs a person."""
+async def home(site: Site, project: str | None = None) -> HTMLResponse:
+    """Show what the fleet does, and what needs a person; its queue of one project, where that is named."""
     live, reading = site.live("runs", "pods"), site.deps.reading
     now = reading.clock.now()
     overview, recent, running, failed, failing, today = await asyncio.gather(
@@ -35,7 +35,10 @@ async def home(site: Site) -> HTMLResponse:
         reading.failing_checks(),
         site.deps.accounts.today(),
     )
-    why = await class_reasons(reading, [each.class_key for each in overview.queue])
+    queue = [each for each in overview.queue if project in (None, each.project)]
+    why, waiting = await asyncio.gather(
+        class_reasons(reading, [each.class_key for each in queue]), behind(reading, project)
+    )
     hours = (now - today.start) / HOUR
     causes = grouped(failed, now - FAILED_LATELY)
     return await site.show(
@@ -53,6 +56,9 @@ async def home(site: Site) -> HTMLResponse:
         runs=recent.items,
         running=running.items,
         why=why,
+        queue=queue,
+        behind=waiting,
+        project=project,
     )
 
 

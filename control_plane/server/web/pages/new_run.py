@@ -90,7 +90,7 @@ class NewRunPages:
     async def _data_sets(self) -> list[str]:
         """Return the newest versions of data sets that a run could read."""
         found: dict[str, str] = {}
-        for each in (await self.site.deps.tree_shelf.versions(None, DATA_SETS_READ, None)).items:
+        for each in (await self.site.deps.tree_store.versions(None, DATA_SETS_READ, None)).items:
             found.setdefault(each.name, each.id)
         return [*found.values()][:DATA_SETS_SHOWN]
 
@@ -131,6 +131,7 @@ class NewRunPages:
             wanted = Submission(**form.body().model_dump(), by=by, named_by=by)
             order = await order_of(wanted)
             await self.site.deps.submitter.require_permitted(order)
+            await self.site.deps.submitter.has_to_wait(wanted.after)
             # what is measured is confirmed before it is queued, and again after a change of the words
             if typed.get("do") == "check" or order.measures != typed.get("confirmed", ""):
                 exact = await self.site.deps.submitter.exact(wanted)

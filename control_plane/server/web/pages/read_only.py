@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from control_plane.concurrency.singleflight import Singleflight
 from control_plane.server.api.contract.struct_routes import Routes
-from control_plane.server.api.runs import MayRead, Page, RunsView
+from control_plane.server.api.runs import MayRead, OfProject, Page, RunsView
 from control_plane.server.web.forms.addresses import shorter
 from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.pages.home import home
@@ -30,8 +30,8 @@ def router(site: Site) -> APIRouter:
     joined: Singleflight[HTMLResponse] = Singleflight()
 
     @routes.get("/")
-    async def first(principal: MayRead) -> HTMLResponse:
-        return await joined.read(("/", principal), partial(home, site))
+    async def first(principal: MayRead, project: OfProject = None) -> HTMLResponse:
+        return await joined.read(("/", principal, project), partial(home, site, project))
 
     @routes.get("/runs")
     async def runs(_: MayRead, request: Request, wanted: Annotated[RunsView, Query()]) -> Response:

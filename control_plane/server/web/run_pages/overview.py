@@ -22,6 +22,7 @@ from events.answers.artifacts import Artifact
 from events.answers.runs import Reason, Run
 from events.kinds import RUN_KINDS, stages_of
 from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_status
+from events.queue.requirements import read_class
 
 READS: Final = ("attempts", "stages", "usage", "notes", "measures", "successors")
 
@@ -58,6 +59,7 @@ async def overview(site: Site, run_id: str) -> HTMLResponse:
         stages=stages_of(run.kind),
         is_held=status in HELD,
         is_keyless=is_keyless,
+        project=read_class(run.class_key).project,
     )
 
 

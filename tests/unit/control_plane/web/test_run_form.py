@@ -155,11 +155,17 @@ def test_the_run_itself_is_told_beside_its_specification() -> None:
         "labels": "team = vision\r\n\r\nrun=a=b",
         "requires.gpu_gib": "24",
         "requires.region": "eu",
+        "after": " 01A \r\n\r\ngroup:rates",
     }
     body = RunForm(ALL, NEEDED | typed).body()
     assert (body.priority, body.max_attempts, body.queue_limit_s) == (-5, 1, 60)
     assert str(body.not_before) == "2099-01-01 00:00:00+00:00"
     assert body.labels == {"team": "vision", "run": "a=b"}
+    assert body.after == ["01A", "group:rates"]
+    again = RunForm.like(ALL, {"after": body.after}).typed["after"]
+    assert again == "01A\ngroup:rates"
+    assert problems_of({**NEEDED, "after": "\n".join(map(str, range(65)))}) == {"after": "at most 64 names"}
+    assert [*problems_of({**NEEDED, "after": "x" * 101})] == ["after"]
     assert body.requires == {"gpu_gib": 24, "region": "eu"}
 
 
@@ -385,6 +391,7 @@ def test_the_page_has_a_field_of_each_type_with_its_label_its_default_and_its_pr
         *("requires.gpu_gib", "requires.gpus", "requires.gpu", "requires.region"),
         *("requires.labels", "requires.pod"),
         *("priority", "max_attempts", "queue_limit_s", "not_before", "labels", "secrets", "project"),
+        "after",
     }
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len({*ids})

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from control_plane.reads.kinds.parts import parts_of_kinds
 from control_plane.runs.options import QUEUE_LIMIT_S
@@ -153,7 +154,7 @@ def test_the_commands_submit_the_same_specification(spec: dict[str, Any]) -> Non
     run: Any = SimpleNamespace(
         kind="probe", spec=spec, labels={"a": "it's", "schedule": "nightly"},
         requires={"region": "eu", "gpu_gib": None, "labels": {}}, priority=3, max_attempts=2,
-        queue_limit_s=QUEUE_LIMIT_S, secrets=["API_KEY"], class_key="probe/cpu/eu",
+        queue_limit_s=QUEUE_LIMIT_S, secrets=["API_KEY"], class_key="probe/cpu/eu", after=["01A", "group:b"],
     )  # fmt: skip
     sent = submission_like(run)
     assert not STEERING.search(cli_command(sent) + curl_command(sent))
@@ -163,13 +164,14 @@ def test_the_commands_submit_the_same_specification(spec: dict[str, Any]) -> Non
     assert words[:4] == ["podfleet", "submit", "--kind", "probe"]
     tail = words[4 + 2 * len(pairs) :]
     assert tail == [
-        "--requires", "region=eu", "--label", "a=it's", "--secret", "API_KEY", "--priority", "3",
-        "--max-attempts", "2",
+        "--requires", "region=eu", "--label", "a=it's", "--after", "01A", "--after", "group:b", "--secret",
+        "API_KEY", "--priority", "3", "--max-attempts", "2",
     ]  # fmt: skip
     body = json.loads(shlex.split(curl_command(sent))[-1])
     assert body == {
         "kind": "probe", **({"spec": spec} if spec else {}), "labels": {"a": "it's"},
         "requires": {"region": "eu"}, "priority": 3, "max_attempts": 2, "secrets": ["API_KEY"],
+        "after": ["01A", "group:b"],
     }  # fmt: skip
 
 
@@ -177,7 +179,7 @@ def test_a_label_that_would_steer_the_terminal_it_is_pasted_into_is_written_by_n
     label = "it's \\u0041 \x1b[201~\x15rm -rf x"
     run: Any = SimpleNamespace(
         kind="probe", spec={}, labels={"a": label}, requires=None, priority=0, max_attempts=3,
-        queue_limit_s=QUEUE_LIMIT_S, secrets=[], class_key="probe/cpu/any",
+        queue_limit_s=QUEUE_LIMIT_S, secrets=[], class_key="probe/cpu/any", after=UNSET,
     )  # fmt: skip
     command = cli_command(submission_like(run)).replace("podfleet submit", "printf '%s\\0'")
     assert not STEERING.search(command)

@@ -25,6 +25,7 @@ from control_plane.reads.studies import study_view, told_with
 from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GOAL, GroupPause
 from control_plane.server.api.contract.struct_routes import Routes, add_routes
+from control_plane.server.api.groups.routes import GroupsWanted
 from control_plane.server.api.runs import MayRead, MaySubmit, Page, revision_of
 from control_plane.server.web.drawing.bars import bars
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
@@ -74,10 +75,10 @@ def router(site: Site) -> APIRouter:
     reading = site.deps.groups.reading
 
     @routes.get("/groups")
-    async def listed(_: MayRead, wanted: Annotated[Page, Query()]) -> HTMLResponse:
-        live = site.live("groups")
-        page = await reading.groups_page(wanted.limit, wanted.after)
-        return await site.show("groups.html", live=live, page=page, marks=MARKS)
+    async def listed(_: MayRead, wanted: Annotated[GroupsWanted, Query()]) -> HTMLResponse:
+        live, project = site.live("groups"), wanted.project or None
+        page = await reading.groups_page(wanted.limit, wanted.after, project)
+        return await site.show("groups.html", live=live, page=page, marks=MARKS, project=project)
 
     # Many people may watch the same group: each change would be read for each of them.
     joined: Singleflight[HTMLResponse] = Singleflight()

@@ -17,7 +17,7 @@ from stages.testing import NoSandbox
 SAMPLES = Path(__file__).parent / "samples"
 
 
-class PlainSandbox:
+class PlainSandbox(NoSandbox):
     """Runs each program as a process of this user, for programs that are harmless."""
 
     def isolation(self) -> Isolation:

@@ -1,0 +1,1 @@
+"""Queries on file trees, data sets, and the objects that hold them."""
