@@ -122,9 +122,8 @@ class GitSource:
 
     def _require_small(self) -> None:
         """Raise `PipelineError` where the folder has become too large."""
-        size = count = 0
-        for entry in entries_below(self.work):
-            count += 1
+        size = 0
+        for count, entry in enumerate(entries_below(self.work), 1):
             with suppress(OSError):  # git has renamed it
                 size += entry.stat(follow_symlinks=False).st_size
             if size > BYTES_MAX or count > FILES_MAX:

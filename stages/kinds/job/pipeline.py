@@ -45,6 +45,7 @@ WARNINGS_MAX: Final = 20  # of one attempt
 FILES_MAX: Final = 10_000
 WARNING_CHARS: Final = 300
 SHOWN_CHARS: Final = 80  # of a name
+NOT_TO_BE_SHOWN: Final = "its name has the value of a secret"
 NOT_FOUND: Final = 127  # what a shell says of a program that is not there, and of one that it may not run
 NOT_ALLOWED: Final = 126
 # Of the pod's own environment; secrets of the run and what its command names come besides.
@@ -77,7 +78,12 @@ class _Job:
     notes: int = -1
     not_kept: int = 0
     is_node: bool = False  # of a job of several
+    hidden: Secrets = field(init=False)
     measured: dict[str, float] = field(default_factory=dict)  # the last value of each metric
+
+    def __post_init__(self) -> None:
+        variables, names = self.context.tools.variables, self.context.tools.secrets
+        self.hidden = Secrets(variables.get(name, "") for name in names)
 
     def run(self) -> str:
         """Run the program, and return the line that sums it up."""
@@ -104,10 +110,8 @@ class _Job:
             self.is_node = bool(others)
             self.begun_s = self.context.clock.monotonic_s()
             with self.context.stage(RUN, index=1, total=1) as self.stage:
-                variables, secrets = self.context.tools.variables, self.context.tools.secrets
-                hidden = Secrets(variables.get(name, "") for name in secrets)
                 log, clock = self.context.workspace / LOG, self.context.clock
-                printed = Output(log, self.context.show, clock, hidden)
+                printed = Output(log, self.context.show, clock, self.hidden)
                 try:
                     code = self._run(work, environment, printed, box, control, start)
                 finally:
@@ -170,7 +174,7 @@ class _Job:
             self.event_files.look()
         for line in box.lines(within_s):
             try:
-                self._take(messages.read_message(line), control)
+                self._take(messages.read_message(self.hidden.replaced(line)), control)
             except (messages.BadMessage, BadPath, OSError, ValueError) as error:
                 self._warn(f"podfleet.run: {error}")
         if box.too_long:
@@ -200,6 +204,7 @@ class _Job:
                 self._warn(f"podfleet.run: {message.why}")
 
     def _measured(self, name: str, value: float, step: int) -> None:
+        name = self.hidden.replaced(name.encode()).decode()
         self._log(messages.Logged({name: value if math.isfinite(value) else str(value)}, step))
 
     def _log(self, message: messages.Logged) -> None:
@@ -224,6 +229,8 @@ class _Job:
     def _save(self, path: Path, name: str) -> None:
         """Keep a file under its name; the worker opens it without following a link."""
         name = RunPath(name)
+        if self.hidden.are_in(name):
+            raise ValueError(f"a file is not kept: {NOT_TO_BE_SHOWN}")
         if len(self.saved) > FILES_MAX:
             raise ValueError(f"{name} is not kept: a run has {FILES_MAX:,} files at most")
         if name in self.saved:
@@ -250,6 +257,8 @@ class _Job:
         if made.parent != folder or made.name == ".." or made.is_symlink() or not made.is_dir():
             raise ValueError(f"{made} is no checkpoint of this run")
         files = {name: made / name for name in plain_files(made, self._left_out_of_checkpoint)}
+        if any(map(self.hidden.are_in, files)):
+            raise ValueError(f"a checkpoint is not kept: {NOT_TO_BE_SHOWN}")
         if len(files) > CHECKPOINT_FILES_MAX:
             most = f"{CHECKPOINT_FILES_MAX:,} files are the most: put them into one"
             raise ValueError(f"a checkpoint of {len(files):,} files is not kept; {most}")
@@ -259,6 +268,8 @@ class _Job:
                 remove_tree(each)
 
     def _left_out_of_checkpoint(self, name: str, why: str) -> None:
+        if self.hidden.are_in(name):
+            name, why = "a file", NOT_TO_BE_SHOWN
         raise ValueError(f"a checkpoint without {name[:SHOWN_CHARS]!r} is not kept: {why}")
 
     def _restored(self, control: Path) -> Path:
@@ -309,6 +320,8 @@ class _Job:
 
     def _left_out(self, name: str, why: str) -> None:
         self.not_kept += 1
+        if self.hidden.are_in(name):
+            name, why = "a file", NOT_TO_BE_SHOWN
         self._warn(f"{name[:SHOWN_CHARS]!r} of the output folder is not kept: {why}"[:WARNING_CHARS])
 
     def _work(self) -> Path:
@@ -368,7 +381,7 @@ class _Job:
     def _warn(self, text: str) -> None:
         self.warnings += 1
         if self.warnings <= WARNINGS_MAX:
-            self.context.log(text, "warning")
+            self.context.log(self.hidden.replaced(text.encode(errors="replace")).decode(), "warning")
 
     def _line(self, code: int, printed: Output) -> str:
         seconds = self.context.clock.monotonic_s() - self.begun_s

@@ -5,6 +5,7 @@ Law: a secret is hidden wherever pieces are cut; what is no secret stays as it i
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ class Secrets:
 
     def __post_init__(self) -> None:
         lines = {part for each in self.values for part in (each, *each.splitlines())}
+        lines |= {json.dumps(each)[1:-1] for each in lines}  # as `podfleet.run` says it
         forms = (each.encode(errors="replace") for each in lines if len(each) >= SECRET_MIN_CHARS)
         self._forms = tuple(sorted(forms, key=len, reverse=True))
         self._known = re.compile(b"|".join(map(re.escape, self._forms))) if self._forms else None
@@ -38,6 +40,14 @@ class Secrets:
         cut = len(data) - self._begun(data)
         self._held = data[cut:]
         return data[:cut]
+
+    def replaced(self, line: bytes) -> bytes:
+        """Return a whole line of JSON or text without them: nothing is held back."""
+        return line if self._known is None else self._known.sub(STARS, line)
+
+    def are_in(self, text: str) -> bool:
+        """Say whether a text, such as the name of a file, has one."""
+        return self._known is not None and self._known.search(text.encode(errors="replace")) is not None
 
     def rest(self) -> bytes:
         """Return what was held back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import os
+import pwd
 import shlex
 import shutil
 import ssl
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -230,11 +232,12 @@ def test_ssh_runs_for_a_user_without_a_name_and_its_reason_is_told(
     def nobody(number: int) -> None:
         raise KeyError(number)
 
-    monkeypatch.setattr(git_source.pwd, "getpwuid", nobody)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
     (workspace := tmp_path / "run").mkdir()
     job = Fetched(repository, workspace, url="ssh://git@127.0.0.1/a.git")
-    job.context.tools.variables["PATH"] = f"{tmp_path}:{PATH}"
-    with pytest.raises(PipelineError, match="named: yes .*Could not read") as failed:
+    variables = {**job.context.tools.variables, "PATH": f"{tmp_path}:{PATH}"}
+    job.context = replace(job.context, tools=replace(job.context.tools, variables=variables))
+    with pytest.raises(PipelineError, match=r"named: yes.* Could not read") as failed:
         job.run()
     assert "repository exists" not in str(failed.value)
 

@@ -358,30 +358,34 @@ def test_files_that_cannot_be_kept_cost_a_line_and_no_other_file(
 
 
 def test_folders_without_end_cost_a_line_and_no_other_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(output, "LOOKED_AT_MAX", 3_000)
+    monkeypatch.setattr(output, "LOOKED_AT_MAX", 400)
     nests = """
         import os, pathlib
         pipe = os.open(os.environ["PODFLEET_RUN_PIPE"], os.O_WRONLY)
         begin, made = os.getcwd(), os.environ["PODFLEET_RUN_CHECKPOINTS"]
-        for folder in (f"{made}/1", f"{made}/2", os.environ["PODFLEET_OUTPUT"], os.environ["HOME"] + "/log.txt"):
+        in_place_of_the_log = os.environ["HOME"] + "/log.txt"
+        for folder in (f"{made}/1", f"{made}/2", os.environ["PODFLEET_OUTPUT"], in_place_of_the_log):
             os.makedirs(folder, exist_ok=True)
             os.chdir(folder)
             pathlib.Path("a.txt").write_text("a")
             if not folder.endswith("2"):
-                for _ in range(1_200):
-                    os.mkdir("b")
-                    os.chdir("b")
+                for _ in range(310):
+                    os.mkdir("nested")
+                    os.chdir("nested")
             os.chdir(begin)
             if made in folder:
                 os.write(pipe, b'{"do":"checkpoint","path":"%s"}\\n' % folder.encode())
         log = pathlib.Path(os.environ["PODFLEET_OUTPUT"]).parent / "log.txt"
         log.unlink()
-        os.rename(os.environ["HOME"] + "/log.txt", log)
+        os.rename(in_place_of_the_log, log)
         print("end")
     """
     job = Job(tmp_path, nests)
+    depth = sys.getrecursionlimit()
+    request.addfinalizer(lambda: sys.setrecursionlimit(depth))
+    sys.setrecursionlimit(300)  # as many as folders in a path, which may be 2,000
 
     line = job.run()
 
@@ -393,11 +397,44 @@ def test_folders_without_end_cost_a_line_and_no_other_file(
     many = """
         import os
         os.chdir(os.environ["PODFLEET_OUTPUT"])
-        for number in range(3_100):
+        for number in range(410):
             os.mkdir(f"{number}")
     """
-    assert "0 files kept and 1 not: " in (job := Job(tmp_path / "many", many)).run()
-    assert "has more than 3,000 entries" in job.lines
+    job = Job(tmp_path / "many", many)
+    assert "0 files kept and 1 not: " in job.run()
+    assert "has more than 400 entries" in job.lines
+
+
+def test_a_secret_is_in_no_name_of_what_a_program_leaves_and_in_nothing_that_it_says(tmp_path: Path) -> None:
+    secret = 'canary-"quoted"-0123'
+    tells = """
+        import base64, os, pathlib
+        from podfleet import run
+        secret, out = os.environ["KEY"], pathlib.Path(os.environ["PODFLEET_OUTPUT"])
+        run.log({f"loss {secret}": 1.0, "loss": 2.0})
+        run.summary({"told": secret})
+        run.result("rows", secret, {"value": f"a {secret}"})
+        run.progress(0.5, secret)
+        (out / secret).mkdir()
+        for name in (f"{secret}.txt", f"{secret}/a.txt", "a.txt", f"line\\n{secret}"):
+            (out / name).write_text("a")
+        (out / "events.out.tfevents.1").write_bytes(base64.b64decode(os.environ["EVENTS"]))
+        run.save(out / "a.txt", f"{secret}.bin")
+        run.checkpoint(out / f"{secret}.txt")
+    """
+    events = base64.b64encode(number(f"tag {secret}", 1.0, 1)).decode()
+    job = Job(tmp_path, tells, env={"EVENTS": events})
+    tools = replace(job.context.tools, variables={"KEY": secret}, secrets=("KEY",))
+    job.context = replace(job.context, tools=tools)
+
+    job.run()
+
+    assert "canary" not in "".join(map(str, job.reporter.facts)).replace(events, "")
+    assert "canary" not in str(job.checkpoints.kept)
+    assert {*job.files} == {"a.txt", "***.bin", "events.out.tfevents.1", "log.txt"}
+    assert [each.values for each in job.reporter.of(ResultRecorded)] == [{"value": "a ***"}]
+    assert {each.name for each in job.reporter.of(StageMetric)} == {"loss", "loss ***", "tag ***"}
+    assert job.lines.count("its name has the value of a secret") == 4
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
