@@ -152,7 +152,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         delivery = delivery_report(outbox, settings.data, uploads.failures, stores)
         gauges.cuda = partial(cuda_of, health)
         roster = Roster(
-            store, gauges, spool, _identity(settings, pod, world, stores), stores, delivery,
+            store, gauges, spool, identity, stores, delivery,
             tested=health, every_s=world.report_every_s, hurry=health.changed,
         )  # fmt: skip
         roster.resets = _resets(settings, roster, world, stores)

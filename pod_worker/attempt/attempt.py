@@ -719,7 +719,7 @@ class Attempt:
                 oom_evidence=ended.oom_evidence,
                 stage=self.stage,
                 last_words=ended.last_words,
-                runs_programs=self.claim.kind in KINDS and KINDS[self.claim.kind].is_open,
+                runs_programs=self.claim.kind in KINDS and KINDS[self.claim.kind].runs_programs,
             )
         )
         fact = self.cards.judged(fact)

@@ -94,8 +94,8 @@ def _run(folder: Path, words: Sequence[str]) -> int:
         },
     }  # fmt: skip
     (folder / f"{name}.json").write_text(json.dumps(row))
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda number, _: os.kill(process.pid, number))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: os.kill(process.pid, number))
     most = int(options["--memory"][0]) if "--memory" in options else sys.maxsize
     if _pass_on(log, process, most):
         row["State"]["OOMKilled"] = True

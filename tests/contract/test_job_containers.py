@@ -29,6 +29,8 @@ from tests.contract.test_containers import Docker
 
 CLOCK = SystemClock()
 USER = 54_321
+OWNER_POD = "PODFLEET_TEST_POD"  # of a worker in a process of its own, the same one
+POD = os.environ.get(OWNER_POD, f"pod-of-jobs-{os.getpid()}")  # tests beside this one have others
 PATIENCE_S = 30.0
 SECRET = "s3cret-value-of-a-run"
 
@@ -46,7 +48,7 @@ class Runtime:
     is_real: bool = False
 
     def left(self) -> str:
-        words = ["docker", "ps", "-a", "-q", "--filter", "label=podfleet.pod=pod-of-jobs"]
+        words = ["docker", "ps", "-a", "-q", "--filter", f"label=podfleet.pod={POD}"]
         return subprocess.check_output(words, env=self.environ, text=True, timeout=PATIENCE_S)
 
 
@@ -62,8 +64,9 @@ def runtime(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runtime]
         pytest.skip("only root gives a run a user of its own")
     if why := lacks_docker():
         pytest.skip(why)
-    yield Runtime(client_environment(os.environ), made_image(), is_real=True)
-    remove_containers("pod-of-jobs", os.environ)
+    environ = os.environ  # noqa: TID251 - the settings of the machine's own client
+    yield Runtime(client_environment(environ), made_image(), is_real=True)
+    remove_containers(POD, environ)
 
 
 @dataclass
@@ -87,9 +90,7 @@ class Attempt:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         self.child = ChildContainers(self._sent, CLOCK)
-        pod = PodContainers(
-            client="docker", pod="pod-of-jobs", slot="pod-of-jobs/1", environ=self.runtime.environ
-        )
+        pod = PodContainers(client="docker", pod=POD, slot=f"{POD}/1", environ=self.runtime.environ)
         self.use = ContainerUse(
             pod=pod,
             spec={"image": self.runtime.image} | self.spec,
@@ -110,7 +111,7 @@ class Attempt:
 
     def _read(self) -> None:
         with (self.workspace / PRINTED).open("rb") as stream:
-            while piece := stream.read1(4_096):  # type: ignore[attr-defined] # a buffered reader
+            while piece := stream.read1(4_096):
                 self.printed += piece
 
     def start(self, *words: str, **variables: str) -> None:
@@ -265,7 +266,13 @@ def test_a_container_ends_with_a_worker_that_is_killed_and_the_next_one_removes_
 ) -> None:
     (tmp_path / "owner").mkdir()
     words = [sys.executable, "-c", OWNER, json.dumps(runtime.environ), runtime.image, str(tmp_path / "owner")]
-    owner = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    owner = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, OWNER_POD: POD},
+    )
     assert owner.stdout is not None
     assert owner.stdout.readline() == "waits\n"
     assert runtime.left()
@@ -276,9 +283,9 @@ def test_a_container_ends_with_a_worker_that_is_killed_and_the_next_one_removes_
     kept = Attempt(runtime, tmp_path)
     kept.start("sh", "-c", "echo waits; exec sleep 600")
     kept.waits_for(b"waits")
-    assert remove_containers("pod-of-jobs", runtime.environ, slot="pod-of-jobs/11") == 0
+    assert remove_containers(POD, runtime.environ, slot=f"{POD}/11") == 0
     assert runtime.left()
-    assert remove_containers("pod-of-jobs", runtime.environ, slot="pod-of-jobs/1") == 1
+    assert remove_containers(POD, runtime.environ, slot=f"{POD}/1") == 1
     assert runtime.left() == ""
     kept.close()
 
@@ -313,7 +320,7 @@ def test_a_process_that_lies_gets_no_container(stub: Runtime, tmp_path: Path) ->
         ("name", lambda path: path.write_text(order.replace('"A"', '"A=B"')), "cannot be run"),
         (
             "output",
-            lambda path: (path.write_text(order), _replace_pipe(path.parent, victim)),
+            lambda path: _replace_pipe(path, order, victim),
             "cannot be run",
         ),
     ]
@@ -328,9 +335,10 @@ def test_a_process_that_lies_gets_no_container(stub: Runtime, tmp_path: Path) ->
     assert victim.read_text() == "of the worker"
 
 
-def _replace_pipe(workspace: Path, victim: Path) -> None:
-    (workspace / PRINTED).unlink()
-    (workspace / PRINTED).symlink_to(victim)
+def _replace_pipe(path: Path, order: str, victim: Path) -> None:
+    path.write_text(order)
+    path.with_name(PRINTED).unlink()
+    path.with_name(PRINTED).symlink_to(victim)
 
 
 def test_a_pod_without_a_runtime_or_a_user_for_the_run_says_so(stub: Runtime, tmp_path: Path) -> None:

@@ -82,10 +82,11 @@ def test_any_short_name_can_be_a_label(product: str) -> None:
 
 def test_a_pod_says_what_it_is() -> None:
     h100, a100 = ("NVIDIA H100 80GB HBM3", 81_559.0), ("NVIDIA A100-SXM4-40GB", 40_536.0)
-    said = own_labels(**{**POD, "gpus": [a100, h100, h100], "driver": "550.54.15", "region": "eu-de"})
+    more = {"gpus": [a100, h100, h100], "driver": "550.54.15", "region": "eu-de", "has_containers": True}
+    said = own_labels(**{**POD, **more})
     assert said == {
         "gpu": "h100", "gpus": "2", "gpu_gib": "80", "cpu": "8", "memory": "62", "disk": "500",
-        "driver": "550.54.15", "region": "eu-de",
+        "driver": "550.54.15", "region": "eu-de", "containers": "yes",
     }  # fmt: skip
     assert tuple(said) == OWN
     assert own_labels(**POD) == {"gpus": "0", "cpu": "8", "memory": "62", "disk": "500"}

@@ -138,4 +138,5 @@ def back_off_s(name: str, tries: int, ready_s: float) -> float:
     From half of `ready_s` to one and a half of it after the first try, eight and a half after the fourth.
     """
     share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
-    return min(WAIT_MAX_S, ready_s * (0.5 + share * 2 ** min(max(0, tries - 1), GROWS_MAX)))
+    grown = 2.0 ** min(max(0, tries - 1), GROWS_MAX)
+    return min(WAIT_MAX_S, ready_s * (0.5 + share * grown))
