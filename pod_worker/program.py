@@ -148,11 +148,10 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | No
         )
         storage_look = StorageLook(control_plane, tls, settings.pod)
         health = _health(settings, outbox, storage_look, gauges, fork_server, world, stores)
-        identity = _identity(settings, pod, world, stores)
         delivery = delivery_report(outbox, settings.data, uploads.failures, stores)
         gauges.cuda = partial(cuda_of, health)
         roster = Roster(
-            store, gauges, spool, identity, stores, delivery,
+            store, gauges, spool, _identity(settings, pod, world, stores), stores, delivery,
             tested=health, every_s=world.report_every_s, hurry=health.changed,
         )  # fmt: skip
         roster.resets = _resets(settings, roster, world, stores)

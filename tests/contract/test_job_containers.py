@@ -30,7 +30,8 @@ from tests.contract.test_containers import Docker
 CLOCK = SystemClock()
 USER = 54_321
 OWNER_POD = "PODFLEET_TEST_POD"  # of a worker in a process of its own, the same one
-POD = os.environ.get(OWNER_POD, f"pod-of-jobs-{os.getpid()}")  # tests beside this one have others
+# Tests beside this one have others.
+POD = os.environ.get(OWNER_POD, f"pod-of-jobs-{os.getpid()}")  # noqa: TID251 - given by this file itself
 PATIENCE_S = 30.0
 SECRET = "s3cret-value-of-a-run"
 
@@ -271,7 +272,7 @@ def test_a_container_ends_with_a_worker_that_is_killed_and_the_next_one_removes_
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],
-        env={**os.environ, OWNER_POD: POD},
+        env={**os.environ, OWNER_POD: POD},  # noqa: TID251 - a program of this file
     )
     assert owner.stdout is not None
     assert owner.stdout.readline() == "waits\n"
