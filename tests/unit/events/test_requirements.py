@@ -15,8 +15,8 @@ from events.queue.requirements import (
     LABELS_MAX,
     POD_NAME,
     class_key,
+    classes_of,
     gpu_tier,
-    in_region,
     read_class,
     read_requirements,
 )
@@ -118,8 +118,18 @@ def test_requirements_that_cannot_be_meant_are_refused(asked: dict[str, Any], sa
     ],
 )  # fmt: skip
 def test_the_classes_of_a_region_are_found_by_a_pattern(key: str, is_there: bool) -> None:
-    assert bool(re.search(in_region("eu"), key)) is is_there
-    assert not re.search(in_region("e."), key)
+    assert bool(re.search(classes_of("eu"), key)) is is_there
+    assert not re.search(classes_of("e."), key)
+    assert bool(re.search(classes_of("eu", "default"), key)) is is_there
+    assert not re.search(classes_of("eu", "vision"), key)
+
+
+def test_the_classes_of_a_project_are_found_by_a_pattern() -> None:
+    key = class_key("probe", read_requirements({"region": "eu", "labels": {"rack": "r1"}}), "vision")
+    assert re.search(classes_of(project="vision"), key)
+    assert re.search(classes_of("eu", "vision"), key)
+    for region, project in ((None, "visio"), (None, "default"), ("any", "vision"), ("e.", None)):
+        assert not re.search(classes_of(region, project), key)
 
 
 @pytest.mark.parametrize(
