@@ -21,12 +21,8 @@ from stages.adapters.sandbox.entering import enter
 from stages.isolation.levels import Plan
 
 NOT_STARTED: Final = 125
-SHELL: Final = (
-    "/bin/sh",
-    "-c",
-    'exec "$@"',
-    "program",
-)  # says of a program that is not there what a shell says
+# Says of a program that is not there what a shell says.
+SHELL: Final = ("/bin/sh", "-c", 'exec "$@"', "program")
 OF_SIGNALS: Final = 128  # above it bubblewrap tells, as a shell does, of a signal
 STATUS_BYTES_MAX: Final = 4_096
 PROBLEM_CHARS_MAX: Final = 500

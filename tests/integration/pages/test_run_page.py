@@ -146,6 +146,7 @@ def test_a_stored_key_that_leads_elsewhere_is_told_in_words(
             "checkpoints": [],
             "replicationAsked": False,
             "spentUsd": 0.0,
+            "cheapestUsd": None,
             "told": {"verdicts": {}, "isWhole": True},
         },
     )
