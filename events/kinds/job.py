@@ -33,7 +33,7 @@ RUN: Final = "run"
 USER: Final = "user"
 SANDBOX: Final = "sandbox"
 # The run itself says these; another value would mislead the program or what it loads.
-RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP")
+RESERVED: Final = ("PODFLEET_", "LD_", "PYTHONHOME", "PYTHONSTARTUP", "CUDA_VISIBLE_DEVICES")
 
 VariableName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,199}\Z")]
 VariableValue = Annotated[str, msgspec.Meta(max_length=VARIABLE_CHARS_MAX, pattern=r"\A[^\x00]*\Z")]

@@ -160,7 +160,7 @@ def test_lists_refuse_bad_limits_and_cursors_with_400(fleet: Any) -> None:
 
 @pytest.mark.parametrize(
     ("path", "known"),
-    [("/api/runs", "after"), ("/api/queue", "none"), ("/api/kinds", "none"), ("/api/pods", "region")],
+    [("/api/runs", "after"), ("/api/queue", "project"), ("/api/kinds", "none"), ("/api/pods", "region")],
 )
 def test_an_unknown_query_parameter_is_refused_with_those_that_there_are(
     fleet: Any, path: str, known: str

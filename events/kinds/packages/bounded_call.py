@@ -69,6 +69,7 @@ def bounded(kind: Kind) -> Kind:
         kind,
         title=calls.bounded(kind.title),
         check=calls.bounded(kind.check),
+        asks=calls.bounded(kind.asks),
         measures=calls.bounded(kind.measures),
         weights=None if kind.weights is None else calls.bounded(kind.weights),
         scheduled_as=None if kind.scheduled_as is None else calls.bounded(kind.scheduled_as),

@@ -20,6 +20,7 @@ OPEN_S = 100.0  # nothing waits that long
 PLACES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Kind], Callable[..., Any]]]] = {
     "title": (lambda call: {"title": call}, lambda kind: kind.title),
     "check": (lambda call: {"check": call}, lambda kind: kind.check),
+    "asks": (lambda call: {"asks": call}, lambda kind: kind.asks),
     "measures": (lambda call: {"measures": call}, lambda kind: kind.measures),
     "weights": (lambda call: {"weights": call}, lambda kind: kind.weights or kind.title),
     "scheduled_as": (lambda call: {"scheduled_as": call}, lambda kind: kind.scheduled_as or kind.title),

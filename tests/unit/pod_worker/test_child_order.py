@@ -19,6 +19,7 @@ from pod_worker.child.main import _run, serve
 from pod_worker.child.notes import ChildNotes
 from stages.context import Context
 from stages.ports import NoBarrier
+from stages.ports.containers import NoContainers
 from stages.ports.environments import NoEnvironments
 from stages.testing import MemoryCheckpoints, RecordingReporter
 
@@ -43,6 +44,7 @@ def test_a_pipeline_learns_its_run_and_its_pod(tmp_path: Path) -> None:
                 NoBarrier(),
                 ChildLiveView(_dropped, SystemClock()),
                 NoEnvironments(),
+                NoContainers(),
             ),
         ),
     )

@@ -235,6 +235,7 @@ def test_a_program_that_is_canceled_hears_of_it_and_leaves_a_checkpoint(
         ({"command": "  "}, "name a program"),
         ({"command": "x", "env": {"PODFLEET_API_KEY": "1"}}, "set by the run itself"),
         ({"command": "x", "env": {"LD_PRELOAD": "/x.so"}}, "set by the run itself"),
+        ({"command": "x", "env": {"CUDA_VISIBLE_DEVICES": "1"}}, "set by the run itself"),
         ({"command": "x", "env": {"1A": "x"}}, "env"),
         ({"command": "x " * 300}, "256 words"),
         ({"command": "x", "network": True}, "choose isolation: sandbox"),
