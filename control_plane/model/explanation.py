@@ -298,8 +298,10 @@ def _left_to_others(left: Mapping[str, PodFault], others: Sequence[LivePod]) -> 
         for pod, each in sorted(left.items(), key=lambda each: each[1].until)
     ][:PODS_SHOWN]
     first, more = shown[0], len(left) - 1
-    message = f"{first['id']} failed it by {first['code']}, its own fault"
-    message += f", and leaves it to others until {first['until']}"
+    is_unsuited = blame_of(first["code"]).left_s is not None  # nothing failed
+    how = f"does not suit it ({first['code']})" if is_unsuited else f"failed it by {first['code']}, its own fault,"
+    message = f"{first['id']} {how}"
+    message += f" and leaves it to others until {first['until']}"
     if more:
         message += "; so does one more pod" if more == 1 else f"; so do {more} more pods"
     return [Reason("left_to_others", message, {"pods": shown, "otherPods": len(others)})]

@@ -274,6 +274,14 @@ def test_a_run_that_its_one_pod_failed_is_not_about_to_be_claimed() -> None:
     assert first.evidence == {"pods": [expected], "otherPods": 0}
 
 
+def test_a_pod_that_a_run_does_not_suit_has_not_failed_it() -> None:
+    run = make_run("QUEUED", faults=[fault("p/1", 60, "POD_TOO_DEAR")])
+    first, *_ = told(run, NEXT, [pod()])
+    assert first.message == (
+        "p/1 does not suit it (POD_TOO_DEAR) and leaves it to others until 2026-03-01T00:01:00.000Z"
+    )
+
+
 def test_another_pod_takes_what_one_has_failed() -> None:
     run = make_run("QUEUED", faults=[fault("p/1", 60)])
     assert [each.code for each in told(run, NEXT, [pod(), pod("q/1")])][:2] == ["pod_idle", "left_to_others"]
