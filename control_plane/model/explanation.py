@@ -299,7 +299,11 @@ def _left_to_others(left: Mapping[str, PodFault], others: Sequence[LivePod]) -> 
     ][:PODS_SHOWN]
     first, more = shown[0], len(left) - 1
     is_unsuited = blame_of(first["code"]).left_s is not None  # nothing failed
-    how = f"does not suit it ({first['code']})" if is_unsuited else f"failed it by {first['code']}, its own fault,"
+    how = (
+        f"does not suit it ({first['code']})"
+        if is_unsuited
+        else f"failed it by {first['code']}, its own fault,"
+    )
     message = f"{first['id']} {how}"
     message += f" and leaves it to others until {first['until']}"
     if more:
