@@ -299,12 +299,8 @@ def _left_to_others(left: Mapping[str, PodFault], others: Sequence[LivePod]) -> 
     ][:PODS_SHOWN]
     first, more = shown[0], len(left) - 1
     is_unsuited = blame_of(first["code"]).left_s is not None  # nothing failed
-    how = (
-        f"does not suit it ({first['code']})"
-        if is_unsuited
-        else f"failed it by {first['code']}, its own fault,"
-    )
-    message = f"{first['id']} {how}"
+    how = "does not suit it ({code})" if is_unsuited else "failed it by {code}, its own fault,"
+    message = f"{first['id']} {how.format(code=first['code'])}"
     message += f" and leaves it to others until {first['until']}"
     if more:
         message += "; so does one more pod" if more == 1 else f"; so do {more} more pods"
