@@ -80,7 +80,7 @@ NEXT_STEPS: Final = {
     "CACHE_TOO_SMALL": "Raise PODFLEET_TREE_CACHE_GIB of the pod, or name pods that keep more (--requires).",
     "START_FAILED": "Look at the pod's own log: its pipelines do not start.",
     "START_TIMEOUT": "The pod is too slow or stands still; look at its page and its own log.",
-    "NO_ISOLATION": "Install bubblewrap on the pod; PODFLEET_ISOLATION can allow less for generated ones.",
+    "NO_ISOLATION": "Install bubblewrap on the pod; PODFLEET_ISOLATION allows less for generated programs.",
     "DISK_FULL": "Make room on the pod's disk, or start a pod with a larger one.",
     "DISK_FAILED": "The pod's disk fails; look at the pod's own log, and replace the pod.",
     "OUTBOX_FULL": "The pod cannot deliver its events; check that it reaches the control plane.",

@@ -75,8 +75,6 @@ def main() -> int:
             log.warning("start.old_python", extra={"why": warning})
         if "image" in brought(settings.environ):
             remove_containers(settings.pod, settings.environ)
-        if settings.containers:
-            remove_containers(settings.pod, settings.environ, settings.containers)
         devices = _devices(settings)
         if share := settings.environ.get(SHARE):
             devices = _take_share(share, devices)
@@ -143,6 +141,8 @@ def supervise(
 
     clock, boot = SystemClock(), SystemIds().token()[:6]
     with held(settings.pod_data, clock, stop) as lock:
+        if settings.containers:  # nobody else has this folder's containers now
+            remove_containers(settings.pod, settings.environ, settings.containers)
         slots = slots_to_run(count, boot, settings.pod_data)
         log.info("pod.slots", extra={"slots": count, "gpus": len(devices), "boot": boot})
         return Supervisor(slots, starter(command, environ, lock), clock, stop).run()

@@ -57,7 +57,7 @@ from pod_worker.health.checks import Subjects, checks_of, cuda_of
 from pod_worker.health.health import Health
 from pod_worker.health.storage_look import StorageLook
 from pod_worker.isolation.confinement import ENVIRONMENTS, THE_WORKERS, TREES
-from pod_worker.isolation.containers import client_environment
+from pod_worker.isolation.containers import client_environment, remove_containers
 from pod_worker.isolation.job_container import MEMORY_PART, PodContainers
 from pod_worker.machine.engines import engines_here
 from pod_worker.machine.foreign import Family
@@ -197,6 +197,8 @@ def _containers(settings: Settings, capabilities: Capabilities) -> PodContainers
     """Return the container runtime of this pod, and the part of the machine that its slot has."""
     if settings.containers is None:
         return None
+    if settings.slot is None:  # the outbox is ours: no other worker of this folder has any
+        remove_containers(settings.pod, settings.environ, settings.containers)
     named = settings.environ.get(VARIABLE)
     owned = None if named is None else [each for each in map(str.strip, named.split(",")) if each]
     count = 1 if settings.slot is None else settings.slot.count

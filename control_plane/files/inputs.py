@@ -96,6 +96,7 @@ class KnownInputs:
         else:
             name, _, number = named.partition("/")
             version = await self.trees.version(name, int(number) if number else None)
+            await self.trees.require(version.tree)
             found = f"{version.id}@{version.tree}"
         if known and found != source:
             raise Conflict("other_input", f"{named!r} is not the tree {known}: write it without `@`")

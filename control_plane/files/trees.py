@@ -253,17 +253,17 @@ class TreeStore:
 
     async def _is_unfit(self, key: str, sha256: str, size: int) -> bool:
         """Say whether an object of this content is not there; what lies there with another is removed."""
-        if self.blobs.puts.knows.digests:
-            version = await self.blobs.version(key)
+        version = await self.blobs.version(key)
+        if version is None or self.blobs.puts.knows.digests:
             return version is None or version.size != size
-        try:
-            await self.inspector.require(f"chunk {sha256}", key, size, sha256)
+        try:  # by its own size: what a manifest says of a chunk of others removes nothing
+            await self.inspector.require(f"chunk {sha256}", key, version.size, sha256)
         except NotFound:
             return True
         except Conflict:
             await self.blobs.remove(key)
             return True
-        return False
+        return version.size != size
 
 
 async def _each(look: Callable[[T], Awaitable[U]], items: Sequence[T]) -> list[U]:

@@ -290,21 +290,21 @@ def _missing_words(lacking: Document) -> str:
 
 
 def _left_to_others(left: Mapping[str, PodFault], others: Sequence[LivePod]) -> list[Reason]:
-    """Return which pods failed the run by their own fault, and when they may take it again."""
+    """Return which pods leave the run to others, by a fault of theirs or since it does not suit them."""
     if not left:
         return []
-    shown = [
+    leaving = [
         {"id": pod, "code": each.code, "until": timestamp(each.until)}
         for pod, each in sorted(left.items(), key=lambda each: each[1].until)
     ][:PODS_SHOWN]
-    first, more = shown[0], len(left) - 1
+    first, more = leaving[0], len(left) - 1
     is_unsuited = blame_of(first["code"]).left_s is not None  # nothing failed
     how = "does not suit it ({code})" if is_unsuited else "failed it by {code}, its own fault,"
     message = f"{first['id']} {how.format(code=first['code'])}"
     message += f" and leaves it to others until {first['until']}"
     if more:
         message += "; so does one more pod" if more == 1 else f"; so do {more} more pods"
-    return [Reason("left_to_others", message, {"pods": shown, "otherPods": len(others)})]
+    return [Reason("left_to_others", message, {"pods": leaving, "otherPods": len(others)})]
 
 
 def _left(run: Document, now: datetime) -> dict[str, PodFault]:

@@ -56,7 +56,7 @@ async def node_reasons(db: Database, run: Mapping[str, Any]) -> list[Reason]:
 
 
 async def too_many(db: Database, wanted: RunClass, nodes: int) -> str | None:
-    """Return why so many runs of a class can never run at once, by the GPUs of their project; None if so."""
+    """Return why so many runs of a class can never run at once, by the GPUs of their project; else None."""
     quotas = ((await Projects(db).find(wanted.project)) or {}).get("quotas")
     most = quotas.get("gpus") if isinstance(quotas, Mapping) else None
     if not wanted.gpus or not isinstance(most, int) or nodes * wanted.gpus <= most:

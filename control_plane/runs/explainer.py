@@ -143,7 +143,9 @@ async def cheapest(reading: Reading, class_key: str) -> float | None:
     prices = [
         price
         for pod, document in those_readable("pod", found, lambda each: (_pod(each, rules), each))
-        if not any(lacks(class_key, pod.abilities))
+        if pod.hold is None
+        and not pod.is_draining
+        and not any(lacks(class_key, pod.abilities))
         and (price := price_of(document.get("usdPerHour"))) is not None
     ]
     return min(prices, default=None)

@@ -20,7 +20,6 @@ LABEL: Final = "containers"  # of a pod that runs jobs in containers
 HAS: Final = "yes"
 CLIENTS: Final = ("docker", "podman")
 SLOT_LABEL: Final = "podfleet.slot"
-NONE: Final = "none"
 HOST: Final = "host"
 WORDS_CHARS: Final = 500
 LINE_BYTES_MAX: Final = 60_000  # the clients read lines of 64 KiB
@@ -70,7 +69,6 @@ class JobContainer:
     variables: str  # the file with them
     writable: Sequence[str]
     read_only: Sequence[str] = ()
-    has_network: bool = True
     devices: Sequence[str] | None = None  # names of GPUs; None for none
     tasks_max: int = 4_096
     memory_bytes: int | None = None
@@ -86,7 +84,7 @@ class JobContainer:
             *("--label", label_of(self.pod), "--label", f"{SLOT_LABEL}={self.slot}"),
             *("--user", f"{self.user}:{self.user}", "--cap-drop", "ALL"),
             *("--security-opt", "no-new-privileges", "--ulimit", "core=0"),
-            *("--network", HOST if self.has_network else NONE, "--log-driver", "none"),
+            *("--network", HOST, "--log-driver", "none"),
             *("--pids-limit", str(self.tasks_max)),
             *self._memory(),
             *self._gpus(),

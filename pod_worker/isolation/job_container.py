@@ -7,6 +7,7 @@ a pipe, which ends with the worker, and what is left nevertheless is found by it
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -43,11 +44,11 @@ from events.models.job_containers import (
 from events.runtime.clock import Clock
 from events.runtime.loops import Threads
 from pod_worker.isolation.task_limit import NUMBERED, tasks_max
+from stages.ports.containers import PRINTED
 
 log = logging.getLogger(__name__)
 
 ORDER: Final = "container.order"
-PRINTED: Final = "container.printed"
 ORDER_BYTES_MAX: Final = 8 << 20
 ANSWER_BYTES_MAX: Final = 4 << 20
 CALL_S: Final = 60.0
@@ -121,6 +122,7 @@ class ContainerUse:
     _gone: threading.Event = field(default_factory=threading.Event)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _is_paused: bool = False
+    _stands_still: bool = False
 
     def hear(self, frame: ContainerWanted | ContainerStop) -> None:
         """Take a wish of the process; the answer follows from another thread."""
@@ -151,11 +153,16 @@ class ContainerUse:
         if self.is_asked and not self.clock.wait(self._gone, CLOSE_S):
             log.error("container.remains", extra={"container": self.name})
 
+    def _has_to_stop(self) -> bool:
+        return self._is_paused and not self._stands_still
+
     def _pause(self) -> None:
         assert self.pod is not None
         with self._turn:
             if not self._gone.is_set():
-                self.pod.call([self.pod.client, "pause" if self._is_paused else "unpause", self.name])
+                is_so = self._is_paused
+                code, _ = self.pod.call([self.pod.client, "pause" if is_so else "unpause", self.name])
+                self._stands_still = is_so and (code == 0 or self._stands_still)
 
     def _stop(self, grace_s: float) -> None:
         if self.pod is not None and not self._gone.is_set():
@@ -170,7 +177,8 @@ class ContainerUse:
             told = None
         except OSError as error:
             why = f"the program cannot be run in a container: {error}"
-            told = ContainerTold("ended", code="NOT_AVAILABLE", problem=why)
+            code = "CONFIG" if error.errno == errno.E2BIG else "NOT_AVAILABLE"
+            told = ContainerTold("ended", code=code, problem=why)
         finally:
             self._remove(pod)
         if told is not None:
@@ -198,7 +206,6 @@ class ContainerUse:
                 variables="",
                 writable=[str(self.workspace)],
                 read_only=[*dict.fromkeys(self.trees().values())],
-                has_network=self.spec.get("network", True) is not False,
                 devices=pod.devices,
                 tasks_max=tasks_max(NUMBERED),
                 memory_bytes=pod.memory_bytes,
@@ -222,6 +229,10 @@ class ContainerUse:
         printed: int,
         image: Image,
     ) -> ContainerTold:
+        while self._has_to_stop():
+            if self.clock.wait(self._over, LOOK_S):
+                os.close(printed)
+                raise _OverError
         secret = os.memfd_create("variables")  # no disk has the secrets of a run
         try:
             os.write(secret, variables)
@@ -248,6 +259,8 @@ class ContainerUse:
                     client.kill()
                     client.wait()
                     raise _OverError
+                if self._has_to_stop():  # it was being made when that was said
+                    self._pause()
             return self._told(pod, client.returncode, image)
 
     def _told(self, pod: PodContainers, code: int, image: Image) -> ContainerTold:

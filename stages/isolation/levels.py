@@ -100,9 +100,8 @@ class Plan:
     own: tuple[str, ...]  # what of its own /proc it may read
     filter_hex: str
     creation_filter_hex: str  # the filter that has creations of processes wait to be allowed
-    is_scoped: (
-        bool  # by Landlock it reaches no abstract socket outside: no namespace of the network does that
-    )
+    # By Landlock it reaches no abstract socket outside: no namespace of the network does that.
+    is_scoped: bool
     has_network: bool
     address_space: bool  # limit it: CUDA reserves more than any machine has
     limits: JobLimits

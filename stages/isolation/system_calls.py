@@ -126,9 +126,11 @@ def _sockets(*families: int) -> Rule:
 
 
 # Without namespaces of its own the program would meet these of the machine.
+# Such a pair can send elsewhere.
+PAIRS_OF_DATAGRAMS: Final = Rule("refused", ("socketpair",), Where(1, DATAGRAMS, mask=0xF))
 WITHOUT_NAMESPACES: Final = (
     Rule("refused", ("socketpair",), Where(0, (UNIX,), among=False)),
-    Rule("refused", ("socketpair",), Where(1, DATAGRAMS, mask=0xF)),  # such a pair can send elsewhere
+    PAIRS_OF_DATAGRAMS,
     Rule("refused", ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam",
                      "sched_setattr"), Where(0, (0,), among=False)),
     Rule("refused", ("setpriority", "ioprio_set"), Where(1, (0,), among=False)),
@@ -180,7 +182,8 @@ def rules(
     always = ALWAYS if gpu else (*ALWAYS, *WITHOUT_GPU)
     if namespaces:
         families = (UNIX, *BY_IP) if has_unix else BY_IP
-        return (*always, *(() if is_session else WITHOUT_SESSION), _sockets(*families))
+        pairs = () if has_unix else (PAIRS_OF_DATAGRAMS,)
+        return (*always, *(() if is_session else WITHOUT_SESSION), _sockets(*families), *pairs)
     always = (*always, *WITHOUT_SESSION, _sockets(*BY_IP) if network else Rule("refused", ("socket",)))
     signals = WITHOUT_SCOPED_SIGNALS if landlock_abi < SCOPED_SIGNALS_ABI else ()
     truncation = WITHOUT_TRUNCATION if landlock_abi < TRUNCATION_ABI else ()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+PRINTED: Final = "container.printed"  # the pipe to which the program prints
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import pytest
 
 from control_plane.config import read_settings
 from control_plane.runs.groups import advancer
+from control_plane.runs.groups import spending as spending_module
 from control_plane.runs.groups.advancer import FILL_MAX, Advancer
 from control_plane.runs.groups.service import GroupService, WantedGroup
 from control_plane.runs.groups.spending import Spending
@@ -164,8 +165,9 @@ async def test_a_replica_that_dies_at_any_step_leaves_each_slot_once_to_the_next
 
 
 async def test_members_share_the_budget_of_their_group_and_what_one_leaves_is_for_the_next(
-    database_url: str,
+    database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(spending_module, "LOOKED_AT_ONCE", 1)  # of many members all are looked up in one turn
     async with replicas(database_url, 2) as (one, two):
 
         async def cost(run_id: str, hours: float, status: str = "COMPLETED") -> None:

@@ -226,6 +226,22 @@ def test_a_manifest_that_lies_is_not_added(client: Client) -> None:
     assert (refused.value.code, refused.value.status) == ("bad_tree", 422)
 
 
+def test_a_manifest_that_lies_of_a_chunk_of_others_removes_nothing(client: Client, folder: Path) -> None:
+    packed = pack(folder)
+    Push(client, CLOCK).run(packed)
+    chunk = packed.tree.chunks[0]
+    lie = json.dumps(
+        {"files": [{"path": "a", "size": 5, "executable": False}], "chunks": [chunk]}, separators=(",", ":")
+    ).encode()
+    tree_id = hashlib.sha256(lie).hexdigest()
+    at = client.missing_of_trees([], (tree_id, len(lie))).manifest
+    assert at is not None
+    assert httpx.put(at.url, content=lie, headers=at.headers, trust_env=False).is_success
+    with pytest.raises(Refused, match="lacks 1 of its 1 chunks"):
+        client.add_tree(tree_id)
+    assert missing(client, packed) == []
+
+
 def test_a_pod_fetches_the_trees_that_its_run_names_and_no_others(
     fleet: Fleet, database: Any, by_hand: Any, client: Client, folder: Path, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from control_plane.model.groups.study import Study, study_of
 from events.runtime.errors import Rejected
 
 BATCH_MAX: Final = 1_000  # slots of one decision
-CENTS: Final = 1e-6  # of a dollar: parts are whole ones
+MICRO_USD: Final = 1e-6  # parts are whole ones
 BUDGET: Final = "budget_usd"  # of a plan, and of what each slot runs
 EXACT: Final = 1e-9  # what a division may lose
 
@@ -68,10 +68,10 @@ class Wait:
     """Nothing is to be done until a member ends or a person decides."""
 
 
-Action = Submit | Close | Wait
+NextSlots = Submit | Close | Wait
 
 
-def next_slots(group: Group, members: Members) -> Action:
+def next_slots(group: Group, members: Members) -> NextSlots:
     """Decide what a group does next; every slot before `next` has its run."""
     needs_all = isinstance(group.plan, Matrix) and group.plan.nodes > 0
     if group.status in (GroupStatus.CLOSING, GroupStatus.CANCELING):
@@ -92,13 +92,13 @@ def next_slots(group: Group, members: Members) -> Action:
     return _affordable(group.plan.budget_usd, group.member_usd, members, left, count)
 
 
-def _affordable(budget: float, each: float | None, members: Members, left: int, count: int) -> Action:
+def _affordable(budget: float, each: float | None, members: Members, left: int, count: int) -> NextSlots:
     """Decide how many slots the rest of a budget pays for: each has its own, or an even part of the rest.
 
     A member that has not ended may give something back: it is waited for.
     """
     rest = max(0.0, budget - members.used_usd)
-    part = floor(rest / left / CENTS) * CENTS if each is None else each
+    part = floor(rest / left / MICRO_USD) * MICRO_USD if each is None else each
     paid = count if each is None else floor(rest / each + EXACT)
     if part > 0 and paid > 0:
         return Submit(min(count, paid), part)

@@ -59,7 +59,7 @@ class Advancer:
     proposer: Proposer = field(default_factory=Proposer)
     proposals: Proposals = field(default_factory=Proposals)
     refusals: Refusals = field(default_factory=Refusals)
-    spending: Spending | None = None  # without one no group has a budget
+    spending: Spending | None = None  # without one a group with a budget submits nothing
 
     async def run_once(self) -> int:
         """Serve every group that is not closed; return how many runs are new, or raise the first failure."""

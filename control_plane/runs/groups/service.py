@@ -151,9 +151,8 @@ class GroupService:
         named_by = (
             group.get("namedBy") if is_limits_only else by
         )  # values decide what a run does with secrets
-        if added := {*(run.get("after") or ())} - {
-            *(group["run"].get("after") or ())
-        }:  # else there are loops
+        added = {*(run.get("after") or ())} - {*(group["run"].get("after") or ())}
+        if added:  # else there are loops
             message = f"run.after: {min(added)} is new; what a group waits for is said when it is made"
             raise Rejected("bad_plan", message)
         has_begun = group["status"] not in CLOSED and group["next"] > group["first"]

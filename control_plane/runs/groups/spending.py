@@ -21,7 +21,7 @@ from events.lifecycle import FINAL, Status
 
 KEPT_MAX: Final = 200  # groups
 AT_ONCE: Final = 20  # runs whose cost is looked up
-LOOKED_MAX: Final = 1_000  # of one turn: the others count with their budgets until a later one
+LOOKED_AT_ONCE: Final = 1_000  # of one turn: the others count with their budgets until a later one
 
 
 class Costs(Protocol):
@@ -48,8 +48,9 @@ class Spending:
         known = self._of(group_id, since)
         statuses = await self.groups.statuses(group_id, first)
         ended = [run_id for run_id, status in statuses.items() if Status(status) in FINAL]
-        missing = [run_id for run_id in ended if run_id not in known][:LOOKED_MAX]
-        known |= await self._costs(missing)
+        missing = [run_id for run_id in ended if run_id not in known]
+        for at in range(0, len(missing), LOOKED_AT_ONCE):  # one that is not looked up counts with its budget
+            known |= await self._costs(missing[at : at + LOOKED_AT_ONCE])
         open_ones = [run_id for run_id in statuses if run_id not in known]
         budgets = await self.groups.budgets(open_ones)
         used = sum(known[run_id] for run_id in statuses if run_id in known)

@@ -29,7 +29,7 @@ _CLOSED: Final = sorted(CLOSED)
 _FINAL: Final = sorted(status.value for status in FINAL)
 _LIVE: Final = sorted(status.value for status in Status if status not in FINAL)
 _READ: Final = dict.fromkeys(("spec.tree", "spec.inputs", "spec.source"), 1)
-_INPUTS: Final = {"run.spec.inputs": 1}
+_INPUTS: Final = {"run.spec.inputs": 1, "plan": 1}  # a plan may vary them
 
 
 @dataclass(frozen=True, slots=True)

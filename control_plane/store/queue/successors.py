@@ -61,7 +61,11 @@ class Successors:
 
     async def _of_group(self, group: Document) -> Document:
         status = group.get("status")
-        stands = _AS_OF_RUN.get(GroupStatus(status), Status.RUNNING) if status in _GROUP else Status.RUNNING
+        stands = (
+            _AS_OF_RUN.get(GroupStatus(status), Status.RUNNING)
+            if isinstance(status, str) and status in _GROUP
+            else Status.RUNNING
+        )
         is_open = stands is Status.COMPLETED and await self._has_open_log(group)
         return {"status": stands.value, "logOpen": is_open}
 

@@ -20,11 +20,13 @@ from events.runtime.errors import PipelineError
 from stages.context import Context
 from stages.kinds.job.environment import WITHIN
 from stages.kinds.job.program import Output
-from stages.ports.containers import ContainerState
+from stages.ports.containers import PRINTED, ContainerState
 
-PRINTED: Final = "container.printed"
 MODULES: Final = "modules"  # the folder from which a program imports podfleet.run
-OF_THE_POD: Final = ("PATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "LANG")
+OF_THE_POD: Final = (
+    *("PATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "LANG"),
+    "CUDA_VISIBLE_DEVICES",  # the container has the cards of the slot, and counts them anew
+)
 STEP_S: Final = 0.05
 END_S: Final = 150.0  # the worker takes less to stop and remove a container
 READER_S: Final = 10.0

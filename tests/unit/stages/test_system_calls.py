@@ -195,6 +195,15 @@ def test_with_the_network_a_program_has_sockets_of_ip_and_in_namespaces_its_own_
         assert ruled(code, call(name), arguments) == (ALLOW if namespaces else REFUSED)
 
 
+@pytest.mark.parametrize(("has_unix", "answer"), [(True, ALLOW), (False, REFUSED)])
+def test_no_pair_of_datagrams_leads_out_of_a_network_that_is_shared(has_unix: bool, answer: int) -> None:
+    refusals = rules(namespaces=True, landlock_abi=5, gpu=False, network=True, has_unix=has_unix)
+    compiled_ones = filtered(refusals)
+    for kind in (2, 3):  # datagrams, by both their names
+        assert ruled(compiled_ones, call("socketpair"), (1, kind, 0)) == answer
+    assert ruled(compiled_ones, call("socketpair"), (1, 1, 0)) == ALLOW
+
+
 def test_what_an_old_landlock_lacks_is_refused() -> None:
     newest, without_signals, oldest = (
         filtered(rules(namespaces=False, landlock_abi=abi, gpu=False)) for abi in (6, 5, 2)
