@@ -18,6 +18,7 @@ from events.models.containers import label_of
 SETTING: Final = "PODFLEET_CONTAINERS"
 LABEL: Final = "containers"  # of a pod that runs jobs in containers
 HAS: Final = "yes"
+PRINTED: Final = "container.printed"  # the pipe in the folder of a run to which the program prints
 CLIENTS: Final = ("docker", "podman")
 SLOT_LABEL: Final = "podfleet.slot"
 HOST: Final = "host"

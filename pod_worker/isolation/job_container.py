@@ -32,6 +32,7 @@ from events.models.containers import (
     stopping_words,
 )
 from events.models.job_containers import (
+    PRINTED,
     Image,
     JobContainer,
     image_words,
@@ -44,7 +45,6 @@ from events.models.job_containers import (
 from events.runtime.clock import Clock
 from events.runtime.loops import Threads
 from pod_worker.isolation.task_limit import NUMBERED, tasks_max
-from stages.ports.containers import PRINTED
 
 log = logging.getLogger(__name__)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
-
-PRINTED: Final = "container.printed"  # the pipe to which the program prints
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from events.models.job_containers import PRINTED
 from events.runtime.clock import Clock
 from events.runtime.errors import PipelineError
 from stages.context import Context
 from stages.kinds.job.environment import WITHIN
 from stages.kinds.job.program import Output
-from stages.ports.containers import PRINTED, ContainerState
+from stages.ports.containers import ContainerState
 
 MODULES: Final = "modules"  # the folder from which a program imports podfleet.run
 OF_THE_POD: Final = (
