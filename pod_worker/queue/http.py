@@ -36,6 +36,7 @@ NEW: Final = frozenset({"resets", "usdPerHour"})
 NEW_CAPABILITIES: Final = frozenset({"cpu", "disks", "engines", "models", "cuda", "services"})
 NEW_OF_GPU: Final = frozenset({"computeCapability", "uuid"})
 NEW_TELEMETRY: Final = frozenset({"gpuForeign"})
+NEW_CHECKS: Final = frozenset({"cards"})
 LATER: Final = frozenset({"checks", "delivery", "clockOffsetS", "labels"})
 LATER_CAPABILITIES: Final = frozenset({"driver", "diskMib"})
 LATER_TELEMETRY: Final = frozenset({"gpuFaults"})
@@ -178,7 +179,12 @@ def _of_last_release(body: Mapping[str, Any]) -> dict[str, Any]:
     capabilities = _without(body["capabilities"], NEW_CAPABILITIES)
     gpus = [_without(gpu, NEW_OF_GPU) for gpu in capabilities["gpus"]]
     telemetry = _without(body["telemetry"], NEW_TELEMETRY)
-    return {**_without(body, NEW), "telemetry": telemetry, "capabilities": {**capabilities, "gpus": gpus}}
+    return {
+        **_without(body, NEW),
+        "telemetry": telemetry,
+        "capabilities": {**capabilities, "gpus": gpus},
+        "checks": [each for each in body["checks"] if each["name"] not in NEW_CHECKS],
+    }
 
 
 def _of_earlier_releases(body: Mapping[str, Any]) -> dict[str, Any]:

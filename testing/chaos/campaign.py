@@ -16,6 +16,7 @@ from pymongo.errors import PyMongoError
 
 from control_plane.model.groups.status import CLOSED
 from events.lifecycle import FINAL
+from events.queue.faults import LEFT_FIRST_S
 from events.runtime.clock import Clock, Ids
 from testing.chaos.bugs import NO_BUG
 from testing.chaos.faults.injector import Injector
@@ -71,7 +72,7 @@ def short(seed: int, home: Path) -> Settings:
         experiments=0,
         longest_run_s=1.0,
         group_pause_s=4.0,
-        peace_s=60.0,
+        peace_s=60.0 + LEFT_FIRST_S,  # so long a pod leaves a run to others
         overtime_s=30.0,
     )
 
@@ -127,6 +128,7 @@ def run(settings: Settings, world: World, examine: Callable[[Fleet, Trouble], No
             Journal.open(settings.home / "group-user.journal", "group-user", world.clock),
             Random(f"{settings.seed}/groups"),
             user.recent,
+            pods=settings.size.names,
             pause_s=settings.group_pause_s,
         )
         injector = Injector(fleet, user, journal)

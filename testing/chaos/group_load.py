@@ -15,6 +15,7 @@ import pymongo
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
+from testing.chaos.load import SHARING_PODS, ended
 from testing.chaos.proxies.door import Door
 from testing.chaos.records.journal import Journal, Phase
 
@@ -34,6 +35,7 @@ class GroupUser:
     chance: Random
     recent: deque[str]
     """The runs that a storm of cancels may strike: members, too."""
+    pods: int
     pause_s: float
     stop: threading.Event = field(default_factory=threading.Event)
     made: int = 0
@@ -65,7 +67,7 @@ class GroupUser:
 
     def _play(self, name: str, runs: Any) -> None:
         """Make a group, and do with it what the seed says."""
-        body = {"id": name, **wanted(self.chance)}
+        body = {"id": name, **wanted(self.chance, self.pods)}
         befalls = self.chance.choice(["nothing", "pause", "pause", "cancel", "pause and cancel"])
         is_repeated, is_retried = self.chance.random() < 0.3, self.chance.random() < 0.5
         call = self.journal.begin("group", group=name)
@@ -114,18 +116,20 @@ class GroupUser:
             return []
 
 
-def wanted(chance: Random) -> dict[str, Any]:
+def wanted(chance: Random, pods: int) -> dict[str, Any]:
     """Draw a group: a matrix whose members fail in some ways, or a study that draws at random."""
     spec = {"seconds": chance.choice([0.1, 0.5, 1.0]), "events": 20, "time_limit_s": 30.0}
     run: dict[str, Any] = {"kind": "probe", "spec": spec, "max_attempts": chance.randint(1, 3)}
-    if chance.random() < 0.3:
+    if is_bound := chance.random() < 0.3:
         run["requires"] = {"labels": {"rack": chance.choice(["r0", "r1"])}}
+    is_shared = not is_bound and pods >= SHARING_PODS
     slots = chance.randint(1, SLOTS_MAX)
     common = {"parallel": chance.randint(1, 3)}
     if (failures := chance.choice([None, None, 1, 2])) is not None:
         common["stop_after_failures"] = failures
     if chance.random() < 0.5:
-        rows = [{"end": chance.choice(ENDS), "results": 5 * number} for number in range(slots)]
+        ends = [ended(chance.choice(ENDS), is_shared=is_shared) for _ in range(slots)]
+        rows = [{"end": end, "results": 5 * number} for number, end in enumerate(ends)]
         return {"run": run, "plan": {"kind": "matrix", "rows": rows, **common}}
     space = {name: {"type": "uniform", "low": -3.0, "high": 3.0} for name in ("x", "y")}
     study = {"sampler": "random", "goal": "min:value", "space": space, "max_runs": slots, "seed": slots}

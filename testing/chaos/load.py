@@ -39,6 +39,9 @@ ENDS: Final = {
     "out_of_memory": 2, "hang": 3, "deaf": 3,
 }  # fmt: skip
 
+KILLED: Final = ("kill", "out_of_memory")  # ends by which the pod itself is doubted
+SHARING_PODS: Final = 3  # of fewer pods each soon leaves such a run to others, which are none
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -67,7 +70,14 @@ def wish(chance: Random, whims: Random, *, events: int, longest_s: float, pods: 
         spec["time_limit_s"] = seconds + chance.uniform(0.5, longest_s + 0.5)
     if whims.random() < PART_ROWS:
         spec["results"] = whims.choice(ROWS)
-    return Wish("probe", spec, required(whims, pods) if whims.random() < PART_BOUND else {})
+    requires = required(whims, pods) if whims.random() < PART_BOUND else {}
+    spec["end"] = ended(end, is_shared=not requires and pods >= SHARING_PODS)
+    return Wish("probe", spec, requires)
+
+
+def ended(end: str, *, is_shared: bool) -> str:
+    """Return how a run ends: where few pods share what others failed, none kills its process."""
+    return "exception" if end in KILLED and not is_shared else end
 
 
 def required(whims: Random, pods: int) -> dict[str, Any]:

@@ -96,6 +96,7 @@ class RecordedChild:
     child: WarmProcess
     journal: Journal
     order: Start | None = None
+    stands_still: bool = False
 
     @property
     def work(self) -> Path | None:
@@ -107,6 +108,8 @@ class RecordedChild:
     def start(self, order: Start, listener: Listener) -> None:
         self.order = order
         self._note("child started")
+        if self.stands_still:  # suspended before its order
+            self._note("child suspended")
         self.child.start(order, listener)
 
     def join(self, limit_s: float) -> Exit | None:
@@ -132,8 +135,10 @@ class RecordedChild:
 
     def suspend(self) -> None:
         self._do("child suspended", self.child.suspend)
+        self.stands_still = True
 
     def resume(self) -> None:
+        self.stands_still = False
         self._note("child resumed")
         self.child.resume()
 

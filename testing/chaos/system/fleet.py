@@ -38,7 +38,7 @@ PROC: Final = Path("/proc")
 BOOT: Final = "b00t"  # of a pod with slots, which keep it over their deaths
 PIPELINE: Final = b"podfleet-run\n"
 RACKS: Final = 2  # by a label; each has pods of both queues
-SMALL_DISK_BYTES: Final = 48 << 20
+SMALL_DISK_BYTES: Final = 160 << 20  # with less than 64 MiB free a pod claims nothing
 # A worker passes on what begins with PYTHON: by this its pipelines are known to be of this campaign.
 MARK: Final = "PYTHON_PODFLEET_CAMPAIGN"
 # What a process of ours may not take over from whoever runs the campaign.

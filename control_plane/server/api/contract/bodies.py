@@ -454,7 +454,7 @@ class TelemetryLine(Stored):
 CheckName = Annotated[
     str,
     StringConstraints(
-        pattern=r"^(clock|disk|memory|gpu|sandbox|tools|storage|model:[A-Za-z0-9.:\[\]_-]{1,200})$"
+        pattern=r"^(clock|disk|memory|gpu|cards|sandbox|tools|storage|model:[A-Za-z0-9.:\[\]_-]{1,200})$"
     ),
 ]
 UPLOAD_TEST_BYTES_MAX: Final = 64

@@ -16,7 +16,9 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import TypeAdapter
 
+from control_plane.server.api.contract.bodies import CheckName
 from events.delivery.control_plane_client import ControlPlane
 from events.lifecycle import Fault
 from events.models.providers import ANTHROPIC, OPENAI, Provider
@@ -230,6 +232,8 @@ def test_a_pod_checks_what_its_settings_and_devices_are(tmp_path: Path) -> None:
     assert [(each.name, each.kinds) for each in of_slot][len(plain) :] == [("cards", None)]
     keyed = checks_of(subjects(tmp_path, has_gpu=True, OPENAI_BASE_URL="http://a:b@Models.internal:8000/v1"))
     assert [each.name for each in keyed][len(plain) :] == ["model:models.internal:8000"]
+    for each in (*of_slot, *keyed):
+        assert TypeAdapter(CheckName).validate_python(each.name) == each.name, "a report with it is taken"
     needed = {each.subject: each.kinds for each in keyed}
     assert needed["disk"] is needed["storage"] is None
     assert needed["model"] == {"experiment", "ideation"}
