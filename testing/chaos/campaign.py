@@ -72,7 +72,8 @@ def short(seed: int, home: Path) -> Settings:
         experiments=0,
         longest_run_s=1.0,
         group_pause_s=4.0,
-        peace_s=60.0 + LEFT_FIRST_S,  # so long a pod leaves a run to others
+        # What kills its process is tried by all pods, and left by each, three times at most.
+        peace_s=60.0 + 3 * LEFT_FIRST_S,
         overtime_s=30.0,
     )
 
