@@ -18,8 +18,10 @@ from control_plane.model.views.live_pods import IDLE, Hold, LivePod
 from events.lifecycle import FINAL, HELD, SUCCEEDED, Fault, Status
 from events.queue.abilities import lacks
 from events.queue.claims import past_faults
+from events.queue.fair.shares import Shares
 from events.queue.faults import blame_of, boot_of
 from events.queue.labels import meets, words_of
+from events.queue.matching import Seeker, WaitingClass, candidates
 from events.queue.pod_checks import Broken, obstacle
 from events.queue.requirements import read_class
 from events.queue.rules import pod_name
@@ -29,6 +31,7 @@ from events.text.predecessors import shown
 
 PODS_SHOWN: Final = 20
 VALUES_SHOWN: Final = 5  # of a label
+HOUR_S: Final = 3600.0
 WHOSE: Final[Mapping[str | None, str]] = {
     "pod": ", a fault of its pod, which is charged to nothing",
     "outside": ", a fault outside, which is charged to nothing",
@@ -72,11 +75,12 @@ def explain(
     last_report: datetime | None = None,
     predecessors: Mapping[str, str] = MappingProxyType({}),
     closed: str | None = None,
+    asked_first: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Reason]:
     """Return why the stored run has its status at `now`, the weightiest first.
 
     `last_report` is the last one of the pod to which it is pinned, `predecessors` are the statuses of the
-    runs for which it waits, `closed` is what its project is over.
+    runs for which it waits, `closed` is what its project is over, `asked_first` is as in `projects_first`.
     """
     status, pods = Status(run["status"]), _that_may(run["classKey"], pods)
     if status in FINAL:
@@ -99,7 +103,8 @@ def explain(
     left = _left(run, now)
     others = [pod for pod in pods if boot_of(pod.id) not in left]
     serving = [] if pods and not others else _serving(run, position, others, last_report)
-    waiting = [*serving, *_left_to_others(left, others), *_given_back(run), *_in_queue(run, position)]
+    passed_over = [*_left_to_others(left, others), *_given_back(run), *_in_turn(run["classKey"], asked_first)]
+    waiting = [*serving, *passed_over, *_in_queue(run, position)]
     return [*_closed(run["classKey"], closed), *_paused(run), *waiting, *_deadline(run)]
 
 
@@ -111,11 +116,43 @@ def _closed(class_key: str, closed: str | None) -> list[Reason]:
     return [Reason("project_closed", message, {"project": project, "classKey": class_key})]
 
 
-def why_class_waits(class_key: str, pods: Sequence[LivePod], closed: str | None = None) -> str:
-    """Return in one sentence why the first run of a class does not start; `closed` is as in `explain`."""
+def turns(waiting: Sequence[WaitingClass], pods: Sequence[LivePod], shares: Shares) -> list[list[str]]:
+    """Return the orders in which pods try the waiting classes, one for each way in which pods differ."""
+    distinct = {
+        (pod.abilities.kinds, pod.abilities.gpu_gib, pod.abilities.region, pod.abilities.cards): pod
+        for pod in pods
+    }
+    return [
+        [each.class_key for each in candidates(waiting, Seeker(pod.id, "hybrid", pod.abilities), shares)]
+        for pod in [*distinct.values()][:PODS_SHOWN]
+    ]
+
+
+def projects_first(class_key: str, orders: Sequence[Sequence[str]], shares: Shares) -> dict[str, float]:
+    """Return the projects whose runs a pod takes before those of a class, least used first.
+
+    Each has what it used lately, in GPU seconds for its weight; the project of the class comes last. Empty
+    where the class comes first on every pod that serves it.
+    """
+    own = read_class(class_key).project
+    before = [order[: order.index(class_key)] for order in orders if class_key in order]
+    used = {name: shares.used(name) for each in before for name in {read_class(key).project for key in each}}
+    ranked = sorted(used.items(), key=lambda each: (each[1], each[0]))
+    first = {name: each for name, each in ranked if each < shares.used(own)}
+    return {**first, own: shares.used(own)} if first else {}
+
+
+def why_class_waits(
+    class_key: str,
+    pods: Sequence[LivePod],
+    closed: str | None = None,
+    asked_first: Mapping[str, float] = MappingProxyType({}),
+) -> str:
+    """Return in one sentence why the first run of a class does not start; the rest is as in `explain`."""
     if reasons := _closed(class_key, closed):
         return reasons[0].message
-    return _pods_reason(class_key, pods).message
+    reasons = [_pods_reason(class_key, pods), *_in_turn(class_key, asked_first)]
+    return "; ".join(each.message for each in reasons)
 
 
 def _over(run: Document, status: Status) -> list[Reason]:
@@ -349,6 +386,22 @@ def _given_back(run: Document) -> list[Reason]:
     why = f"attempt {run['attempt']} gave it back ({settled['message']})"
     message = f"{why}; its pod leaves it to others until {until}"
     return [Reason("given_back", message, {"attempt": run["attempt"], "othersUntil": until})]
+
+
+def _in_turn(class_key: str, asked_first: Mapping[str, float]) -> list[Reason]:
+    """Return which projects are asked first, since they used less for their weight."""
+    if not asked_first:
+        return []
+    own = read_class(class_key).project
+    first, *more = (name for name in asked_first if name != own)
+    hours = {name: used / HOUR_S for name, used in asked_first.items()}
+    message = (
+        f"project {first} is asked first: for its weight it used {hours[first]:.2f} GPU hours of late, "
+        f"project {own} {hours[own]:.2f}"
+    )
+    if more:
+        message += "; so is one more project" if len(more) == 1 else f"; so are {len(more)} more projects"
+    return [Reason("other_projects_first", message, {"project": own, "usedGpuS": dict(asked_first)})]
 
 
 def _in_queue(run: Document, position: QueuePosition) -> list[Reason]:

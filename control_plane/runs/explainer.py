@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from control_plane.model.explanation import QueuePosition, explain, hold_of, why_class_waits
+from control_plane.model.explanation import (
+    QueuePosition,
+    explain,
+    hold_of,
+    projects_first,
+    turns,
+    why_class_waits,
+)
 from control_plane.model.presentation import plain
 from control_plane.model.views.live_pods import LivePod
 from control_plane.model.views.pods import abilities_of, is_leaving, require_form
@@ -17,13 +24,15 @@ from control_plane.reads.node_waits import node_reasons
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.runs.placement import Placement, placed
 from control_plane.store.access.projects import Projects
+from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.queues import ahead_of
 from control_plane.store.queue.successors import Successors
 from events.answers.fleet import QueuedBehind
 from events.answers.runs import Explanation, Reason
+from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import Status
 from events.queue.abilities import lacks
-from events.queue.fair.shares import Share, shares_in
+from events.queue.fair.shares import Share, Shares, shares_in
 from events.queue.matching import cards_held, matches
 from events.queue.pod_checks import Broken
 from events.queue.requirements import read_class
@@ -41,9 +50,14 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
     if run is None:
         raise NotFound("unknown_run", f"there is no run {run_id!r}")
     position, pods, closed = QueuePosition(0, 0, 0), list[LivePod](), None
+    asked_first: Mapping[str, float] = {}
     if run["status"] == Status.QUEUED:
         position, pods = await asyncio.gather(ahead_of(reading.run_reads.db, run), live_pods(reading))
-        closed = _closed(await _shares(reading), run["classKey"], pods)
+        shares = await _shares(reading)
+        closed = _closed(shares, run["classKey"], pods)
+        serving = [pod for pod in pods if matches(run["classKey"], pod.abilities)]
+        orders = await _turns(reading, shares, serving)
+        asked_first = projects_first(run["classKey"], orders, Shares(shares))
     elif run["status"] == Status.DELAYED:
         pods = await live_pods(reading)
     pin = read_class(run["classKey"]).pod if run["status"] in (Status.QUEUED, Status.DELAYED) else None
@@ -58,6 +72,7 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
         last_report=last_report,
         predecessors=await _predecessors(reading, run),
         closed=closed,
+        asked_first=asked_first,
     )
     found = [*await node_reasons(reading.run_reads.db, run), *of_run]
     reasons = [Reason(code=each.code, message=each.message, evidence=plain(each.evidence)) for each in found]
@@ -96,10 +111,22 @@ async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[
     """Return, by class, the reasons why its first run does not start."""
     pods = await live_pods(reading) if class_keys else []
     shares = await _shares(reading) if class_keys else {}
+    orders = await _turns(reading, shares, pods)
     return {
-        class_key: why_class_waits(class_key, pods, _closed(shares, class_key, pods))
+        class_key: why_class_waits(
+            class_key,
+            pods,
+            _closed(shares, class_key, pods),
+            projects_first(class_key, orders, Shares(shares)),
+        )
         for class_key in class_keys
     }
+
+
+async def _turns(reading: Reading, shares: Mapping[str, Share], pods: Sequence[LivePod]) -> list[list[str]]:
+    """Return the orders in which these pods try the classes that wait; none is told without projects."""
+    waiting = await Claims(reading.run_reads.db).waiting(QUEUES) if shares else []
+    return turns(waiting, pods, Shares(shares))
 
 
 async def _shares(reading: Reading) -> Mapping[str, Share]:

@@ -101,6 +101,22 @@ async def test_a_sweep_lets_others_go_first_and_a_closed_project_waits(database_
         assert first is not None
         assert (await tell(deps))["vision"]["gpus"] == 1
         await submit(deps, "zoe")
+        waits = await deps.db.runs.find_one({"status": "QUEUED", "classKey": VISION})
+        await deps.db.pods.insert_one(
+            {
+                "_id": POD.pod, "state": "busy", "mode": "experiment", "kinds": ["probe"], "region": None,
+                "labels": {}, "capabilities": {"gpus": [{"name": "h100", "memoryMib": 81_920}]},
+                "drain": False, "startedAt": LONG_AGO, "reportedAt": deps.clock.now(),
+            }
+        )  # fmt: skip
+        reasons = (await explanation(deps.reading, waits["_id"])).reasons
+        told = {each.code: each.message for each in reasons}["other_projects_first"]
+        assert re.fullmatch(
+            r"project zoe is asked first: .* used 0\.00 GPU hours .*, project vision 0\.\d\d", told
+        )
+        queued = (await class_reasons(deps.reading, [VISION]))[VISION]
+        assert queued.endswith(told), "and the queue says so"
+        await deps.db.pods.delete_one({})
         found = directly(deps, database_url)
         assert found is not None, "and a pod with a database claims so, too"
         zoe = await deps.db.runs.find_one({"_id": found.run_id})
