@@ -151,6 +151,12 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "projects": _by("author", "weight", "quotas", "setBy", "setAt", "createdAt"),
     "project_usage": _by("fair sharer", "at", "since", "costsSince", "used", "revision"),
     "shares": _by("fair sharer", "at", "projects"),
+    "tombstones": {
+        **_by("deletion", "kind", "project", "hypothesisId", "groupId", "slot", "status", "createdAt",
+              "finishedAt", "deletedAt", "by", "attempts", "counts", "bytes", "idempotency", "tokens",
+              "runs"),
+        **_by("deletion, removal", "dueAt", "removedAt", "tries", "trouble"),
+    },
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
     ),

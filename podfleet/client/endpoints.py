@@ -16,6 +16,7 @@ from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
 from events.answers.fleet import Ledger, Queue, SignInLink
 from events.answers.groups import Group, GroupMember, GroupRow
+from events.answers.keeping import Deletion, Tombstone
 from events.answers.kinds.boards import Board, History, SavedBoard
 from events.answers.kinds.estimates import RunEstimate
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
@@ -87,6 +88,27 @@ def _if_match(revision: int | None) -> dict[str, str]:
 def run(run_id: str) -> Call[Run]:
     """Return a run with everything that belongs to it."""
     return Call("GET", "/api/runs/{run_id}", Run, {"run_id": run_id})
+
+
+def deletion(run_id: str) -> Call[Deletion]:
+    """Return what a deletion of a run would take along, and why it would be refused now."""
+    return Call("GET", "/api/runs/{run_id}/deletion", Deletion, {"run_id": run_id})
+
+
+def delete(run_id: str) -> Call[Tombstone]:
+    """Delete a run that has ended, and return what stays of it."""
+    return Call("DELETE", "/api/runs/{run_id}", Tombstone, {"run_id": run_id})
+
+
+def hypothesis_deletion(hypothesis_id: str) -> Call[Deletion]:
+    """Return what a deletion of a hypothesis would take along: its runs, and all that is theirs."""
+    place = {"hypothesis_id": hypothesis_id}
+    return Call("GET", "/api/hypotheses/{hypothesis_id}/deletion", Deletion, place)
+
+
+def delete_hypothesis(hypothesis_id: str) -> Call[Tombstone]:
+    """Delete a hypothesis with its runs, all of which have ended, and return what stays of it."""
+    return Call("DELETE", "/api/hypotheses/{hypothesis_id}", Tombstone, {"hypothesis_id": hypothesis_id})
 
 
 def runs(

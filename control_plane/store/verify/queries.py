@@ -13,6 +13,7 @@ from bson.raw_bson import RawBSONDocument
 from control_plane.model.lease_watch import Watch
 from control_plane.model.projection import LANES, RESULTS
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.log.run_removals import OUTLIVES
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.verify.collecting import LETTERS, Collected
 from control_plane.store.verify.dead_letters import asked_for
@@ -303,6 +304,7 @@ class VerifyReads:
             while page := await self._told_of(collection, beyond):
                 names = [_id_of(raw) for raw in page]
                 known = await self._existing(names)
+                known |= await self._taken(names, collection)
                 for run_id in names:
                     if run_id not in known:
                         yield collection, run_id
@@ -329,6 +331,17 @@ class VerifyReads:
             found |= {each["_id"] for each in documents}
         return found
 
+    @answers()
+    async def _taken(self, run_ids: Sequence[str], collection: str = LETTERS) -> set[str]:
+        """Return those of these runs that were deleted, and may have left documents of a collection.
+
+        What outlives its run stays; anything else only until all of the run is removed.
+        """
+        wanted: Document = {"_id": {"$in": [*run_ids]}}
+        if collection not in OUTLIVES:
+            wanted["dueAt"] = {"$type": "date"}
+        return {each["_id"] for each in await self.db.tombstones.find(wanted, {"_id": 1}).to_list()}
+
     async def letters_of_nobody(self) -> AsyncIterator[Document]:
         """Yield the refused lines of runs that do not exist, and those that name none."""
         page: list[Document] = []
@@ -344,6 +357,7 @@ class VerifyReads:
     async def _of_nobody(self, letters: Sequence[Document]) -> AsyncIterator[Document]:
         named = {each["runId"] for each in letters if isinstance(each.get("runId"), str)}
         known = await self._existing(sorted(named)) if named else set()
+        known |= await self._taken(sorted(named)) if named else set()
         for letter in letters:
             run_id = letter.get("runId")
             if run_id is None or (isinstance(run_id, str) and run_id not in known):
