@@ -37,7 +37,7 @@ from control_plane.server.api import (
 from control_plane.server.api.access import audit_log, keys, projects, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import add_routes, answers_of
-from control_plane.server.api.files import artifacts, trees
+from control_plane.server.api.files import artifacts, retention, trees
 from control_plane.server.api.groups import races
 from control_plane.server.api.groups import routes as groups
 from control_plane.server.api.streams import changes, live_text
@@ -85,7 +85,7 @@ from control_plane.upkeep import (
     sweeper,
     timekeeper,
 )
-from control_plane.upkeep.keeping import deleter
+from control_plane.upkeep.keeping import deleter, retainer
 from control_plane.upkeep.memory_return import MemoryReturn
 
 Loop = tuple[float, str, Callable[[], Awaitable[object]]]
@@ -93,6 +93,7 @@ Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads, trees),
     *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log, projects),
+    retention,
     *(changes, live_text, pods_live_text, pods_trees),
 )
 
@@ -176,6 +177,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once),
         (memory_return.TICK_S, "memory_return", MemoryReturn().run_once),
         (deleter.TICK_S, "deleter", deps.deleter.run_once),
+        (retainer.TICK_S, "retainer", deps.retainer.run_once),
         (tree_sweeper.TICK_S, "tree_sweeper", deps.tree_sweeper.run_once),
         (upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once),
         (byte_budgets.TICK_S, "budgets", deps.budgets.run_once),

@@ -123,6 +123,8 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     ),
     "validations": (_index("by_run", ("runId", _UP), ("_id", _UP)),),
     "lanes": (_index("by_run", ("runId", _UP), ("attempt", _UP)),),
+    "retention": (),
+    "retention_sweeps": (),
     "tombstones": (
         _index("due", ("dueAt", _UP), **_partial(dueAt={"$type": "date"})),
         _index("by_slot", ("groupId", _UP), ("slot", _UP), ("status", _UP),

@@ -8,6 +8,7 @@ from types import NoneType
 from typing import Any, Final, Unpack
 
 from events.answers.access.audit_log import AuditEntry
+from events.answers.access.keeping import Deletion, RetentionPreview, RetentionRule, Tombstone
 from events.answers.access.keys import Key, MadeKey
 from events.answers.access.projects import Project
 from events.answers.access.secrets import RotatedSecrets, Secret
@@ -16,7 +17,6 @@ from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
 from events.answers.fleet import Ledger, Queue, SignInLink
 from events.answers.groups import Group, GroupMember, GroupRow
-from events.answers.keeping import Deletion, Tombstone
 from events.answers.kinds.boards import Board, History, SavedBoard
 from events.answers.kinds.estimates import RunEstimate
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
@@ -109,6 +109,29 @@ def hypothesis_deletion(hypothesis_id: str) -> Call[Deletion]:
 def delete_hypothesis(hypothesis_id: str) -> Call[Tombstone]:
     """Delete a hypothesis with its runs, all of which have ended, and return what stays of it."""
     return Call("DELETE", "/api/hypotheses/{hypothesis_id}", Tombstone, {"hypothesis_id": hypothesis_id})
+
+
+def retention_rules() -> Call[Listing[RetentionRule]]:
+    """Return the rules of retention, and how far each was carried out."""
+    return Call("GET", "/api/retention", Listing[RetentionRule])
+
+
+def retention_preview(rule_id: str) -> Call[RetentionPreview]:
+    """Return what the next rounds of a rule would take."""
+    return Call("GET", "/api/retention/{rule_id}/preview", RetentionPreview, {"rule_id": rule_id})
+
+
+def set_retention_rule(
+    rule_id: str, what: str, days: int | None, *, kind: str | None = None, label: str | None = None
+) -> Call[RetentionRule]:
+    """Set a rule of retention; without `days` it takes nothing."""
+    body = {"what": what, "days": days, "kind": kind, "label": label}
+    return Call("PUT", "/api/retention/{rule_id}", RetentionRule, {"rule_id": rule_id}, body=body)
+
+
+def remove_retention_rule(rule_id: str) -> Call[None]:
+    """Remove a rule of retention; in the place of a changed default the default holds again."""
+    return Call("DELETE", "/api/retention/{rule_id}", NoneType, {"rule_id": rule_id})
 
 
 def runs(

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from events.answers.runs import Reason, Run, RunPage
-from podfleet import comparing, deleting, parameters, watching
+from podfleet import comparing, parameters, watching
 from podfleet.client.following import LOG
 from podfleet.client.problems import NotFound, Refused
 from podfleet.client.synchronous import Client
 from podfleet.commands import events
+from podfleet.commands.maintenance import deleting
 from podfleet.connection import EXIT_FAILED, client, fail, status_of, tell_of
 from podfleet.id_lookup import RUN, RunName, RunNames, find
 from podfleet.nouns import noun

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from podfleet import deleting, parameters
+from podfleet import parameters
+from podfleet.commands.maintenance import deleting
 from podfleet.commands.runs import COLUMNS as RUN_COLUMNS
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.commands.submit import ExitStatus, Watch, conclude, show_check

@@ -22,8 +22,8 @@ from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayDelete, MayRead, MaySubmit, Page
 from control_plane.server.deps import Deps
 from control_plane.upkeep.keeping.deleter import deleted_in_words
+from events.answers.access.keeping import Deletion, Tombstone
 from events.answers.answer import Listing
-from events.answers.keeping import Deletion, Tombstone
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.runs import Run
 

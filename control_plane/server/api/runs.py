@@ -22,7 +22,7 @@ from control_plane.server.api.contract.bodies import Again, ChangesBody, NewRun,
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.deps import Deps
 from control_plane.upkeep.keeping.deleter import deleted_in_words
-from events.answers.keeping import Deletion, Tombstone
+from events.answers.access.keeping import Deletion, Tombstone
 from events.answers.logs import LogPage
 from events.answers.runs import CheckedRun, Comparison, Explanation, Run, RunPage
 from events.lifecycle import Status
@@ -174,6 +174,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/{run_id}/events")
     async def events(run_id: str, _: MayRead, wanted: Annotated[EventFilters, Query()]) -> LogPage:
+        await deps.deleter.require_kept(run_id)  # its log goes in pages, and may be there for a moment
         return await reading.events(run_id, **wanted.search())
 
     @routes.get("/{run_id}/explain")

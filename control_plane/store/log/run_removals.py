@@ -13,7 +13,7 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import raw
 from control_plane.store.queue.runs import Found
 from events.kinds import DOCUMENTS, KINDS
-from events.kinds.declaring.queues import RUNS
+from events.kinds.declaring.queues import QUEUES, RUNS
 from events.lifecycle import FINAL, Status
 
 PAGE: Final = 1_000  # documents of one removal
@@ -85,15 +85,17 @@ class RunRemovals:
 
     @answers()
     async def of_hypothesis(self, hypothesis_id: str) -> list[str]:
-        """Return the runs of a hypothesis, one more than may go with it at most."""
-        wanted = {"hypothesisId": hypothesis_id}
-        found = self.db[RUNS.collection].find(wanted, {"_id": 1}).sort("_id", -1).limit(MEMBERS_MAX + 1)
-        return [each["_id"] for each in await found.to_list()]
+        """Return what was queued for a hypothesis, one more than may go with it at most."""
+        found: list[str] = []
+        for name in QUEUES:
+            cursor = self.db[name].find({"hypothesisId": hypothesis_id}, {"_id": 1}).sort("_id", -1)
+            found += [each["_id"] for each in await cursor.limit(MEMBERS_MAX + 1).to_list()]
+        return found
 
     @answers()
-    async def hypothesis(self, hypothesis_id: str) -> Document | None:
-        """Return a hypothesis as it is stored."""
-        return await self.db.hypotheses.find_one({"_id": hypothesis_id})
+    async def has_hypothesis(self, hypothesis_id: str) -> bool:
+        """Say whether there is a hypothesis of this id."""
+        return await self.db.hypotheses.find_one({"_id": hypothesis_id}, {"_id": 1}) is not None
 
     @answers()
     async def drop_hypothesis(self, hypothesis_id: str) -> None:

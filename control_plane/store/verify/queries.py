@@ -13,6 +13,7 @@ from bson.raw_bson import RawBSONDocument
 from control_plane.model.lease_watch import Watch
 from control_plane.model.projection import LANES, RESULTS
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.log.retention import Retention
 from control_plane.store.log.run_removals import OUTLIVES
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.verify.collecting import LETTERS, Collected
@@ -24,6 +25,7 @@ from control_plane.store.verify.result_rows import RowReads
 from control_plane.store.verify.shapes import name as named
 from control_plane.store.verify.shapes import problem
 from control_plane.store.verify.together import Together, TooMuchAtOnce
+from events.files.checkpoints import checkpoint_of
 from events.kinds import DOCUMENTS
 from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import HELD
@@ -227,10 +229,13 @@ class VerifyReads:
                 yield decoded(raw)
 
     async def artifacts(self, run_id: str) -> AsyncIterator[Document]:
-        """Yield the registered files of a run that can be read."""
+        """Yield the registered files of a run that can be read, without what retention took."""
+        taken = await Retention(self.db).taken(run_id)
         async for document, _ in self._read("artifacts", {"runId": run_id}):
             if problem("artifacts", document) is None:
-                yield document
+                what = "files" if checkpoint_of(document["name"]) is None else "checkpoints"
+                if what not in taken:
+                    yield document
 
     async def misnamed(self) -> AsyncIterator[tuple[str, str]]:
         """Yield the collection and a description of each document whose id or run id is no text.

@@ -33,7 +33,8 @@ from control_plane.upkeep.keeping.deletion import (
     refusal,
     tombstone,
 )
-from events.answers.keeping import Deletion, Tombstone
+from events.answers.access.keeping import Deletion, Tombstone
+from events.kinds.declaring.queues import RUNS
 from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, Gone, NotFound, PodfleetError, Transient
 from events.text.attempt_id import AttemptId
@@ -151,6 +152,12 @@ class Deleter:
         await self._take_hypothesis(hypothesis_id, members, by)
         return await self._told(hypothesis_id)
 
+    async def require_kept(self, identity: str) -> None:
+        """Raise `Gone` for what was deleted."""
+        found = await self.tombstones.find(identity)
+        if found is not None:
+            raise gone(found)
+
     async def run_once(self) -> int:
         """Go on with what is due; return how many documents and objects were removed."""
         return sum(await serve_all(await self.tombstones.due(), self._go_on, at_once=AT_ONCE))
@@ -225,25 +232,21 @@ class Deleter:
 
     async def _members(self, hypothesis_id: str) -> list[str]:
         """Return what goes with a hypothesis: its runs, and its search for ideas."""
-        stored = await self.removals.hypothesis(hypothesis_id)
-        if stored is None:
-            await self._require_kept(hypothesis_id)
+        if not await self.removals.has_hypothesis(hypothesis_id):
+            await self.require_kept(hypothesis_id)
             raise NotFound("unknown_hypothesis", f"there is no hypothesis {hypothesis_id!r}")
         members = await self.removals.of_hypothesis(hypothesis_id)
         if len(members) > MEMBERS_MAX:
             message = f"the hypothesis has more than {MEMBERS_MAX:,} runs: delete some of them first"
             raise Conflict("too_many_runs", message)
-        request: Mapping[str, Any] = stored.get("ideation") or {}
-        request_id = request.get("requestId")
-        is_there = isinstance(request_id, str) and await self.runs.find(request_id) is not None
-        return [*members, str(request_id)] if is_there else members
+        return members
 
     async def _kept_by(self, members: Sequence[str]) -> str | None:
         """Return why one of the runs of a hypothesis cannot go; None where all can."""
         needed = await self.removals.needed(members)
         found = await self.runs.find_all(members)
         for run_id, each in found.items():
-            why = refusal(each.run, "runs", needed.get(run_id))
+            why = refusal(each.run, RUNS.collection, needed.get(run_id))
             if why is not None:
                 return f"run {run_id}: {why.message}"
         return None
@@ -255,15 +258,9 @@ class Deleter:
         with reading_of("run", run_id):
             found = await self.runs.find(run_id)
         if found is None:
-            await self._require_kept(run_id)
+            await self.require_kept(run_id)
             raise NotFound("unknown_run", f"there is no run {run_id!r}")
         return found
-
-    async def _require_kept(self, identity: str) -> None:
-        """Raise `Gone` for what was deleted."""
-        found = await self.tombstones.find(identity)
-        if found is not None:
-            raise gone(found)
 
     async def _told(self, identity: str) -> Tombstone:
         found = await self.tombstone(identity)

@@ -21,7 +21,7 @@ from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.server.api.contract.openapi import PROBLEM_MEDIA_TYPE
 from control_plane.server.http.answer_headers import HEADERS
 from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding, UnsupportedMedia
-from events.answers.keeping import Tombstone
+from events.answers.access.keeping import Tombstone
 from events.codec import TooLarge
 from events.kinds.declaring.fields import NOT_OF_PATTERN, PATTERN_CHARS_MAX
 from events.runtime.errors import (

@@ -56,3 +56,46 @@ class Deletion(Answer, frozen=True, kw_only=True):
     runs: list[str]
     retries: list[str]
     successors: list[str]
+
+
+class Taken(Answer, frozen=True, kw_only=True):
+    """What a rule of retention took of a run, and when; `removedAt` is null until all of it is gone."""
+
+    at: Moment
+    by: str
+    removed_at: Moment | None
+
+
+class RetentionRule(Answer, frozen=True, kw_only=True):
+    """A rule of retention: `what` is taken of runs `days` after their end, null for never.
+
+    `taken` and `bytes` count what it took since it was set, `waiting` the runs that something still needs.
+    `trouble` says what the last round could not take.
+    """
+
+    id: str
+    what: str
+    days: Count | None
+    kind: str | None
+    label: str | None
+    is_default: bool
+    set_by: str | None
+    set_at: Moment | None
+    swept_at: Moment | None
+    taken: Count
+    bytes: Count
+    waiting: Count
+    trouble: str | None
+
+
+class RetentionPreview(Answer, frozen=True, kw_only=True):
+    """What the next rounds of a rule would take: of how many `runs`, and how many `bytes` of files.
+
+    `needed` runs wait. Without `isWhole` there are more runs than were looked at.
+    """
+
+    id: str
+    runs: Count
+    needed: Count
+    bytes: Count
+    is_whole: bool

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from events.answers.keeping import Deletion, Tombstone
+from events.answers.access.keeping import Deletion, Tombstone
 from podfleet.connection import EXIT_FAILED, fail
 from podfleet.output import print_json, say, tell
 
