@@ -54,6 +54,7 @@ EXTRA = {
     "/boards/view": f"/boards/view?{BOARD}",
     "/api/runs sorted": "/api/runs?sort=-spec.seconds&columns=label.team,spec.seconds,summary.value",
     "/api/runs sorted, of a status": "/api/runs?sort=spec.seconds&status=COMPLETED",
+    "/api/retention//preview": "/api/retention/checkpoints/preview",
     "/api/schedules/": "/api/schedules/nightly",
     "/api/schedules//next": "/api/schedules/nightly/next",
     "/schedules/": "/schedules/nightly",

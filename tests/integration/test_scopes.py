@@ -74,6 +74,8 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /api/runs/{run_id}/events",
         "GET /api/runs/{run_id}/explain",
         "GET /api/runs/{run_id}/deletion",
+        "GET /api/retention",
+        "GET /api/retention/{rule_id}/preview",
         "GET /api/hypotheses/{hypothesis_id}/deletion",
         "GET /api/runs/{run_id}/live",
         "GET /api/runs/{run_id}/nodes",
@@ -248,6 +250,8 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
     "admin": (
         "DELETE /api/runs/{run_id}",
         "DELETE /api/hypotheses/{hypothesis_id}",
+        "PUT /api/retention/{rule_id}",
+        "DELETE /api/retention/{rule_id}",
         "GET /runs/{run_id}/delete",
         "POST /runs/{run_id}/delete",
         "GET /api/audit",
