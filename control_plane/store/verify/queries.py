@@ -230,12 +230,15 @@ class VerifyReads:
 
     async def artifacts(self, run_id: str) -> AsyncIterator[Document]:
         """Yield the registered files of a run that can be read, without what retention took."""
-        taken = await Retention(self.db).taken(run_id)
+        taken = await self._taken_of(run_id)
         async for document, _ in self._read("artifacts", {"runId": run_id}):
             if problem("artifacts", document) is None:
                 what = "files" if checkpoint_of(document["name"]) is None else "checkpoints"
                 if what not in taken:
                     yield document
+
+    async def _taken_of(self, run_id: str) -> Mapping[str, Any]:
+        return await Retention(self.db).taken(run_id)
 
     async def misnamed(self) -> AsyncIterator[tuple[str, str]]:
         """Yield the collection and a description of each document whose id or run id is no text.
