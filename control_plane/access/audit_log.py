@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from control_plane.access.auth import ADMITTED, SAFE_METHODS, Admitted
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 NOT_RECORDED: Final = frozenset({"ingest", "claim"})
 ASKING: Final = frozenset({"/races/new/look"})  # changes nothing, and is asked with each letter that is typed
 RECORDED: Final = frozenset({"/api/runs/{run_id}/secrets"})  # the request of a pod that is recorded
+DETAILS: Final = "details"  # under which a request keeps them for its entry
 OBJECT_CHARS_MAX: Final = 200  # a path may name one at any length, and be refused for its scope afterwards
 
 
@@ -44,16 +46,17 @@ class Audited:
 
         async def recorded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                await self._record(scope, state.get(ADMITTED), message["status"], message["headers"])
+                await self._record(scope, state, message["status"], message["headers"])
             await send(message)
 
         try:
             await self.app(scope, receive, recorded)
         except Exception:  # raised again: its answer is made further out
-            await self._record(scope, state.get(ADMITTED), 500, ())
+            await self._record(scope, state, 500, ())
             raise
 
-    async def _record(self, scope: Scope, admitted: Admitted | None, status: int, headers: Any) -> None:
+    async def _record(self, scope: Scope, state: Mapping[str, Any], status: int, headers: Any) -> None:
+        admitted: Admitted | None = state.get(ADMITTED)
         if admitted is None or (admitted.scope in NOT_RECORDED and admitted.route not in RECORDED):
             return
         if admitted.route in ASKING:
@@ -68,11 +71,17 @@ class Audited:
             "object": object_of(admitted.parameters),
             "made": _header(headers, b"location"),
             "status": status,
+            **({} if DETAILS not in state else {"details": state[DETAILS]}),
         }
         try:
             await self.audit_log.add(entry)
         except Transient as error:
             log.error("audit.not_kept", extra={"entry": entry, "why": error.message})
+
+
+def add_details(request: Request, details: str) -> None:
+    """Let the entry of a request say what it did, where the route alone does not tell."""
+    setattr(request.state, DETAILS, details)
 
 
 def object_of(parameters: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ from control_plane.concurrency.cache import Cache
 from control_plane.model.run import AttemptToken
 from control_plane.store.queue.runs import Runs
 from events.runtime.clock import Clock
+from events.text.attempt_id import AttemptId
 from events.text.key_text import RUN, RunToken, digest, read_run_token
 
 PREFIX: Final = f"pf_{RUN}_"
@@ -43,4 +44,6 @@ class RunTokens:
 
     async def _find(self, token: RunToken) -> AttemptToken | None:
         found = await self.runs.find(token.run_id)
-        return None if found is None else found.run.token_of(token.attempt)
+        if found is None:  # whoever comes late for a run that was deleted is told so
+            return await self.runs.token_of_deleted(AttemptId(token.run_id, token.attempt))
+        return found.run.token_of(token.attempt)

@@ -43,6 +43,7 @@ CUT: Final = "…"
 AHEAD_MAX: Final = 10_000_000  # positions: more than any attempt says while one of its lines is on its way
 FAR_AHEAD: Final = "far_ahead"
 SEALED: Final = "sealed"
+DELETED: Final = "deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +119,17 @@ class Capacity(NamedTuple):
 class Request:
     """The state of one request during ingest."""
 
-    def __init__(self, sender: Sender, runs: Mapping[str, Found], now: datetime, position: str) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        runs: Mapping[str, Found],
+        now: datetime,
+        position: str,
+        deleted: Collection[str] = (),
+    ) -> None:
         self.sender = sender
         self.runs = runs
+        self.deleted = deleted
         self.now = now
         self.position = position
         self.answer = Answer()
@@ -224,7 +233,9 @@ class Ingestor:
 
         Raises `Transient` when nothing may be acknowledged: the sender sends the same again.
         """
-        request = Request(sender, await self._runs(lines, sender), self.clock.now(), self.ids.ulid())
+        runs = await self._runs(lines, sender)
+        deleted = await self._deleted(lines, runs)
+        request = Request(sender, runs, self.clock.now(), self.ids.ulid(), deleted)
         request.heads = await self._heads(lines, request)
         capacity = await self._capacity(lines, request)
         candidates: list[Candidate] = []
@@ -254,6 +265,11 @@ class Ingestor:
         found = await self.store.find(own)
         return {name: found[name] for name in own if name in found}
 
+    async def _deleted(self, lines: Iterable[Decoded], runs: Mapping[str, Found]) -> Collection[str]:
+        """Return which runs of these lines were deleted; the store is asked only where a run is missing."""
+        missing = {line.outcome.run_id for line in lines if isinstance(line.outcome, Event)} - runs.keys()
+        return await self.events.deleted_runs(missing) if missing else ()
+
     async def _capacity(self, lines: Sequence[Decoded], request: Request) -> Capacity:
         """Return which kinds of extra lines still fit; the store is asked only if a line needs it."""
         if not request.sender.may_decide:
@@ -282,6 +298,8 @@ class Ingestor:
         event = line.outcome
         if isinstance(event, Refusal):
             return Refused(line.line, event.id, event.code, event.message)
+        if event.run_id in request.deleted:
+            return _refuse(line, event, DELETED, f"run {event.run_id} was deleted")
         if not request.may_write(event.attempt_id):
             message = f"{event.attempt_id.words} is not held by this key"
             return _refuse(line, event, "forbidden", message)
@@ -479,6 +497,9 @@ class Ingestor:
                 answer.steered.append(str(attempt_id))
 
     def _refuse(self, request: Request, line: Decoded, refused: Refused) -> None:
+        if refused.code == DELETED:  # there is nobody left to whom a dead letter could tell anything
+            request.answer.rejected.append(refused)
+            return
         request.refuse(line, refused, self.ids.ulid())
 
 

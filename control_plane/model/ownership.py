@@ -49,6 +49,7 @@ CLAIMABLE: Final[Writers] = {
     **_by("claim, settle, application, catch-up, review", "logOpen", "logIncomplete"),
     **_by("heartbeat", "lastHeartbeat"),
     **_by("repair", "lostEvents"),
+    **_by("retention", "taken"),
 }  # fmt: skip
 
 OWNERS: Final[Mapping[str, Writers]] = {
@@ -151,6 +152,14 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "projects": _by("author", "weight", "quotas", "setBy", "setAt", "createdAt"),
     "project_usage": _by("fair sharer", "at", "since", "costsSince", "used", "revision"),
     "shares": _by("fair sharer", "at", "projects"),
+    "tombstones": {
+        **_by("deletion", "kind", "project", "hypothesisId", "groupId", "slot", "status", "createdAt",
+              "finishedAt", "deletedAt", "by", "attempts", "counts", "bytes", "idempotency", "tokens",
+              "runs"),
+        **_by("deletion, removal", "dueAt", "removedAt", "tries", "trouble"),
+    },
+    "retention": _by("author", "what", "days", "kind", "label", "setBy", "setAt"),
+    "retention_sweeps": _by("retention", "at", "waiting", "taken", "bytes", "trouble", "revision", "sweptAt"),
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
     ),

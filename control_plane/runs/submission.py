@@ -36,7 +36,7 @@ from events.queue.fair.shares import DEFAULT
 from events.queue.journal import Expression, creation
 from events.queue.requirements import Requirements, asked_with, class_key, read_class, read_requirements
 from events.runtime.clock import Ids
-from events.runtime.errors import Conflict, NotFound, Rejected
+from events.runtime.errors import Conflict, Gone, NotFound, Rejected
 from events.text.input_source import OF_RUN
 from events.text.predecessors import group_in, shown
 from events.text.secret_names import USER_TOKEN
@@ -130,6 +130,8 @@ class Submitter:
         """Queue a run under a derived id; repeated calls make one run."""
         order = await order_of(wanted)
         assert wanted.idempotency_key is None, "the id itself says which run it is"
+        if await self.queue.deleted([run_id]):
+            return Submitted(run_id)  # it was there, and is not made again
         return await self.enqueue(run_id, order)
 
     async def retry(
@@ -258,6 +260,11 @@ class Submitter:
             return None
         run = await self.queue.by_idempotency_key(key)
         if run is None:
+            # Afterwards: a run goes after its tombstone is put.
+            deleted = await self.queue.deleted_by_key(key)
+            if deleted is not None:
+                message = f"Idempotency-Key {key!r} was used for run {deleted['_id']}, which was deleted"
+                raise Gone("deleted", message)
             return None
         if run["idempotency"]["digest"] != order.digest:
             message = f"Idempotency-Key {key!r} was used for another run, {run['_id']}"
@@ -321,6 +328,10 @@ class Submitter:
 
     async def enqueue_all(self, orders: Mapping[str, Order]) -> int:
         """Queue runs of one kind under derived ids, each once however often it is called; return the new."""
+        deleted = await self.queue.deleted(orders)
+        orders = {run_id: order for run_id, order in orders.items() if run_id not in deleted}
+        if not orders:
+            return 0
         alike = {
             (each.secrets, each.wanted.named_by, each.wanted.project, *each.wanted.after): each
             for each in orders.values()

@@ -37,7 +37,7 @@ from control_plane.server.api import (
 from control_plane.server.api.access import audit_log, keys, projects, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import add_routes, answers_of
-from control_plane.server.api.files import artifacts, trees
+from control_plane.server.api.files import artifacts, retention, trees
 from control_plane.server.api.groups import races
 from control_plane.server.api.groups import routes as groups
 from control_plane.server.api.streams import changes, live_text
@@ -72,7 +72,7 @@ from control_plane.server.web.pages.boards import boards as board_pages
 from control_plane.server.web.pages.boards import history
 from control_plane.server.web.pages.groups import routes as group_pages
 from control_plane.server.web.pages.groups.races import routes as race_pages
-from control_plane.server.web.pages.steering import change, orders, retry
+from control_plane.server.web.pages.steering import change, deletion, orders, retry
 from control_plane.server.web.pages.steering import projects as project_pages
 from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import (
@@ -85,6 +85,7 @@ from control_plane.upkeep import (
     sweeper,
     timekeeper,
 )
+from control_plane.upkeep.keeping import deleter, retainer
 from control_plane.upkeep.memory_return import MemoryReturn
 
 Loop = tuple[float, str, Callable[[], Awaitable[object]]]
@@ -92,6 +93,7 @@ Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads, trees),
     *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log, projects),
+    retention,
     *(changes, live_text, pods_live_text, pods_trees),
 )
 
@@ -130,7 +132,7 @@ def create_app(deps: Deps) -> FastAPI:
     WAITING.set_function(lambda: len(deps.claimer.notifier))
     LIVE_DROPPED.set_function(lambda: deps.live.texts.dropped)
     pages = Pages(deps.settings.storage.origin)
-    problems.install(app, pages)
+    problems.install(app, pages, deps.deleter.tombstone)
     routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.admission)]
     routers += [noun.router(deps) for noun in NOUNS]
     site = Site(deps, pages)
@@ -138,7 +140,7 @@ def create_app(deps: Deps) -> FastAPI:
     if deps.entrance is not None:
         routers.append(sign_in.issuer_router(site, deps.entrance))
     routers += [page.router(site) for page in (history, board_pages, bulk_pages, compare, new_run, read_only)]
-    routers += [page.router(site) for page in (orders, retry, live)]
+    routers += [page.router(site) for page in (orders, retry, deletion, live)]
     routers.append(run_pages.router(site))
     routers += [page.router(site) for page in (change, group_pages, race_pages, schedule_pages)]
     routers += [
@@ -174,6 +176,8 @@ def _loops(deps: Deps) -> list[Loop]:
         (pruner.TICK_S, "pruner", deps.groups.pruner.run_once),
         (spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once),
         (memory_return.TICK_S, "memory_return", MemoryReturn().run_once),
+        (deleter.TICK_S, "deleter", deps.deleter.run_once),
+        (retainer.TICK_S, "retainer", deps.retainer.run_once),
         (tree_sweeper.TICK_S, "tree_sweeper", deps.tree_sweeper.run_once),
         (upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once),
         (byte_budgets.TICK_S, "budgets", deps.budgets.run_once),

@@ -92,6 +92,9 @@ from control_plane.store.log.events import Events
 from control_plane.store.log.held_times import HeldTimes
 from control_plane.store.log.inspections import Inspections
 from control_plane.store.log.live_texts import LiveTextStore
+from control_plane.store.log.retention import Retention
+from control_plane.store.log.run_removals import RunRemovals
+from control_plane.store.log.tombstones import Tombstones
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.models import ModelEntries
 from control_plane.store.numbers import NumberReads
@@ -113,6 +116,8 @@ from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
 from control_plane.store.schedules import Schedules
 from control_plane.upkeep.fair_sharer import FairSharer
+from control_plane.upkeep.keeping.deleter import Deleter
+from control_plane.upkeep.keeping.retainer import Retainer
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.releaser import Releaser
 from control_plane.upkeep.rescuer import Rescuer
@@ -238,6 +243,18 @@ class Deps:
     def tree_sweeper(self) -> TreeSweeper:
         """What removes trees that nothing names."""
         return TreeSweeper(TreeRemovals(self.db), self.blobs, self.clock, self.ids)
+
+    @property
+    def deleter(self) -> Deleter:
+        """What deletes runs and hypotheses."""
+        return Deleter(
+            self.runs, Events(self.db), RunRemovals(self.db), Tombstones(self.db), self.blobs, self.ids
+        )
+
+    @property
+    def retainer(self) -> Retainer:
+        """What carries out the rules of retention."""
+        return Retainer(Retention(self.db), self.deleter, self.clock)
 
     @property
     def fair_sharer(self) -> FairSharer:

@@ -244,6 +244,9 @@ class RunReads:
         if before is not None:
             query["attempt"] = {"$lt": before}
         async with answers():
+            taken = {"_id": run_id, "taken.checkpoints": {"$exists": True}}
+            if await self.db[RUNS.collection].find_one(taken, {"_id": 1}) is not None:
+                return []
             cursor = self.db.artifacts.find(query, _KEPT).sort(list(_BY_NAME)).limit(CHECKPOINTS_MAX)
             return await cursor.to_list()
 

@@ -123,6 +123,15 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     ),
     "validations": (_index("by_run", ("runId", _UP), ("_id", _UP)),),
     "lanes": (_index("by_run", ("runId", _UP), ("attempt", _UP)),),
+    "retention": (),
+    "retention_sweeps": (),
+    "tombstones": (
+        _index("due", ("dueAt", _UP), **_partial(dueAt={"$type": "date"})),
+        _index("by_slot", ("groupId", _UP), ("slot", _UP), ("status", _UP),
+               **_partial(groupId={"$type": "string"})),
+        _index("idempotency", ("idempotency.key", _UP),
+               **_partial(**{"idempotency.key": {"$type": "string"}})),
+    ),
     "dead_letters": (
         _index("by_run", ("runId", _UP), ("_id", _DOWN)),
         _index("by_time", ("at", _DOWN), ("code", _UP)),
@@ -139,7 +148,11 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "boards": (),
     "models": (),
     "model_syncs": (),
-    "trees": (_index("by_use", ("usedAt", _UP)),),
+    "trees": (
+        _index("by_use", ("usedAt", _UP)),
+        # of the trees that are files of runs
+        _index("by_run", ("run", _UP), **_partial(run={"$type": "string"})),
+    ),
     "object_removals": (),
     "data_sets": (_index("by_name", ("name", _UP), ("version", _DOWN)),),
     "pods": (

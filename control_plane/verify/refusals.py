@@ -61,6 +61,8 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
             return None if event.sequence is None else "an event with a sequence decides nothing"
         case "sealed":
             return None if evidence is None or _was_closed(evidence.run, event) else "its record was open"
+        case "deleted":
+            return None if evidence is None else "its run is there"
         case "over_budget":
             return None  # a count of bytes that other lines have raised since
         case code:

@@ -39,6 +39,10 @@ class NotFound(Rejected):
     """The caller named something that does not exist."""
 
 
+class Gone(Rejected):
+    """The caller named something that was deleted."""
+
+
 class Conflict(Rejected):
     """The caller came too late, or asks for what the current state forbids."""
 

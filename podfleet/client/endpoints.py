@@ -8,6 +8,7 @@ from types import NoneType
 from typing import Any, Final, Unpack
 
 from events.answers.access.audit_log import AuditEntry
+from events.answers.access.keeping import Deletion, RetentionPreview, RetentionRule, Tombstone
 from events.answers.access.keys import Key, MadeKey
 from events.answers.access.projects import Project
 from events.answers.access.secrets import RotatedSecrets, Secret
@@ -87,6 +88,50 @@ def _if_match(revision: int | None) -> dict[str, str]:
 def run(run_id: str) -> Call[Run]:
     """Return a run with everything that belongs to it."""
     return Call("GET", "/api/runs/{run_id}", Run, {"run_id": run_id})
+
+
+def deletion(run_id: str) -> Call[Deletion]:
+    """Return what a deletion of a run would take along, and why it would be refused now."""
+    return Call("GET", "/api/runs/{run_id}/deletion", Deletion, {"run_id": run_id})
+
+
+def delete(run_id: str) -> Call[Tombstone]:
+    """Delete a run that has ended, and return what stays of it."""
+    return Call("DELETE", "/api/runs/{run_id}", Tombstone, {"run_id": run_id})
+
+
+def hypothesis_deletion(hypothesis_id: str) -> Call[Deletion]:
+    """Return what a deletion of a hypothesis would take along: its runs, and all that is theirs."""
+    place = {"hypothesis_id": hypothesis_id}
+    return Call("GET", "/api/hypotheses/{hypothesis_id}/deletion", Deletion, place)
+
+
+def delete_hypothesis(hypothesis_id: str) -> Call[Tombstone]:
+    """Delete a hypothesis with its runs, all of which have ended, and return what stays of it."""
+    return Call("DELETE", "/api/hypotheses/{hypothesis_id}", Tombstone, {"hypothesis_id": hypothesis_id})
+
+
+def retention_rules() -> Call[Listing[RetentionRule]]:
+    """Return the rules of retention, and how far each was carried out."""
+    return Call("GET", "/api/retention", Listing[RetentionRule])
+
+
+def retention_preview(rule_id: str) -> Call[RetentionPreview]:
+    """Return what the next rounds of a rule would take."""
+    return Call("GET", "/api/retention/{rule_id}/preview", RetentionPreview, {"rule_id": rule_id})
+
+
+def set_retention_rule(
+    rule_id: str, what: str, days: int | None, *, kind: str | None = None, label: str | None = None
+) -> Call[RetentionRule]:
+    """Set a rule of retention; without `days` it takes nothing."""
+    body = {"what": what, "days": days, "kind": kind, "label": label}
+    return Call("PUT", "/api/retention/{rule_id}", RetentionRule, {"rule_id": rule_id}, body=body)
+
+
+def remove_retention_rule(rule_id: str) -> Call[None]:
+    """Remove a rule of retention; in the place of a changed default the default holds again."""
+    return Call("DELETE", "/api/retention/{rule_id}", NoneType, {"rule_id": rule_id})
 
 
 def runs(

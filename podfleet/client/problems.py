@@ -87,6 +87,10 @@ class NotFound(Refused):
         return self.code == NO_ROUTE
 
 
+class Gone(NotFound):
+    """The object was deleted."""
+
+
 class Conflict(Refused):
     """The present state does not allow the request: `detail` describes the state."""
 
@@ -100,6 +104,7 @@ KINDS: Final[Mapping[int, type[Refused]]] = {
     **dict.fromkeys((401, 403), NotAllowed),
     404: NotFound,
     409: Conflict,
+    410: Gone,
     412: Conflict,
     **dict.fromkeys((429, 503), Busy),
 }

@@ -15,6 +15,7 @@ from podfleet.client.following import LOG
 from podfleet.client.problems import NotFound, Refused
 from podfleet.client.synchronous import Client
 from podfleet.commands import events
+from podfleet.commands.maintenance import deleting
 from podfleet.connection import EXIT_FAILED, client, fail, status_of, tell_of
 from podfleet.id_lookup import RUN, RunName, RunNames, find
 from podfleet.nouns import noun
@@ -201,6 +202,14 @@ def note(
 ) -> None:
     """Send a note to the pipeline of a run, which reads it at its next step."""
     _steer([run], partial(client().note, text=text), as_json=as_json)
+
+
+@app.command()
+def delete(runs: RunNames, yes: deleting.Yes = False, as_json: AsJson = False) -> None:
+    """Delete runs that have ended, with all that belongs to them, once what that is was confirmed."""
+    control_plane = client()
+    ids = dict.fromkeys(find(control_plane, RUN, run) for run in runs)
+    deleting.delete(ids, control_plane.deletion, control_plane.delete, yes=yes, as_json=as_json)
 
 
 @app.command()

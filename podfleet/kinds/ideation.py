@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from podfleet import parameters
+from podfleet.commands.maintenance import deleting
 from podfleet.commands.runs import COLUMNS as RUN_COLUMNS
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.commands.submit import ExitStatus, Watch, conclude, show_check
@@ -129,6 +130,15 @@ def new(
     )
     queued = made.ideation_request_id or made.run_id or ""
     conclude(control_plane, made, queued, watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+@app.command()
+def delete(hypothesis: HypothesisName, yes: deleting.Yes = False, as_json: AsJson = False) -> None:
+    """Delete a hypothesis with its ideas and its runs, once what that is was confirmed."""
+    control_plane = client()
+    ids = [find(control_plane, HYPOTHESIS, hypothesis)]
+    delete_one = control_plane.delete_hypothesis
+    deleting.delete(ids, control_plane.hypothesis_deletion, delete_one, yes=yes, as_json=as_json)
 
 
 @app.command()

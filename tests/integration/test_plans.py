@@ -30,6 +30,8 @@ UNASKED = {
     "/healthz", "/readyz", "/signin", "/signin/once", "/openapi.json", "/live", "/api/stream", "/api/wakeups",
     "/api/groups/{group_id}/live", "/api/runs/{run_id}/live",
     "/api/audit/export", "/artifacts/{artifact_id:path}", "/api/schedules/preview",
+    # whoever asks these is shown also which of all schedules and open groups name the run
+    "/api/runs/{run_id}/deletion", "/runs/{run_id}/delete", "/api/hypotheses/{hypothesis_id}/deletion",
     "/api/runs/{run_id}/trees/{tree_id}", "/api/runs/{run_id}/trees/{tree_id}/chunks",
 }  # fmt: skip
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound
@@ -52,6 +54,7 @@ EXTRA = {
     "/boards/view": f"/boards/view?{BOARD}",
     "/api/runs sorted": "/api/runs?sort=-spec.seconds&columns=label.team,spec.seconds,summary.value",
     "/api/runs sorted, of a status": "/api/runs?sort=spec.seconds&status=COMPLETED",
+    "/api/retention//preview": "/api/retention/checkpoints/preview",
     "/api/schedules/": "/api/schedules/nightly",
     "/api/schedules//next": "/api/schedules/nightly/next",
     "/schedules/": "/schedules/nightly",

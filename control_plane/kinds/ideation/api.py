@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field, StringConstraints
 
+from control_plane.access.audit_log import add_details
 from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer, WantedLaunch
 from control_plane.kinds.ideation.reads import HypothesisReads
 from control_plane.server.api.contract.bodies import (
@@ -18,8 +19,10 @@ from control_plane.server.api.contract.bodies import (
     Text,
 )
 from control_plane.server.api.contract.struct_routes import Routes
-from control_plane.server.api.runs import MayRead, MaySubmit, Page
+from control_plane.server.api.runs import MayDelete, MayRead, MaySubmit, Page
 from control_plane.server.deps import Deps
+from control_plane.upkeep.keeping.deleter import deleted_in_words
+from events.answers.access.keeping import Deletion, Tombstone
 from events.answers.answer import Listing
 from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
 from events.answers.runs import Run
@@ -75,6 +78,16 @@ def router(deps: Deps, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
     @routes.get("/{hypothesis_id}")
     async def one(hypothesis_id: str, _: MayRead) -> Hypothesis:
         return await reads.one(hypothesis_id)
+
+    @routes.get("/{hypothesis_id}/deletion")
+    async def deletion(hypothesis_id: str, _: MayRead) -> Deletion:
+        return await deps.deleter.preview_hypothesis(hypothesis_id)
+
+    @routes.delete("/{hypothesis_id}")
+    async def delete(hypothesis_id: str, principal: MayDelete, request: Request) -> Tombstone:
+        found = await deps.deleter.delete_hypothesis(hypothesis_id, by=f"user:{principal.name}")
+        add_details(request, deleted_in_words(found))
+        return found
 
     @routes.post("/{hypothesis_id}/runs", status_code=201)
     async def launch(hypothesis_id: str, body: Launch, principal: MaySubmit, response: Response) -> Run:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
+from control_plane.access.audit_log import add_details
 from control_plane.access.auth import Principal, require
 from control_plane.model.views.boards.run_fields import FIELD_CHARS_MAX, RunField, read_fields
 from control_plane.reads.comparison import RUNS_MAX, RUNS_MIN
@@ -20,6 +21,8 @@ from control_plane.runs.submission import Submission, checked, order_of
 from control_plane.server.api.contract.bodies import Again, ChangesBody, NewRun, NoteBody, ReviewBody
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.deps import Deps
+from control_plane.upkeep.keeping.deleter import deleted_in_words
+from events.answers.access.keeping import Deletion, Tombstone
 from events.answers.logs import LogPage
 from events.answers.runs import CheckedRun, Comparison, Explanation, Run, RunPage
 from events.lifecycle import Status
@@ -28,6 +31,7 @@ Json = dict[str, Any]
 REVISION_CHARS_MAX: Final = 15
 MayRead = Annotated[Principal, Depends(require("read"))]
 MaySubmit = Annotated[Principal, Depends(require("submit"))]
+MayDelete = Annotated[Principal, Depends(require("admin"))]
 MayReview = Annotated[Principal, Depends(require("review"))]
 
 
@@ -138,7 +142,7 @@ def router(deps: Deps) -> APIRouter:
     routes = Routes(prefix="/api/runs", tags=["runs"])
     reading = deps.reading
 
-    @routes.post("", status_code=201, responses=THE_SAME)
+    @routes.post("", status_code=201, responses={**THE_SAME, 410: {}})
     async def submit(
         body: NewRun, principal: MaySubmit, response: Response, circumstances: Asked, dry_run: bool = False
     ) -> Run | CheckedRun:
@@ -170,6 +174,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/{run_id}/events")
     async def events(run_id: str, _: MayRead, wanted: Annotated[EventFilters, Query()]) -> LogPage:
+        await deps.deleter.require_kept(run_id)  # its log goes in pages, and may be there for a moment
         return await reading.events(run_id, **wanted.search())
 
     @routes.get("/{run_id}/explain")
@@ -177,6 +182,7 @@ def router(deps: Deps) -> APIRouter:
         return await explanation(reading, run_id)
 
     _add_steering(routes, deps)
+    _add_deletion(routes, deps)
     return routes
 
 
@@ -231,3 +237,15 @@ def _add_steering(routes: APIRouter, deps: Deps) -> None:
     async def review(run_id: str, body: ReviewBody, principal: MayReview) -> Run:
         await deps.decider.review(run_id, body.by(principal.name))
         return await reading.run(run_id)
+
+
+def _add_deletion(routes: APIRouter, deps: Deps) -> None:
+    @routes.get("/{run_id}/deletion")
+    async def preview(run_id: str, _: MayRead) -> Deletion:
+        return await deps.deleter.preview(run_id)
+
+    @routes.delete("/{run_id}")
+    async def delete(run_id: str, principal: MayDelete, request: Request) -> Tombstone:
+        found = await deps.deleter.delete(run_id, by=f"user:{principal.name}")
+        add_details(request, deleted_in_words(found))
+        return found

@@ -155,6 +155,12 @@ class Events:
         return await self.db.events.find_one(query, {"_id": 1}) is not None
 
     @answers()
+    async def deleted_runs(self, run_ids: Collection[str]) -> set[str]:
+        """Return those of these runs that were deleted: the log takes no more of them."""
+        found = self.db.tombstones.find({"_id": {"$in": [*run_ids]}}, {"_id": 1})
+        return {each["_id"] for each in await found.to_list()}
+
+    @answers()
     async def orphan_count(self, most: int) -> int:
         """Return how many events wait for a run that does not exist, counted up to `most`."""
         return await self.db.events.count_documents({"orphan": True}, limit=most)

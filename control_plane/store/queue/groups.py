@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -205,7 +206,13 @@ class Groups:
 
     @answers()
     async def members(self, group_id: str, first: int) -> Members:
-        """Count the slots from `first` on by where the newest run of each stands, from the keys alone."""
+        """Count the slots from `first` on by where the newest run of each stands, from the keys alone.
+
+        A run that was deleted counts as it ended.
+        """
+        deleted = await self._deleted(group_id, first)
+        if deleted:
+            return await self._members_with(deleted, group_id, first)
         pipeline: list[Document] = [
             {"$match": {"groupId": group_id, "slot": {"$gte": first}}},
             {"$sort": {"_id": -1}},
@@ -214,6 +221,23 @@ class Groups:
         ]
         cursor = await self.db[MEMBERS].aggregate(pipeline, hint="by_group")
         return counted({each["_id"]: each["count"] for each in await cursor.to_list()})
+
+    async def _deleted(self, group_id: str, first: int) -> dict[int, tuple[str, str]]:
+        """Return of each slot that lost runs the newest of these: its id, and its status."""
+        wanted = {"groupId": group_id, "slot": {"$gte": first}}
+        found = self.db.tombstones.find(wanted, {"slot": 1, "status": 1}).sort("_id", 1)
+        return {each["slot"]: (each["_id"], each["status"]) async for each in found}
+
+    async def _members_with(
+        self, deleted: Mapping[int, tuple[str, str]], group_id: str, first: int
+    ) -> Members:
+        wanted = {"groupId": group_id, "slot": {"$gte": first}}
+        places = dict(deleted)
+        found = self.db[MEMBERS].find(wanted, {"slot": 1, "status": 1}).hint("by_group")
+        async for each in found:
+            place = (each["_id"], each["status"])
+            places[each["slot"]] = max(place, places.get(each["slot"], place))
+        return counted(Counter(status for _, status in places.values()))
 
     async def trials(self, group_id: str, first: int, study: Study) -> tuple[Trial, ...]:
         """Return the slots of a study: the values of each, and what its newest run measured."""

@@ -69,6 +69,19 @@ class Runs:
         return None
 
     @answers()
+    async def token_of_deleted(self, attempt_id: AttemptId) -> AttemptToken | None:
+        """Return the token of an attempt whose run was deleted; None where its tombstone has none."""
+        found = await self.db.tombstones.find_one({"_id": attempt_id.run_id}, {"tokens": 1})
+        return next(
+            (
+                AttemptToken(each["attempt"], each["hash"], each["keyId"], each["endsAt"])
+                for each in (found or {}).get("tokens") or ()
+                if each["attempt"] == attempt_id.attempt
+            ),
+            None,
+        )
+
+    @answers()
     async def find_all(self, run_ids: Collection[str]) -> Mapping[str, Found]:
         """Return the runs of these ids, as many as there are, in one look at each queue that may have one."""
         found: dict[str, Found] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -176,6 +176,17 @@ class Submissions:
         """Return the run that was submitted under this key."""
         async with answers():
             return await self.db.runs.find_one({"idempotency.key": key})
+
+    @answers()
+    async def deleted_by_key(self, key: str) -> Document | None:
+        """Return the tombstone of the run that was submitted under this key."""
+        return await self.db.tombstones.find_one({"idempotency.key": key})
+
+    @answers()
+    async def deleted(self, run_ids: Collection[str]) -> set[str]:
+        """Return those of these ids whose runs were deleted: none of them is made again."""
+        found = self.db.tombstones.find({"_id": {"$in": [*run_ids]}}, {"_id": 1})
+        return {each["_id"] for each in await found.to_list()}
 
 
 def _unchecked(grace_s: float) -> Document:

@@ -13,6 +13,8 @@ from bson.raw_bson import RawBSONDocument
 from control_plane.model.lease_watch import Watch
 from control_plane.model.projection import LANES, RESULTS
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.log.retention import Retention
+from control_plane.store.log.run_removals import OUTLIVES
 from control_plane.store.queue.lease_watches import LeaseWatches
 from control_plane.store.verify.collecting import LETTERS, Collected
 from control_plane.store.verify.dead_letters import asked_for
@@ -23,6 +25,7 @@ from control_plane.store.verify.result_rows import RowReads
 from control_plane.store.verify.shapes import name as named
 from control_plane.store.verify.shapes import problem
 from control_plane.store.verify.together import Together, TooMuchAtOnce
+from events.files.checkpoints import checkpoint_of
 from events.kinds import DOCUMENTS
 from events.kinds.declaring.queues import QUEUES
 from events.lifecycle import HELD
@@ -226,10 +229,16 @@ class VerifyReads:
                 yield decoded(raw)
 
     async def artifacts(self, run_id: str) -> AsyncIterator[Document]:
-        """Yield the registered files of a run that can be read."""
+        """Yield the registered files of a run that can be read, without what retention took."""
+        taken = await self._taken_of(run_id)
         async for document, _ in self._read("artifacts", {"runId": run_id}):
             if problem("artifacts", document) is None:
-                yield document
+                what = "files" if checkpoint_of(document["name"]) is None else "checkpoints"
+                if what not in taken:
+                    yield document
+
+    async def _taken_of(self, run_id: str) -> Mapping[str, Any]:
+        return await Retention(self.db).taken(run_id)
 
     async def misnamed(self) -> AsyncIterator[tuple[str, str]]:
         """Yield the collection and a description of each document whose id or run id is no text.
@@ -303,6 +312,7 @@ class VerifyReads:
             while page := await self._told_of(collection, beyond):
                 names = [_id_of(raw) for raw in page]
                 known = await self._existing(names)
+                known |= await self._taken(names, collection)
                 for run_id in names:
                     if run_id not in known:
                         yield collection, run_id
@@ -329,6 +339,17 @@ class VerifyReads:
             found |= {each["_id"] for each in documents}
         return found
 
+    @answers()
+    async def _taken(self, run_ids: Sequence[str], collection: str = LETTERS) -> set[str]:
+        """Return those of these runs that were deleted, and may have left documents of a collection.
+
+        What outlives its run stays; anything else only until all of the run is removed.
+        """
+        wanted: Document = {"_id": {"$in": [*run_ids]}}
+        if collection not in OUTLIVES:
+            wanted["dueAt"] = {"$type": "date"}
+        return {each["_id"] for each in await self.db.tombstones.find(wanted, {"_id": 1}).to_list()}
+
     async def letters_of_nobody(self) -> AsyncIterator[Document]:
         """Yield the refused lines of runs that do not exist, and those that name none."""
         page: list[Document] = []
@@ -344,6 +365,7 @@ class VerifyReads:
     async def _of_nobody(self, letters: Sequence[Document]) -> AsyncIterator[Document]:
         named = {each["runId"] for each in letters if isinstance(each.get("runId"), str)}
         known = await self._existing(sorted(named)) if named else set()
+        known |= await self._taken(sorted(named)) if named else set()
         for letter in letters:
             run_id = letter.get("runId")
             if run_id is None or (isinstance(run_id, str) and run_id not in known):

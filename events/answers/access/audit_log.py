@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, UnsetType
+
 from events.answers.answer import Answer, Moment
 
 
 class AuditEntry(Answer, frozen=True, kw_only=True):
     """A request that could change something; `action` is its method and route, `status` that of the answer.
 
-    `object` is such as `run/<id>`, `made` the path of what came into being, `address` the client's.
+    `object` is such as `run/<id>`, `made` the path of what came into being, `address` the client's;
+    `details` what a deletion took along.
     """
 
     id: str
@@ -20,3 +23,4 @@ class AuditEntry(Answer, frozen=True, kw_only=True):
     object: str | None
     made: str | None
     status: int
+    details: str | UnsetType = UNSET

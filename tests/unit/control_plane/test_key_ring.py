@@ -94,6 +94,9 @@ class OneRun:
     async def find(self, run_id: str) -> Any:
         return SimpleNamespace(run=self) if run_id == "r1" else None
 
+    async def token_of_deleted(self, _: Any) -> AttemptToken | None:
+        return None
+
     def token_of(self, attempt: int) -> AttemptToken | None:
         return self.token if attempt == 1 else None
 

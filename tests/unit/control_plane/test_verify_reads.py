@@ -42,6 +42,12 @@ class Reads(VerifyReads):
     def __init__(self, stored: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         object.__setattr__(self, "stored", stored)
 
+    async def _taken(self, run_ids: Any, collection: str = "") -> set[str]:
+        return set()
+
+    async def _taken_of(self, run_id: str) -> dict[str, Any]:
+        return {}
+
     async def collection_of(self, run_id: str) -> str | None:
         return "runs" if any(each["_id"] == run_id for each in self.stored["runs"]) else None
 

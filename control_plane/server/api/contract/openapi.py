@@ -30,6 +30,7 @@ REASONS: Final[Mapping[int, str]] = {
     404: "There is no such thing",
     408: "The body did not arrive in time",
     409: "Not now: `detail` says how things stand",
+    410: "It was deleted: `tombstone` says what stays of it",
     412: "`If-Match` names a state that is not the present one",
     413: "Over a limit, which is named",
     415: "A media type or an encoding that is not read here",
@@ -64,6 +65,7 @@ PROBLEM: Final[Json] = {
         "limit": {"type": "string"},
         "maximum": {"type": "integer"},
         "retry_after_s": {"type": "number", "minimum": 0},
+        "tombstone": {"type": "object", "description": "What stays of what was deleted."},
     },
 }
 COUNT: Final[Json] = {"type": "integer", "minimum": 0}
@@ -120,6 +122,7 @@ EVENT: Final[Json] = {
         ]
     },
 }
+OF_DELETED: Final = frozenset({"run_id", "hypothesis_id", "artifact_id"})  # what has tombstones
 BODIES: Final[Mapping[str, Mapping[str, Json]]] = {
     "/api/ingest/event": {
         "application/cloudevents+json": {"$ref": "#/components/schemas/Event"},
@@ -189,6 +192,8 @@ def _refusals(path: str, method: str, operation: Json) -> Iterator[int]:
         yield from (401, 403, 429, 503)
     if any(each["in"] == "path" for each in parameters):
         yield 404
+    if any(each["in"] == "path" and each["name"] in OF_DELETED for each in parameters):
+        yield 410
     if has_body or any(each["name"] in ("after", "limit") for each in parameters):
         yield 400
     if has_body:

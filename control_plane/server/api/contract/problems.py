@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
+import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
@@ -20,10 +21,12 @@ from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.server.api.contract.openapi import PROBLEM_MEDIA_TYPE
 from control_plane.server.http.answer_headers import HEADERS
 from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding, UnsupportedMedia
+from events.answers.access.keeping import Tombstone
 from events.codec import TooLarge
 from events.kinds.declaring.fields import NOT_OF_PATTERN, PATTERN_CHARS_MAX
 from events.runtime.errors import (
     Conflict,
+    Gone,
     NotFound,
     NotMeasurable,
     OutOfDate,
@@ -44,6 +47,7 @@ STATUSES: Final[tuple[tuple[type[PodfleetError], int], ...]] = (
     (Unauthorized, 401),
     (RateLimited, 429),
     (Forbidden, 403),
+    (Gone, 410),
     (NotFound, 404),
     (SlowBody, 408),
     (OutOfDate, 412),
@@ -56,7 +60,16 @@ STATUSES: Final[tuple[tuple[type[PodfleetError], int], ...]] = (
     (Rejected, 422),
 )
 # Requests that cannot be read at all, rather than read and refused.
+# Of what may be gone rather than never have been there.
+OF_DELETED: Final = frozenset({"unknown_run", "unknown_hypothesis", "unknown_artifact", "deleted"})
 UNREADABLE: Final = frozenset({"bad_cursor", "bad_limit", "bad_json", "bad_length"})
+
+
+FindTombstone = Callable[[str], Awaitable[Tombstone | None]]
+
+
+async def _none_is_deleted(_: str) -> Tombstone | None:
+    return None
 
 
 class ProblemPages(Protocol):
@@ -110,8 +123,18 @@ def status_of(error: PodfleetError) -> int:
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
 
 
-def install(app: FastAPI, pages: ProblemPages) -> None:
-    """Answer every error of `app` by a problem document, or for a browser by a page."""
+def _named(request: Request) -> str | None:
+    """Return the run or the hypothesis that the path of a request names."""
+    names = request.path_params
+    named = names.get("run_id") or names.get("hypothesis_id") or str(names.get("artifact_id", ""))
+    return named.partition("/")[0] or None
+
+
+def install(app: FastAPI, pages: ProblemPages, tombstone: FindTombstone = _none_is_deleted) -> None:
+    """Answer every error of `app` by a problem document, or for a browser by a page.
+
+    What is not found and has a tombstone is gone: the answer tells what stays of it.
+    """
 
     def answer(request: Request, response: JSONResponse, detail: str) -> Response:
         if not wants_page(request):
@@ -125,6 +148,11 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
     @app.exception_handler(PodfleetError)
     async def ours(request: Request, error: PodfleetError) -> Response:
         more: dict[str, Any] = {}
+        if isinstance(error, NotFound | Gone) and error.code in OF_DELETED and (named := _named(request)):
+            found = await tombstone(named)
+            if found is not None:
+                error = Gone("deleted", f"{named} was deleted by {found.by} at {found.deleted_at}")
+                more = {"tombstone": msgspec.to_builtins(found)}
         if isinstance(error, TooLarge):
             more = {"limit": error.limit, "maximum": error.maximum}
         if isinstance(error, NotMeasurable):

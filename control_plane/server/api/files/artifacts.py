@@ -35,7 +35,9 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/api/artifacts/{artifact_id:path}", status_code=302)
     async def download(artifact_id: str, _: MayRead) -> RedirectResponse:
+        await deps.deleter.require_kept(artifact_id.partition("/")[0])
         artifact = await deps.reading.artifact(artifact_id)
+        await deps.retainer.require_kept(artifact_id.partition("/")[0], artifact.name)
         await deps.inspector.require(artifact.name, artifact.key, artifact.size, artifact.sha256)
         url = await deps.blobs.get_url(artifact.key, name=artifact.name, content_type=artifact.content_type)
         return RedirectResponse(url, 302)

@@ -50,6 +50,7 @@ async def overview(site: Site, run_id: str) -> HTMLResponse:
         can_cancel=status not in FINAL and status != Status.CANCELING,
         can_rescue=_allows(status, Cause.RESCUE),
         can_retry=can_retry,
+        can_delete=can_retry,
         again_parts=parts_with(submission_like(run)) if can_retry else (),
         can_change=_allows(status, Cause.CHANGE),
         can_copy=run.kind in RUN_KINDS,
