@@ -139,13 +139,20 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "boards": (),
     "models": (),
     "model_syncs": (),
-    "trees": (_index("by_use", ("usedAt", _UP)),),
+    "trees": (
+        _index("by_use", ("usedAt", _UP)),
+        _index("by_run", ("run", _UP), **_partial(run={"$exists": True})),
+    ),
     "object_removals": (),
     "data_sets": (_index("by_name", ("name", _UP), ("version", _DOWN)),),
     "pods": (
         _index("by_report", ("reportedAt", _DOWN)),
         _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),
         _index("failing", ("reportedAt", _DOWN), **_partial(**{"checks.ok": False})),
+    ),
+    "pod_lives": (
+        _index("by_report", ("reportedAt", _DOWN)),
+        _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
     ),
     "api_keys": (_index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),),
     "audit": (

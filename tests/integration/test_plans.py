@@ -29,6 +29,7 @@ SMALL = {"api_keys"}
 UNASKED = {
     "/healthz", "/readyz", "/signin", "/signin/once", "/openapi.json", "/live", "/api/stream", "/api/wakeups",
     "/api/groups/{group_id}/live", "/api/runs/{run_id}/live",
+    "/api/runs/{run_id}/archive",
     "/api/audit/export", "/artifacts/{artifact_id:path}", "/api/schedules/preview",
     "/api/runs/{run_id}/trees/{tree_id}", "/api/runs/{run_id}/trees/{tree_id}/chunks",
 }  # fmt: skip
