@@ -23,6 +23,10 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "boards": ("podfleet.commands.boards", "Show a number of runs by their fields, and save such boards."),
     "events": ("podfleet.commands.events", "Show and follow the events of a run."),
     "results": ("podfleet.commands.results", "List, export and compare the results of runs."),
+    "archive": (
+        "podfleet.commands.maintenance.archive",
+        "Write a run into one file, and verify such a file.",
+    ),
     "artifacts": ("podfleet.commands.artifacts", "List and download the files of a run."),
     "data": ("podfleet.commands.data", "Push, list and pull versions of data sets."),
     "reviews": ("podfleet.commands.reviews", "List runs that wait for review, and give a verdict."),
@@ -50,6 +54,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
         "Check a database against its event log; it may be in use.",
     ),
     "rebuild": ("podfleet.commands.maintenance.rebuild", "Rebuild documents from the event log."),
+    "storage": ("podfleet.commands.maintenance.storage", "List and remove objects that nothing names."),
     "repair": (
         "podfleet.commands.maintenance.repair",
         "Close what event logs have lost, as after a restore.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -179,6 +179,28 @@ class Blobs:
 
         return await storage_call(read)
 
+    async def content(self, key: str, most: int) -> AsyncGenerator[bytes, None]:
+        """Yield an object as it is stored, not much further than `most` bytes; nothing if there is none.
+
+        A reader may be slow: each wait for the storage is bounded, and not the whole.
+        """
+        _require_key(key)
+
+        def opened() -> BaseHTTPResponse | None:
+            return None if self._stat(key) is None else self.client.get_object(self.bucket, key)
+
+        response = await storage_call(opened)
+        if response is None:
+            return
+        left = most
+        try:
+            while left >= 0 and (piece := await storage_call(lambda: _next_of(response))):
+                left -= len(piece)
+                yield piece
+        finally:
+            response.close()
+            response.release_conn()
+
     async def version(self, key: str) -> Version | None:
         """Return the version of an object as the storage reports it, None if there is none."""
         _require_key(key)
@@ -248,6 +270,10 @@ class Blobs:
             if error.code in MISSING:
                 return None
             raise
+
+
+def _next_of(response: BaseHTTPResponse) -> bytes:
+    return bytes(response.read1(PIECE_BYTES, decode_content=False))
 
 
 def _version(size: int, headers: Mapping[str, str]) -> Version:

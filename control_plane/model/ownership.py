@@ -106,6 +106,9 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("drain, reset", "orders"),
         **_by("look", "lookedUntil"),
     },
+    "pod_lives": _by(
+        "expiry", "startedAt", "reportedAt", "usdPerHour", "keyId", "capabilities", "expiresAt",
+    ),
     "live_texts": _by("live text", "at", "expiresAt", "topics", "pieces"),
     "pod_telemetry": _by("report", "podId", "from", "samples", "expiresAt"),
     "schedules": {

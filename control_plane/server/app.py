@@ -37,7 +37,7 @@ from control_plane.server.api import (
 from control_plane.server.api.access import audit_log, keys, projects, secrets
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import add_routes, answers_of
-from control_plane.server.api.files import artifacts, retention, trees
+from control_plane.server.api.files import archives, artifacts, retention, trees
 from control_plane.server.api.groups import races
 from control_plane.server.api.groups import routes as groups
 from control_plane.server.api.streams import changes, live_text
@@ -78,6 +78,7 @@ from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import (
     fair_sharer,
     memory_return,
+    pod_expirer,
     quarantiner,
     releaser,
     rescuer,
@@ -91,7 +92,7 @@ from control_plane.upkeep.memory_return import MemoryReturn
 Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 
 NOUNS: Final = (
-    *(bulk, runs, boards, results, artifacts, uploads, trees),
+    *(bulk, runs, boards, results, artifacts, uploads, trees, archives),
     *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log, projects),
     retention,
     *(changes, live_text, pods_live_text, pods_trees),
@@ -179,6 +180,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (deleter.TICK_S, "deleter", deps.deleter.run_once),
         (retainer.TICK_S, "retainer", deps.retainer.run_once),
         (tree_sweeper.TICK_S, "tree_sweeper", deps.tree_sweeper.run_once),
+        (pod_expirer.TICK_S, "pod_expirer", deps.pod_expirer.run_once),
         (upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once),
         (byte_budgets.TICK_S, "budgets", deps.budgets.run_once),
         (watcher.TICK_S, "watcher", deps.watcher.run_once),

@@ -19,6 +19,7 @@ from control_plane.access.sessions import SignIn
 from control_plane.concurrency.cache import Cache
 from control_plane.concurrency.rate_limit import RateLimit
 from control_plane.config import Settings
+from control_plane.files.archives.exporter import Exporter
 from control_plane.files.blobs import Blobs, open_blobs
 from control_plane.files.inputs import KnownInputs
 from control_plane.files.inspection import Inspector
@@ -84,6 +85,7 @@ from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
+from control_plane.store.files.archives import ArchiveReads
 from control_plane.store.files.tree_removals import TreeRemovals
 from control_plane.store.files.trees import Trees
 from control_plane.store.log.byte_counts import ByteCounts
@@ -95,6 +97,7 @@ from control_plane.store.log.live_texts import LiveTextStore
 from control_plane.store.log.retention import Retention
 from control_plane.store.log.run_removals import RunRemovals
 from control_plane.store.log.tombstones import Tombstones
+from control_plane.store.log.pod_lives import PodLives
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.models import ModelEntries
 from control_plane.store.numbers import NumberReads
@@ -118,6 +121,7 @@ from control_plane.store.schedules import Schedules
 from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.keeping.deleter import Deleter
 from control_plane.upkeep.keeping.retainer import Retainer
+from control_plane.upkeep.pod_expirer import PodExpirer
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.releaser import Releaser
 from control_plane.upkeep.rescuer import Rescuer
@@ -235,6 +239,11 @@ class Deps:
         return _catalogue(self.settings, self.db)
 
     @property
+    def exporter(self) -> Exporter:
+        """What writes archives of runs."""
+        return Exporter(ArchiveReads(self.db), self.blobs, self.db.name)
+
+    @property
     def tree_store(self) -> TreeStore:
         """Trees of files, and data sets."""
         return TreeStore(self.blobs, self.inspector, Trees(self.db), TreeRemovals(self.db))
@@ -255,6 +264,11 @@ class Deps:
     def retainer(self) -> Retainer:
         """What carries out the rules of retention."""
         return Retainer(Retention(self.db), self.deleter, self.clock)
+
+    @property
+    def pod_expirer(self) -> PodExpirer:
+        """What removes the rows of workers that are gone."""
+        return PodExpirer(PodLives(self.db), self.clock)
 
     @property
     def fair_sharer(self) -> FairSharer:

@@ -160,6 +160,10 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),
         _index("failing", ("reportedAt", _DOWN), **_partial(**{"checks.ok": False})),
     ),
+    "pod_lives": (
+        _index("by_report", ("reportedAt", _DOWN)),
+        _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
+    ),
     "api_keys": (_index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),),
     "audit": (
         _index("by_actor", ("by", _UP), ("_id", _DOWN)),

@@ -338,6 +338,12 @@ def export_results(
     return Call("GET", "/api/runs/{run_id}/results/export", ResultRow, {"run_id": run_id}, query)
 
 
+def archive_run(run_id: str, *, artifacts: bool = True) -> Call[None]:
+    """Return a run that has ended as one file, with its log and, unless they are left out, its artifacts."""
+    query = {"artifacts": None if artifacts else "false"}
+    return Call("GET", "/api/runs/{run_id}/archive", NoneType, {"run_id": run_id}, query)
+
+
 def export_keys() -> Call[SigningKeys]:
     """Return the public keys by which signed exports can be verified; the first is the one that signs."""
     return Call("GET", "/api/results/keys", SigningKeys)

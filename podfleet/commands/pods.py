@@ -83,10 +83,37 @@ COLUMNS: Final = (
 )
 
 
+def folded(pods: Sequence[Pod]) -> list[Pod]:
+    """Return the live workers, then of each pod and slot without one the newest of those that have ended.
+
+    `pods` are in the order of their starts, the last first.
+    """
+    live = [pod for pod in pods if pod.state not in ENDED]
+    named = {_place(pod) for pod in live}
+    newest: dict[tuple[str, ...], Pod] = {}
+    for pod in pods:
+        if _place(pod) not in named:
+            newest.setdefault(_place(pod), pod)
+    return [*live, *newest.values()]
+
+
+def _place(pod: Pod) -> tuple[str, ...]:
+    """Return where a worker works: its pod, and the slot of that, over all starts."""
+    name, _, *slot = pod.id.split("/") if pod.id.count("/") else (pod.id, "")
+    return (name, *slot)
+
+
 @app.command("list")
-def list_pods(ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
-    """List the workers, the last started first."""
-    pods = list(islice(client().pods(), SHOWN_MAX))
+def list_pods(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every start of a worker, the last started first.")
+    ] = False,
+    ids_only: IdsOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the live workers, then the last one of each pod that has none."""
+    found = list(islice(client().pods(), SHOWN_MAX))
+    pods = found if everything else folded(found)
     print_items(
         pods, COLUMNS, as_json=as_json, ids_only=ids_only, none="no workers: `podfleet up` starts one"
     )

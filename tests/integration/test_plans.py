@@ -29,6 +29,7 @@ SMALL = {"api_keys"}
 UNASKED = {
     "/healthz", "/readyz", "/signin", "/signin/once", "/openapi.json", "/live", "/api/stream", "/api/wakeups",
     "/api/groups/{group_id}/live", "/api/runs/{run_id}/live",
+    "/api/runs/{run_id}/archive",
     "/api/audit/export", "/artifacts/{artifact_id:path}", "/api/schedules/preview",
     # whoever asks these is shown also which of all schedules and open groups name the run
     "/api/runs/{run_id}/deletion", "/runs/{run_id}/delete", "/api/hypotheses/{hypothesis_id}/deletion",

@@ -131,6 +131,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /runs/{run_id}/results/row",
         "GET /api/runs/{run_id}/results",
         "GET /api/runs/{run_id}/results/export",
+        "GET /api/runs/{run_id}/archive",
         "GET /runs/{run_id}/files",
         "GET /runs/{run_id}/kind/{tab}",
         "GET /runs/{run_id}/log",

@@ -17,6 +17,7 @@ from pymongo.errors import DuplicateKeyError
 
 from control_plane.model.views.pods import cards_of
 from control_plane.store.database import Database, Document, answers, moment
+from control_plane.store.log.pod_lives import with_lives
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 from events.catalog import RunUsage, type_of
 from events.kinds.declaring.queues import QUEUES
@@ -128,8 +129,9 @@ class Projects:
     @answers()
     async def cards(self, pods: Iterable[str]) -> dict[object, int]:
         """Return how many GPUs each of these pods has told."""
-        found = self.db.pods.find({"_id": {"$in": list(pods)}}, {"capabilities.gpus.name": 1})
-        return {each["_id"]: cards_of(each) async for each in found}
+        wanted = {"_id": {"$in": list(pods)}}
+        found = await with_lives(self.db, wanted, {"capabilities.gpus.name": 1})
+        return {each["_id"]: cards_of(each) for each in found}
 
     @answers()
     async def held(self) -> list[Document]:

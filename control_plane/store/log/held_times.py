@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from control_plane.model.run import Entry
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.log.pod_lives import with_lives
 from control_plane.store.queue.runs import Runs
 from events.kinds.declaring.queues import QUEUES
 
@@ -34,8 +35,8 @@ class HeldTimes:
     async def workers(self, since: datetime, until: datetime) -> list[Document]:
         """Return workers that lived in a window, at most `WORKERS_MAX`, those that reported last first."""
         wanted = {"reportedAt": {"$gte": since}, "startedAt": {"$lt": until}}
-        cursor = self.db.pods.find(wanted, _WORKER).sort("reportedAt", -1).limit(WORKERS_MAX)
-        return await cursor.to_list()
+        order = [("reportedAt", -1)]
+        return await with_lives(self.db, wanted, _WORKER, sort=order, limit=WORKERS_MAX)
 
     @answers()
     async def held(self, since: datetime, until: datetime) -> list[Document]:
@@ -65,7 +66,7 @@ class HeldTimes:
     @answers()
     async def prices(self, workers: Collection[str]) -> dict[str, object]:
         """Return the price of each of these workers, by its id."""
-        found = await self.db.pods.find({"_id": {"$in": list(workers)}}, {"usdPerHour": 1}).to_list()
+        found = await with_lives(self.db, {"_id": {"$in": list(workers)}}, {"usdPerHour": 1})
         return {each["_id"]: each.get("usdPerHour") for each in found}
 
     @answers()

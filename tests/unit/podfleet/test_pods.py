@@ -6,7 +6,7 @@ import pytest
 
 from control_plane.model.views.document_mapping import from_document
 from events.answers.pods import Pod
-from podfleet.commands.pods import Unknown, meant
+from podfleet.commands.pods import Unknown, folded, meant
 
 
 def pod(identity: str, state: str = "idle") -> Pod:
@@ -54,3 +54,11 @@ def test_a_name_that_nobody_has_lists_who_is_there() -> None:
         meant([], "tpu")
     with pytest.raises(Unknown, match=r"and 5 more$"):
         meant([pod(f"p/{number:03}") for number in range(25)], "x")
+
+
+def test_the_living_come_first_and_of_the_dead_the_newest_of_each_place() -> None:
+    started = [
+        pod("a/3", "gone"), pod("b/9/0", "stopped"), pod("b/9/1"), pod("a/2", "stopped"), pod("c/1"),
+        pod("c/0", "gone"), pod("b/8/0", "gone"), pod("b/8/1", "gone"), pod("alone", "gone"),
+    ]  # fmt: skip
+    assert [each.id for each in folded(started)] == ["b/9/1", "c/1", "a/3", "b/9/0", "alone"]

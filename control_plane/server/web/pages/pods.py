@@ -11,6 +11,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
+from msgspec import structs
 
 from control_plane.runs.pods.steering import REASON_CHARS_MAX
 from control_plane.server.api.contract.struct_routes import Routes
@@ -28,6 +29,7 @@ from events.formatting import percent, size
 from events.queue.roster import REPORT_EVERY_S
 
 HISTORY_SHOWN: Final = 20
+ENDED: Final = frozenset({"stopped", "gone"})
 POINTS_MAX: Final = 240
 MISSED_REPORTS: Final = 3.5  # so many in a row are a gap
 GLANCE_S: Final = 120.0
@@ -53,6 +55,7 @@ class PodPages:
         live = self.site.live("pods")
         region = wanted.region or None
         page = await self.site.deps.reading.pods(wanted.limit, wanted.after, region=region)
+        page = structs.replace(page, items=sorted(page.items, key=lambda each: each.state in ENDED))
         chosen = wanted.model_dump(exclude={"after"}, exclude_none=True, exclude_defaults=True)
         return await self.site.show("pods.html", live=live, page=page, wanted=wanted, chosen=chosen)
 

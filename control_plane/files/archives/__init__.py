@@ -1,0 +1,1 @@
+"""Archives: runs that have ended, each as one file."""

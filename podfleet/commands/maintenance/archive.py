@@ -1,0 +1,112 @@
+"""`podfleet archive`: a run that has ended as one file, which can be verified without a fleet.
+
+Law: a file is written whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from msgspec import to_builtins
+from typer.core import TyperGroup
+
+from events.files.archive.check import checked
+from events.runtime.errors import Rejected
+from podfleet.client import endpoints
+from podfleet.connection import EXIT_FAILED, client, fail
+from podfleet.id_lookup import RUN, RunName, find
+from podfleet.nouns import noun
+from podfleet.output import AsJson, print_json, say, tell
+
+EXPORT = "export"
+
+
+class _Verbs(TyperGroup):
+    """Takes what is no verb as the run to be archived."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = [EXPORT, *args]
+        return super().resolve_command(ctx, args)
+
+
+app = noun("archive")
+app.info.cls = _Verbs
+
+
+@app.command(EXPORT)
+def export(
+    run: RunName,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="The file; default: the run's id and .tar.")
+    ] = None,
+    artifacts: Annotated[
+        bool, typer.Option("--artifacts/--no-artifacts", help="With the content of its files.")
+    ] = True,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write a run that has ended into one file: documents, events, artifacts, and a manifest with hashes.
+
+    The file is checked before it gets its name. `podfleet archive RUN` does the same.
+    """
+    control_plane = client()
+    run_id = find(control_plane, RUN, run)
+    target = Path(output or f"{run_id}.tar")
+    if target.exists() and not force:
+        fail(f"{target} is there already; --force replaces it", EXIT_FAILED)
+    half = target.with_name(f"{target.name}.part")
+    try:
+        with half.open("wb") as file:
+            for piece in control_plane.pieces(endpoints.archive_run(run_id, artifacts=artifacts)):
+                file.write(piece)
+        with half.open("rb") as file:
+            found = checked(file)
+        os.replace(half, target)
+    except Rejected as error:
+        fail(f"what came is no whole archive, {error.message}; try again", EXIT_FAILED)
+    except OSError as error:
+        fail(f"{target} cannot be written: {error.strerror or error}", EXIT_FAILED)
+    finally:
+        half.unlink(missing_ok=True)
+    for words in (*found.findings, *found.notes):
+        tell(words)
+    say(str(target))
+
+
+@app.command()
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of `podfleet archive`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Verify an archive without a fleet: its form, each size and hash, the events, their order and roots.
+
+    Exit status 1 where something is wrong. Who compares the printed roots with those of the fleet that ran
+    it knows that the events are the same.
+    """
+    try:
+        with open(file, "rb") as opened:
+            found = checked(opened)
+    except Rejected as error:
+        fail(f"{file}: {error.message}", EXIT_FAILED)
+    except OSError as error:
+        fail(f"{file} cannot be read: {error.strerror or error}", EXIT_FAILED)
+    said = found.manifest
+    if as_json:
+        counts = {"documents": found.documents, "events": found.events, "artifacts": found.artifacts}
+        told = {"findings": found.findings, "notes": found.notes, **counts}
+        print_json({**told, "manifest": {**to_builtins(said), "members": len(said.members)}})
+    else:
+        for log in said.attempts:
+            say(f"attempt {log.attempt}: {log.lines:,} events, the last is {log.last:,}, root {log.stored}")
+        for words in found.notes:
+            say(f"note: {words}")
+        for words in found.findings:
+            say(f"wrong: {words}")
+    if found.findings:
+        fail(f"{file}: {len(found.findings)} things are wrong", EXIT_FAILED)
+    if not as_json:
+        held = f"{found.documents:,} documents, {found.events:,} events, {found.artifacts:,} files"
+        say(f"{file} is whole: run {said.run_id} ({said.kind}, {said.status}) of {said.fleet}; {held}")
