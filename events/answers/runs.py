@@ -123,7 +123,7 @@ class Charged(Answer, frozen=True, kw_only=True):
 class PastFault(Answer, frozen=True, kw_only=True):
     """A failure that was not the run's own (`fault` is pod or outside), on which pod, at which `place` of it.
 
-    That pod leaves the run to others until `until`.
+    That pod had had it for `held_s` seconds, and leaves the run to others until `until`.
     """
 
     pod: str
@@ -131,6 +131,7 @@ class PastFault(Answer, frozen=True, kw_only=True):
     fault: str
     place: str | None
     until: Moment | None
+    held_s: float = 0.0
 
 
 class RunRow(Answer, frozen=True, kw_only=True):
