@@ -164,6 +164,7 @@ class RunRow(Answer, frozen=True, kw_only=True):
     finished_at: Moment | None
     claimed_by: str | None
     claimed_at: Moment | None
+    submitted_by: str | UnsetType | None = UNSET
     last_heartbeat: Moment | None
     lease: Lease | None
     settled: Settled | None
