@@ -178,7 +178,8 @@ class Failures:
 class PastFault:
     """A failure of a run that was not its own: on which pod (`name/boot`), and at which place of the run.
 
-    `until` is when that pod may take the run again, None where nothing keeps it from that.
+    `until` is when that pod may take the run again, None where nothing keeps it from that. `held_s` is how
+    long the pod had had the run, in seconds; 0 where an earlier release did not say.
     """
 
     pod: str
@@ -186,6 +187,7 @@ class PastFault:
     fault: Fault
     place: str | None
     until: datetime | None
+    held_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +209,9 @@ OF_RUN: Final = Judgement(Fault.RUN)
 class Standing:
     """The part of a run on which its end depends.
 
-    `pod` holds it, `place` is where it stands, `past` are its earlier failures that were not its own. An
-    attempt that was ordered to give its pod back `waits_s` afterwards, and is charged to nothing.
+    `pod` has held it for `held_s` seconds, as far as its lease was renewed. `place` is where it stands,
+    `past` are its earlier failures that were not its own. An attempt that was ordered to give its pod back
+    `waits_s` afterwards, and is charged to nothing.
     """
 
     status: Status
@@ -219,6 +222,7 @@ class Standing:
     place: str | None = None
     past: tuple[PastFault, ...] = ()
     waits_s: float | None = None
+    held_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

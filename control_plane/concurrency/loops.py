@@ -14,6 +14,9 @@ log = logging.getLogger(__name__)
 TROUBLE_FACTOR: Final = 5
 AT_ONCE_MAX: Final = 20
 
+# The period of a background loop in seconds, its name, and one round of it.
+Loop = tuple[float, str, Callable[[], Awaitable[object]]]
+
 T = TypeVar("T")
 R = TypeVar("R")
 

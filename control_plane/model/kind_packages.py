@@ -1,7 +1,7 @@
 """What the control plane adds for a kind: modules of the package that the kind names.
 
-The package may have `parts`, `sections`, `routes`, `told`, `estimate`, and a folder `templates`; each may be
-missing.
+The package may have `parts`, `sections`, `routes`, `told`, `estimate`, `upkeep` (its background loops), and
+a folder `templates`; each may be missing.
 """
 
 from __future__ import annotations

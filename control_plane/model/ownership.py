@@ -22,7 +22,7 @@ def _by(writer: str, *fields: str) -> dict[str, str]:
 CLAIMABLE: Final[Writers] = {
     **_by(
         "submit", "kind", "title", "review", "words", "hypothesisId", "parentRunId", "groupId", "slot",
-        "createdAt", "idempotency", "secrets", "userId", "after",
+        "createdAt", "submittedBy", "idempotency", "secrets", "userId", "after",
     ),
     **_by("submit, release", "waitsForRuns"),
     **_by(

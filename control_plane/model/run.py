@@ -10,7 +10,7 @@ from typing import Any
 from events.lifecycle import HELD, Failures, PastFault, Standing, Status
 from events.queue.claims import waits_s
 from events.queue.faults import boot_of, place_of
-from events.queue.lease_times import LEASE_TTL_S
+from events.queue.lease_times import LEASE_TTL_S, held_s
 from events.text.attempt_id import AttemptId
 
 
@@ -18,13 +18,15 @@ from events.text.attempt_id import AttemptId
 class Lease:
     """Who owns the run until when; `until` is None once the owner has settled.
 
-    `heard` is the run's revision of which the owner has heard, None where it never said so.
+    `heard` is the run's revision of which the owner has heard, None where it never said so. `ttl_s` is its
+    whole length.
     """
 
     token_hash: str
     until: datetime | None
     renewals: int
     heard: int | None = None
+    ttl_s: float = LEASE_TTL_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class Run:
             place=place,
             past=self.faults,
             waits_s=waits_s(self.preempt, self.attempt),
+            held_s=0.0 if self.lease is None else held_s(self.lease.renewals, self.lease.ttl_s),
         )
 
     @property

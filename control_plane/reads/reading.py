@@ -96,13 +96,17 @@ LEVELS: Final[Mapping[str, Sequence[str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilters:
-    """Which runs are wanted; the first that is given leads, the others sieve."""
+    """Which runs are wanted; the first that is given leads, the others sieve.
+
+    `pod` is the name of a pod, or one of its starts (`name/boot`); `by` submitted them.
+    """
 
     q: str | None = None
     hypothesis: str | None = None
     group: str | None = None
     label: str | None = None
     pod: str | None = None
+    by: str | None = None
     status: str | None = None
     kind: str | None = None
     region: str | None = None
@@ -119,6 +123,7 @@ class RunFilters:
             "groupId": self.group,
             "labelList": self.label,
             "claimedBy": self.pod,
+            "submittedBy": self.by,
             "status": self.status,
             "kind": self.kind,
             "classKey": {"$regex": classes_of(region, project)} if is_of_class else None,

@@ -504,6 +504,7 @@ def run_fields(order: Order, *, waits: bool = False) -> dict[str, Any]:
         "labelList": label_list(labels),
         "title": title,
         "words": words_of(title),
+        "submittedBy": Expression({"$literal": wanted.named_by or wanted.by}),
         "review": getattr(order.spec, "review", "none"),
     }
     if wanted.after:

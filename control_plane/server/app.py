@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Final
@@ -13,10 +13,11 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from control_plane.access.audit_log import Audited
-from control_plane.concurrency.loops import run_every
+from control_plane.concurrency.loops import Loop, run_every
 from control_plane.files import tree_sweeper, upload_sweeper
 from control_plane.live import live_texts, watcher
 from control_plane.log import byte_budgets, catch_up
+from control_plane.model.kind_packages import modules
 from control_plane.reads.kinds.parts import names_of
 from control_plane.runs.groups import advancer, pruner
 from control_plane.runs.models import start_sync
@@ -88,8 +89,6 @@ from control_plane.upkeep import (
 )
 from control_plane.upkeep.keeping import deleter, retainer
 from control_plane.upkeep.memory_return import MemoryReturn
-
-Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads, trees, archives),
@@ -189,6 +188,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (live_texts.TICK_S, "live_texts", deps.live.texts.run_once),
         (dependencies.TICK_S, "dependencies", deps.dependencies.run_once),
         (dependencies.WATCH_S, "mongodb", deps.dependencies.watch),
+        *(loop for module in modules("upkeep").values() for loop in module.loops(deps.db)),
     ]
 
 

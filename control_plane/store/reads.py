@@ -28,6 +28,10 @@ MODELS_TOLD_MAX: Final = 100
 MODEL_CHARS_MAX: Final = 200
 OTHER_MODELS: Final = "other models"
 USAGE_EVENTS_MAX: Final = 100_000
+WORKER: Final = "claimedBy"
+# Of a pod, those with the newest runs: so many the index still gives in the order of the list.
+WORKERS_MAX: Final = 150
+_BEHIND: Final = "0"  # the character after the slash
 SUCCESSORS_MAX: Final = 50  # that are named, the first
 NOTE_ANSWERS_MAX: Final = 1_000
 PROGRESS_EVENTS_MAX: Final = 60
@@ -71,7 +75,8 @@ class RunReads:
         self, conditions: Mapping[str, Any], search: str | None, after: Sequence[Any] | None, limit: int
     ) -> Slice:
         """Return a page of runs, newest first; the first of `conditions` leads, the others are residual."""
-        leading, sieves = divided(conditions, search)
+        async with answers():
+            leading, sieves = await with_workers(self.db, *divided(conditions, search))
         wanted = Wanted(
             collection="runs",
             leading=leading,
@@ -355,6 +360,37 @@ def divided(conditions: Mapping[str, Any], search: str | None) -> tuple[Document
         filters += others
     sieves = [{name: conditions[name]} for name in _SIEVES if name in conditions]
     return (filters[0] if filters else {}), filters[1:] + sieves
+
+
+async def with_workers(
+    db: Database, leading: Document, sieves: Sequence[Document]
+) -> tuple[Document, list[Document]]:
+    """Return conditions on runs in which a pod stands for all its workers, as each place needs it.
+
+    A worker is stored as `name/boot` or `name/boot/slot`; a pod is wanted by its name, or a start of it.
+    """
+    if isinstance(pod := leading.get(WORKER), str):
+        leading = {WORKER: {"$in": [pod, *await _workers(db, pod)]}}
+    return leading, [_sieve(each) for each in sieves]
+
+
+async def _workers(db: Database, pod: str) -> list[str]:
+    """Return the workers of a pod, or of a start of it, that have runs, those with the newest ones."""
+    pipeline: list[Mapping[str, Any]] = [
+        {"$match": {WORKER: {"$gte": f"{pod}/", "$lt": f"{pod}{_BEHIND}"}}},
+        {"$sort": {WORKER: 1, "_id": -1}},
+        {"$group": {"_id": f"${WORKER}", "newest": {"$first": "$_id"}}},
+        {"$sort": {"newest": -1}},
+        {"$limit": WORKERS_MAX},
+    ]
+    cursor = await db.runs.aggregate(pipeline, hint="by_pod")
+    return [each["_id"] async for each in cursor]
+
+
+def _sieve(condition: Document) -> Document:
+    if isinstance(pod := condition.get(WORKER), str):
+        return {WORKER: {"$regex": rf"^{re.escape(pod)}(?:/.*)?\z"}}
+    return condition
 
 
 def matching(search: str) -> list[Document]:

@@ -66,6 +66,8 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         *_CLAIMABLE,
         _index("by_kind", ("kind", _UP), ("_id", _DOWN)),
         _index("by_pod", ("claimedBy", _UP), ("_id", _DOWN)),
+        _index("by_submitter", ("submittedBy", _UP), ("_id", _DOWN),
+               **_partial(submittedBy={"$type": "string"})),
         _index(SUCCEEDED_INDEX, ("kind", _UP), ("_id", _DOWN), **_partial(status={"$in": [*SUCCEEDED]})),
         _index("by_label", ("labelList", _UP), ("_id", _DOWN)),
         # of the few runs that name secrets
@@ -213,10 +215,18 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {**_OF_EVERY_KIND, **dict(_
 
 @answers()
 async def migrate(db: Database) -> None:
-    """Create missing collections and indexes. Idempotent. Raises `ConfigError` for what people must mend."""
+    """Create missing collections and indexes, and what documents of earlier releases lack. Idempotent.
+
+    Raises `ConfigError` for what people must mend.
+    """
     problems = [problem for name in INDEXES for problem in await _create(db, name)]
     if problems:
         raise ConfigError(problems)
+    for noun in NOUNS:
+        for path, value in noun.added.items():
+            parent = path.rpartition(".")[0]
+            old = {parent: {"$type": "object"}, path: {"$exists": False}}
+            await db[noun.collection].update_many(old, {"$set": {path: value}})
 
 
 async def _create(db: Database, name: str) -> list[str]:

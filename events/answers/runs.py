@@ -124,7 +124,7 @@ class Charged(Answer, frozen=True, kw_only=True):
 class PastFault(Answer, frozen=True, kw_only=True):
     """A failure that was not the run's own (`fault` is pod or outside), on which pod, at which `place` of it.
 
-    That pod leaves the run to others until `until`.
+    That pod had had it for `held_s` seconds, and leaves the run to others until `until`.
     """
 
     pod: str
@@ -132,6 +132,7 @@ class PastFault(Answer, frozen=True, kw_only=True):
     fault: str
     place: str | None
     until: Moment | None
+    held_s: float = 0.0
 
 
 class RunRow(Answer, frozen=True, kw_only=True):
@@ -165,6 +166,7 @@ class RunRow(Answer, frozen=True, kw_only=True):
     finished_at: Moment | None
     claimed_by: str | None
     claimed_at: Moment | None
+    submitted_by: str | UnsetType | None = UNSET
     last_heartbeat: Moment | None
     lease: Lease | None
     settled: Settled | None

@@ -31,7 +31,6 @@ CONCURRENCY_MAX: Final = 64
 EPOCHS_MAX: Final = 32
 RETRIES_MAX: Final = 10
 TOKENS_MAX: Final = 131_072
-DAY_S: Final = 24 * 3600.0
 
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=KEY_BYTES_MAX)]
 FieldName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -123,7 +122,6 @@ class BenchmarkSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_tokens: Annotated[Positive | None, msgspec.Meta(description="Budget of model calls, in tokens.")] = (
         None
     )
-    time_limit_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds of an attempt.")] = DAY_S
 
 
 class ItemsAsked(Fact, frozen=True):

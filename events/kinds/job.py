@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from events.kinds.declaring.spec import TITLE_MAX, Seconds, Spec
+from events.kinds.declaring.spec import TIME_LIMIT_S, TITLE_MAX, Seconds, Spec
 from events.kinds.kind import Kind
 from events.kinds.results import FLOAT_MAX, WHOLE_MAX
 from events.models.job_containers import HAS, LABEL, is_image
@@ -28,7 +28,6 @@ PATTERNS_MAX: Final = 32
 INPUTS_MAX: Final = 32
 PARAMS_MAX: Final = 64
 SPLITS_MAX: Final = 32  # commands whose words are kept: the slots of a sweep have one, and are thousands
-DAY_S: Final = 24 * 3600.0
 RUN: Final = "run"
 USER: Final = "user"
 SANDBOX: Final = "sandbox"
@@ -176,8 +175,9 @@ class JobSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
         float,
         msgspec.Meta(ge=0, le=25, description="Seconds between SIGTERM and SIGKILL, where it is ended."),
     ] = 10.0
-    time_limit_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds of an attempt.")] = DAY_S
-    no_progress_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds between two events.")] = DAY_S
+    no_progress_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds between two events.")] = (
+        TIME_LIMIT_S  # a program need not say anything
+    )
 
     @property
     def words(self) -> list[str]:

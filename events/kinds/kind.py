@@ -76,7 +76,8 @@ class Noun:
     """A collection of the kind beside the log, which people write: `writers` maps a writer to its fields.
 
     `singular` names one of its documents in live changes. `command` is the module of its command line, whose
-    `app` it is.
+    `app` it is. `added` are paths into objects that documents of earlier releases lack, with what a migration
+    sets there.
     """
 
     collection: str
@@ -85,6 +86,7 @@ class Noun:
     writers: Mapping[str, tuple[str, ...]]
     indexes: tuple[Index, ...] = ()
     command: str = ""
+    added: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

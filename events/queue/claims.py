@@ -16,7 +16,7 @@ from events.lifecycle import HELD, Cause, Failures, Fault, PastFault, Standing, 
 from events.queue import journal
 from events.queue.faults import boot_of, place_of
 from events.queue.journal import Decision, Expression, ServerTime
-from events.queue.lease_times import LEASE_TTL_S
+from events.queue.lease_times import LEASE_TTL_S, held_s
 from events.queue.matching import WaitingClass
 from events.queue.notes import Note
 from events.queue.settlement import End, settle_decision
@@ -236,7 +236,7 @@ def settling(
 
 def standing_of(run: Mapping[str, Any]) -> Standing:
     """Return the part of a stored run on which its end depends."""
-    stage = run["currentStage"] or {}
+    stage, lease = run["currentStage"] or {}, run.get("lease")
     return Standing(
         status=Status(run["status"]),
         failures=Failures(**run["failures"]),
@@ -246,6 +246,7 @@ def standing_of(run: Mapping[str, Any]) -> Standing:
         place=place_of(stage.get("name"), stage.get("progress")),
         past=past_faults(run.get("faults")),
         waits_s=waits_s(run.get("preempt"), run["attempt"]),
+        held_s=0.0 if lease is None else held_s(lease["renewals"], lease.get("ttlS", LEASE_TTL_S)),
     )
 
 
@@ -257,7 +258,14 @@ def waits_s(preempt: Mapping[str, Any] | None, attempt: int) -> float | None:
 def past_faults(stored: Iterable[Mapping[str, Any]] | None) -> tuple[PastFault, ...]:
     """Return the failures of a stored run that were not its own; older runs keep none."""
     return tuple(
-        PastFault(each["pod"], each["code"], Fault(each["fault"]), each["place"], each["until"])
+        PastFault(
+            each["pod"],
+            each["code"],
+            Fault(each["fault"]),
+            each["place"],
+            each["until"],
+            each.get("heldS", 0.0),
+        )
         for each in stored or ()
     )
 

@@ -18,6 +18,10 @@ LEFT_FIRST_S: Final = 60.0
 LEFT_MAX_S: Final = 600.0
 LEFT_AT_ONCE_MAX: Final = 16  # pods that a run does not suit, until it waits before the next
 TIMES_MAX: Final = 8  # so often may a fault of a pod meet a run at one place
+# A run whose pod is lost after so long was on its way: machines that can be taken back come and go, and what
+# kills its pod mostly does so soon.
+LONG_S: Final = 600.0
+LONG_TIMES_MAX: Final = 30  # at one place all the same: as many as a run keeps
 # What a pod tests of itself; `model` and `storage` are outside of it.
 Check = Literal["model", "storage", "tools", "disk", "gpu", "memory", "clock", "sandbox"]
 
@@ -30,7 +34,7 @@ class Blame:
     alone has seen it, it may be that pod's, up to `TIMES_MAX`. The pod leaves the run to others. What a
     program may do itself (`is_doubtful`) is its own after `own_after` times at any places, and the pod leaves
     the run from the second time on, for a minute. With `left_s` nothing failed: the run suits other
-    pods.
+    pods. What `comes_and_goes` is counted apart where the pod had the run for `LONG_S`.
     """
 
     fault: Fault
@@ -39,11 +43,12 @@ class Blame:
     is_doubtful: bool = False
     own_after: int = TIMES_MAX
     left_s: float | None = None
+    comes_and_goes: bool = False
 
 
 OWN: Final = Blame(Fault.RUN)
 FAULTS: Final[Mapping[str, Blame]] = {
-    "POD_LOST": Blame(Fault.POD),
+    "POD_LOST": Blame(Fault.POD, comes_and_goes=True),
     "KILLED": Blame(Fault.POD, "memory", 3, is_doubtful=True),  # a program may also end itself so
     # Beside a program of a person, which takes the memory in its place, a process seldom dies by the pod.
     "PIPELINE_KILLED": Blame(Fault.POD, "memory", 2, is_doubtful=True, own_after=2),
@@ -86,8 +91,10 @@ def blame_of(code: str | None) -> Blame:
     return FAULTS.get(code or "", OWN)
 
 
-def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFault]) -> Judgement:
-    """Judge a failure by its code, and by the earlier ones of the run.
+def judge(
+    code: str | None, pod: str, place: str | None, past: Sequence[PastFault], held_s: float = 0.0
+) -> Judgement:
+    """Judge a failure by its code, and by the earlier ones of the run; `pod` has had it for `held_s`.
 
     What follows the run from pod to pod, or never ends, is the run's own, whatever its code says.
     """
@@ -97,7 +104,10 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
     if blame.left_s is not None:
         left = sum(each.code == code for each in past)
         return Judgement(blame.fault, max(1, left - LEFT_AT_ONCE_MAX), blame.left_s)
-    past = [each for each in past if blame_of(each.code).left_s is None]
+    if _came_and_went(code, held_s):
+        long = sum(_came_and_went(each.code, each.held_s) and each.place == place for each in past)
+        return Judgement(blame.fault if long < LONG_TIMES_MAX else Fault.RUN)
+    past = [each for each in past if _is_evidence(each)]
     alike = [each for each in past if each.fault is blame.fault and each.place == place]
     times = len(alike) + 1
     pods = {pod_name(each.pod) for each in alike} | {pod_name(pod)}
@@ -111,6 +121,15 @@ def judge(code: str | None, pod: str, place: str | None, past: Sequence[PastFaul
         return Judgement(blame.fault, times)
     doubled = 1 if blame.is_doubtful else here
     return Judgement(blame.fault, times, back_off_s(doubled, first_s=LEFT_FIRST_S, max_s=LEFT_MAX_S))
+
+
+def _came_and_went(code: str | None, held_s: float) -> bool:
+    return blame_of(code).comes_and_goes and held_s >= LONG_S
+
+
+def _is_evidence(earlier: PastFault) -> bool:
+    """Say whether an earlier failure tells anything of the next one."""
+    return blame_of(earlier.code).left_s is None and not _came_and_went(earlier.code, earlier.held_s)
 
 
 def boot_of(claimed_by: str) -> str:

@@ -8,4 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 LEASE_TTL_S: Final = 60.0
-RENEW_EVERY_S: Final = LEASE_TTL_S / 6
+RENEWALS_PER_LEASE: Final = 6
+RENEW_EVERY_S: Final = LEASE_TTL_S / RENEWALS_PER_LEASE
+
+
+def held_s(renewals: int, ttl_s: float) -> float:
+    """Return for how many seconds a lease of `ttl_s` was held, by how often it was renewed."""
+    return renewals * ttl_s / RENEWALS_PER_LEASE

@@ -5,7 +5,7 @@ Law: `lifecycle.end` decides the status; this module derives the fields of the r
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from events.lifecycle import (
     Illegal,
     Judgement,
     Outcome,
+    PastFault,
     Standing,
     Status,
     end,
@@ -46,7 +47,7 @@ def end_decision(run: Standing, attempt: int, how: End, *, by: str, jitter: floa
 
     A worker that was started again says with the code `POD_LOST` that its pod lost the attempt.
     """
-    judgement = judge(how.code, run.pod, run.place, run.past) if how.outcome == "failed" else OF_RUN
+    judgement = _judged(run, how.code) if how.outcome == "failed" else OF_RUN
     is_lost = (how.outcome, how.code) == ("failed", POD_LOST)
     ending = (
         rescue(run, judgement, jitter=jitter)
@@ -73,7 +74,7 @@ def rescue_decision(
     run: Standing, attempt: int, *, by: str, jitter: float, message: str | None = None
 ) -> Decision | Illegal:
     """Return the decision that takes a run from its owner; `message` says why, unless its lease ran out."""
-    judgement = judge(POD_LOST, run.pod, run.place, run.past)
+    judgement = _judged(run, POD_LOST)
     ending = rescue(run, judgement, jitter=jitter)
     if isinstance(ending, Illegal):
         return ending
@@ -112,6 +113,10 @@ ENDING: Final = Expression(
 )
 
 
+def _judged(run: Standing, code: str | None) -> Judgement:
+    return judge(code, run.pod, run.place, run.past, run.held_s)
+
+
 def _fields(run: Standing, ending: Ending, attempt: int, how: End, judgement: Judgement) -> dict[str, Any]:
     fields: dict[str, Any] = {"failures": kept_failures(ending.failures)}
     if how.outcome == "failed" and ending.to is not Status.CANCELED:
@@ -138,7 +143,7 @@ def _fields(run: Standing, ending: Ending, attempt: int, how: End, judgement: Ju
 
 def _with(run: Standing, code: str | None, judgement: Judgement) -> Expression:
     """Return the failures of a run that were not its own, with one more."""
-    earlier = [{**asdict(each), "fault": each.fault.value} for each in run.past[-(KEPT_MAX - 1) :]]
+    earlier = [_stored(each) for each in run.past[-(KEPT_MAX - 1) :]]
     left = judgement.left_s
     fault = {
         "pod": run.pod,
@@ -146,8 +151,20 @@ def _with(run: Standing, code: str | None, judgement: Judgement) -> Expression:
         "fault": judgement.fault.value,
         "place": run.place,
         "until": None if left is None else ServerTime(left),
+        "heldS": run.held_s,
     }
     return Expression({"$concatArrays": [{"$literal": earlier}, [expression(fault)]]})
+
+
+def _stored(past: PastFault) -> dict[str, Any]:
+    return {
+        "pod": past.pod,
+        "code": past.code,
+        "fault": past.fault.value,
+        "place": past.place,
+        "until": past.until,
+        "heldS": past.held_s,
+    }
 
 
 def _deadline(delay_s: float) -> Expression:

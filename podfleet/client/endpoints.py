@@ -142,6 +142,8 @@ def runs(
     hypothesis: str | None = None,
     group: str | None = None,
     pod: str | None = None,
+    by: str | None = None,
+    mine: bool = False,
     region: str | None = None,
     project: str | None = None,
     q: str | None = None,
@@ -152,13 +154,14 @@ def runs(
 ) -> Call[RunPage]:
     """Return a page of runs, newest first; `q` is the beginning of an id, or words of the title.
 
+    `pod` is a pod, or a start of one (`name/boot`). `by` submitted them; `mine` are of the own key.
     `columns` are fields (`summary.NAME`, `label.NAME`, `spec.PATH`). By `sort`, one of them or `-` and one,
     the newest runs that fit are sorted: the page says how many those are, and whether there are older ones.
     """
     query = {
         "status": status, "kind": kind, "label": label, "hypothesis": hypothesis, "group": group,
-        "pod": pod, "region": region, "project": project, "q": q, "columns": ",".join(columns) or None,
-        "sort": sort, "limit": limit, "after": after,
+        "pod": pod, "by": by, "mine": "true" if mine else None, "region": region, "project": project,
+        "q": q, "columns": ",".join(columns) or None, "sort": sort, "limit": limit, "after": after,
     }  # fmt: skip
     return Call("GET", "/api/runs", RunPage, query=query)
 

@@ -69,7 +69,13 @@ def list_runs(
     ] = None,
     hypothesis: Annotated[str | None, typer.Option(help="Only of this hypothesis.")] = None,
     group: Annotated[str | None, typer.Option(help="Only of this group.")] = None,
-    pod: Annotated[str | None, typer.Option(help="Only on this worker.")] = None,
+    pod: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only of this pod, or of a start of it (NAME/BOOT).")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only that this key or user submitted.")
+    ] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only that the own key submitted.")] = False,
     region: Annotated[str | None, typer.Option(help="Only in this region.")] = None,
     project: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this project.")] = None,
     search: Annotated[str | None, typer.Option("--search", "-q", help="Words in the title.")] = None,
@@ -97,6 +103,8 @@ def list_runs(
         "hypothesis": None if hypothesis is None else find(control_plane, HYPOTHESIS, hypothesis),
         "group": group,
         "pod": pod,
+        "by": by,
+        "mine": mine,
         "region": region,
         "project": project,
         "q": search,

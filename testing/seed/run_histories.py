@@ -28,7 +28,7 @@ PROBE_LINES_MAX: Final = 3
 QUEUE_LIMIT_S: Final = 7 * 24 * 3600
 FAILURES: Final = (
     ("OUT_OF_MEMORY", "CUDA out of memory: tried to allocate 2.31 GiB", True),
-    ("TIMEOUT", "the run took longer than time_limit_s (3600 s)", False),
+    ("TIMEOUT", "the run took longer than time_limit_s (86400 s)", False),
     ("ALL_NODES_BUGGY", "every one of 12 nodes diverged", False),
     ("KILLED", "the pipeline was ended by signal 9", True),
     ("EXCEPTION", "ValueError: expected 64 features, got <61>", False),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,116 @@ def test_a_page_whose_button_is_pressed_twice_makes_one_run(fleet: Any, database
     assert database.runs.count_documents({"parentRunId": run_id}) == 1
     assert pressed(fleet.client.get(f"/runs/{run_id}").text) != pressed(page)
     assert database.runs.count_documents({"parentRunId": run_id}) == 2
+
+
+def hidden(page: str, name: str) -> str:
+    (value,) = re.findall(rf'name="{name}" value="([^"]*)"', page)
+    return html.unescape(str(value))
+
+
+@pytest.mark.parametrize("ideation", [{}, {"enable_ideation": "on"}])
+def test_a_button_that_is_pressed_twice_proposes_one_hypothesis(
+    fleet: Any, database: Any, ideation: dict[str, str]
+) -> None:
+    text = {"title": "Smoothing", "idea": "Label smoothing improves accuracy on digits", **ideation}
+
+    def pressed(pressed: str, **other: str) -> str:
+        form = {**text, "pressed": pressed, **other}
+        answer = fleet.client.post("/hypotheses", data=form)
+        if answer.status_code == 200:  # it says what it measures, and asks
+            form["confirmed"] = hidden(answer.text, "confirmed")
+            answer = fleet.client.post("/hypotheses", data=form)
+        assert answer.status_code == 303, answer.text
+        return str(answer.headers["location"])
+
+    page = hidden(fleet.client.get("/hypotheses").text, "pressed")
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(pressed, [page] * 6))
+    assert len(found) == 1
+    queue = database.ideation_requests if ideation else database.runs
+    assert (database.hypotheses.count_documents({}), queue.count_documents({})) == (1, 1)
+    assert pressed(page, title="Another") not in found
+    later = hidden(fleet.client.get("/hypotheses").text, "pressed")
+    for other in (later, "7ZZZZZZZZZ0000000000000000", "no", ""):
+        assert pressed(other) not in found, "another page, or none that there was, makes another one"
+
+
+def test_a_button_that_is_pressed_twice_launches_one_run_of_a_hypothesis(fleet: Any, database: Any) -> None:
+    body = {"title": "Smoothing", "idea": "Label smoothing improves accuracy on digits"}
+    address = f"/hypotheses/{fleet.client.post('/api/hypotheses', json=body).json()['id']}"
+    page = fleet.client.get(address).text
+
+    def pressed(pressed: str, **other: str) -> str:
+        form = {"idea_index": "", "pressed": pressed, **other}
+        answer = fleet.client.post(f"{address}/runs", data=form)
+        if answer.status_code == 200:
+            form["confirmed"] = hidden(answer.text, "confirmed")
+            answer = fleet.client.post(f"{address}/runs", data=form)
+        assert answer.status_code == 303, answer.text
+        return str(answer.headers["location"])
+
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(pressed, [hidden(page, "pressed")] * 6))
+    assert len(found) == 1
+    assert pressed(hidden(page, "pressed"), seed="7") not in found
+    assert pressed(hidden(fleet.client.get(address).text, "pressed")) not in found
+    assert database.runs.count_documents({}) == 4
+
+
+def test_the_runs_of_a_pod_are_found_by_its_name_over_all_its_starts_and_slots(fleet: Any) -> None:
+    held: dict[str, str] = {}
+    for number, worker in enumerate(("p/1", "p/2/0", "p/2/1", "p-2/1", "p0/1", "q/1")):
+        fleet.submit()
+        asked = {"pod": worker, "token": f"{number}" * 43, "kinds": ["probe"]}
+        held[worker] = fleet.client.post("/api/claims", json=asked).json()["claim"]["runId"]
+
+    def of(**filters: str) -> list[str]:
+        found = fleet.client.get("/api/runs", params=filters).json()["items"]
+        return [next(worker for worker, run in held.items() if run == each["id"]) for each in found]
+
+    assert of(pod="p") == ["p/2/1", "p/2/0", "p/1"], "the newest first, and none of p-2 and p0"
+    assert of(pod="p/2") == ["p/2/1", "p/2/0"]
+    assert of(pod="p/2/1") == ["p/2/1"]
+    assert of(pod="p-2") == ["p-2/1"]
+    assert of(pod="P") == of(pod="p.") == of(pod="") == []
+    assert of(pod="p", q="probe", kind="probe") == ["p/2/1", "p/2/0", "p/1"], "also where it sieves"
+    first = fleet.client.get("/api/runs", params={"pod": "p", "limit": 2}).json()
+    assert of(pod="p", after=first["next"]) == ["p/1"]
+    assert sorted(of(pod="p", sort="-spec.seconds")) == ["p/1", "p/2/0", "p/2/1"], "also where it is sorted"
+
+
+def test_my_runs_are_those_of_my_key_and_a_bulk_of_them_leaves_the_others(keyed_url: str) -> None:
+    with ExitStack() as stack:
+        root = stack.enter_context(httpx.Client(base_url=keyed_url, headers=bearer(KEY)))
+        other = root.post("/api/keys", json={"name": "ada", "kind": "operator"}).json()["key"]
+        ada = stack.enter_context(httpx.Client(base_url=keyed_url, headers=bearer(other)))
+        look_at_own_runs(root, ada)
+
+
+def look_at_own_runs(root: httpx.Client, ada: httpx.Client) -> None:
+    mine = [ada.post("/api/runs", json={"kind": "probe"}).json() for _ in range(2)]
+    theirs = root.post("/api/runs", json={"kind": "probe"}).json()
+    assert {each["submittedBy"] for each in mine} == {"ada"}
+    again = ada.post("/api/runs", json={"kind": "probe", "labels": {"n": "1"}}).json()
+
+    def ids(client: httpx.Client, **filters: str) -> list[str]:
+        return [each["id"] for each in client.get("/api/runs", params=filters).json()["items"]]
+
+    wanted = [again["id"], mine[1]["id"], mine[0]["id"]]
+    assert ids(ada, mine="true") == ids(root, by="ada") == ids(ada, mine="true", by="ada") == wanted
+    assert ids(ada, mine="true", label="n=1") == [again["id"]]
+    assert theirs["id"] not in wanted
+    two = ada.get("/api/runs", params={"mine": "true", "by": "root"})
+    assert (two.status_code, two.json()["code"]) == (422, "two_submitters")
+    assert 'href="/runs?by=ada"' in ada.get("/runs").text
+    page = ada.get("/runs", params={"mine": "true"}).text
+    assert wanted[0] in page
+    assert theirs["id"] not in page
+    assert '<input type="hidden" name="by" value="ada">' in page, "or a button for all would act on others"
+    done = ada.post("/api/runs/bulk", json={"action": "cancel", "filters": {"by": "ada"}})
+    assert done.status_code == 200, done.text
+    assert root.get(f"/api/runs/{theirs['id']}").json()["status"] == "QUEUED"
+    assert {root.get(f"/api/runs/{each}").json()["status"] for each in wanted} == {"CANCELED"}
 
 
 def test_a_hypothesis_queues_its_run_or_its_ideation(fleet: Any, database: Any) -> None:

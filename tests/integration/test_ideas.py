@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import pytest
 
+from control_plane.model.projection import artifact_prefix
 from control_plane.store import database as store
+from control_plane.store import schema
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Verifier
 from events import catalog as c
@@ -129,6 +131,64 @@ def test_each_run_keeps_its_own_idea_whatever_is_chosen_later(ideation: Ideation
     stored = [database.run_specs.find_one({"_id": run["id"]})["spec"]["idea"]["Name"] for run in runs]
     assert stored == ["dropout", "width", "width", "mixup"]
     assert {run["hypothesisId"] for run in ideation.look()["runs"]} == {ideation.hypothesis_id}
+
+
+def test_whoever_reads_the_collections_sees_what_the_api_says(
+    ideation: Ideation, database: Any, until: Callable[..., None]
+) -> None:
+    def stored() -> Json:
+        found: Json = database.hypotheses.find_one({"_id": ideation.hypothesis_id})
+        return found
+
+    assert (stored()["ideation"]["status"], stored()["ideaJson"]) == ("QUEUED", None)
+    attempt = ideation.claim()
+    prefix = artifact_prefix(ideation.request_id, 1)
+    file = c.ArtifactRegistered(
+        name="ideas.json", key=f"{prefix}ideas.json", size=2, sha256="0" * 64, content_type="text/plain"
+    )
+    attempt.say(c.RunStarted(), file)
+    until(lambda: stored()["ideation"]["status"] == "RUNNING")
+    attempt.say(IdeationGenerated(ideas=[idea("dropout"), idea("mixup")]), c.RunCompleted())
+    attempt.settle(End("completed"))
+    until(lambda: stored()["ideation"]["isOver"])
+    assert (stored()["ideation"]["status"], stored()["ideaJson"]) == ("COMPLETED", idea("dropout"))
+    run = ideation.launch(idea_index=1).json()
+    assert stored()["ideaJson"] == ideation.look()["ideaJson"] == idea("mixup")
+    wanted = {"hypothesisId": ideation.hypothesis_id, "status": "QUEUED"}
+    (found,) = database.runs.find(wanted).sort("createdAt")
+    assert (found["_id"], found["kind"]) == (run["id"], "experiment")
+    (found,) = database.artifacts.find({"runId": ideation.request_id})
+    assert (found["name"], found["size"]) == ("ideas.json", 2)
+    kinds = [each["type"] for each in database.events.find({"runId": ideation.request_id}).sort("sequence")]
+    assert [each for each in kinds if each != "ai.run.status_changed"] == [
+        "ai.run.started", "ai.artifact.registered", "ai.ideation.generated", "ai.run.completed",
+    ]  # fmt: skip
+    assert ideation.findings() == []
+
+
+def test_a_hypothesis_of_an_earlier_release_is_brought_up_to_date_by_a_migration(
+    ideation: Ideation, database: Any, until: Callable[..., None]
+) -> None:
+    body = {"title": "own", "idea": "Dropout improves accuracy on iris"}
+    own = ideation.client.post("/api/hypotheses", json=body).json()
+    ideation.finish(idea("dropout"))
+    until(lambda: database.hypotheses.find_one({"ideation.isOver": True}) is not None)
+    old = {"$set": {"ideation.status": "QUEUED", "ideaJson": None}, "$unset": {"ideation.isOver": ""}}
+    database.hypotheses.update_one({"_id": ideation.hypothesis_id}, old)
+
+    async def migrated() -> None:
+        client = store.connect(ideation.database_url)
+        try:
+            for _ in range(2):
+                await schema.migrate(store.database(client, ideation.database_url))
+        finally:
+            await client.close()
+
+    asyncio.run(migrated())
+    until(lambda: database.hypotheses.find_one({"ideation.isOver": True}) is not None)
+    found = database.hypotheses.find_one({"_id": ideation.hypothesis_id})
+    assert (found["ideation"]["status"], found["ideaJson"]["Name"]) == ("COMPLETED", "dropout")
+    assert database.hypotheses.find_one({"_id": own["id"]})["ideation"] is None
 
 
 def test_a_launch_that_cannot_be_is_refused_in_words_and_changes_nothing(

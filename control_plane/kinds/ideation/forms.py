@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import StringConstraints
 
 from control_plane.kinds.ideation.api import Launch, NewHypothesisBody
 from control_plane.server.web.forms.fields import FormWithParts, Unfit, read_body, typed_lines, whole
@@ -10,13 +12,17 @@ from control_plane.server.web.forms.parts import options_in
 
 
 class HypothesisRunForm(FormWithParts):
-    """A run of a hypothesis; an empty field means the default of the specification."""
+    """A run of a hypothesis; an empty field means the default of the specification.
+
+    `pressed` names the page whose button was pressed.
+    """
 
     preset: str = ""
     dataset: str = ""
     seed: str = ""
     review: str = ""
     researcher: str = ""
+    pressed: Annotated[str, StringConstraints(max_length=26)] = ""
 
     def spec(self) -> dict[str, Any]:
         """Return the chosen options as a specification. Raises `Unfit`."""

@@ -68,6 +68,19 @@ def ideas_of(hypothesis: Mapping[str, Any]) -> Ideas:
     )
 
 
+def standing(hypothesis: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a hypothesis keeps of its search for ideas, by its paths, from what `ideas_of` takes.
+
+    `ideaJson` is the idea that it represents now, in its fields; None while it has a text alone.
+    """
+    found, ideation = ideas_of(hypothesis), hypothesis["ideation"]
+    return {
+        "ideation.status": ideation["status"],
+        "ideation.isOver": ideation["isOver"],
+        "ideaJson": found.chosen if isinstance(found.chosen, Mapping) else None,
+    }
+
+
 def earlier_ideas(known: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the claims of ideas, each once, in the given order; ideas without a claim are left out."""
     claims: dict[str, str] = {}

@@ -52,6 +52,7 @@ class HypothesisPages:
             live=live,
             page=page,
             form=form,
+            pressed=self.site.deps.ids.ulid(),
             parts=_parts(form, unfit),
             problems=unfit.problems if unfit else (),
             measures=measures,
@@ -88,6 +89,7 @@ class HypothesisPages:
             hypothesis=msgspec.structs.replace(found, ideas=ideas, unfinished_ideas=unfinished),
             more_ideas=len(found.ideas) - len(ideas) + len(found.unfinished_ideas) - len(unfinished),
             form=form,
+            pressed=self.site.deps.ids.ulid(),
             parts=_parts(form, unfit),
             problems=unfit.problems if unfit else (),
             measures=measures,
@@ -116,7 +118,7 @@ def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
     async def propose(principal: MaySubmit, request: Request) -> Response:
         form = ProposalForm.read(await typed_texts(request))
         try:
-            wanted = NewHypothesis(**form.body().model_dump(), by=principal.name)
+            wanted = NewHypothesis(**form.body().model_dump(), by=principal.name, pressed=form.pressed)
             measures = await proposer.measures(wanted)
             if measures != form.confirmed:
                 return await pages.all(form=form, measures=measures)
@@ -132,7 +134,9 @@ def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
         form = LaunchForm.read(await typed_texts(request))
         try:
             body = form.body().model_dump()
-            wanted = WantedLaunch(**body, hypothesis_id=hypothesis_id, by=principal.name)
+            wanted = WantedLaunch(
+                **body, hypothesis_id=hypothesis_id, by=principal.name, pressed=form.pressed
+            )
             measures = await proposer.launch_measures(wanted)
             if measures != form.confirmed:
                 return await pages.one(hypothesis_id, form=form, measures=measures)

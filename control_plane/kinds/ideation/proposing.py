@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+from ulid import ULID
 
 from control_plane.kinds.ideation.ideas import earlier_ideas, ideas_of
 from control_plane.kinds.ideation.store import Hypotheses
 from control_plane.runs.options import StartOptions, options_of
-from control_plane.runs.submission import Submission, Submitter, check, read
+from control_plane.runs.submission import Order, Submission, Submitter, check, read
 from control_plane.store.database import Document
 from control_plane.store.queue.submissions import Submitted
 from events.kinds import experiment, ideation, read_spec
@@ -17,14 +22,21 @@ from events.lifecycle import Status
 from events.runtime.clock import Ids
 from events.runtime.errors import NotFound, Rejected
 
+MOMENT_CHARS: Final = 10  # of a ULID
+_ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewHypothesis(StartOptions):
-    """A hypothesis as its author submitted it, with the options of what it queues."""
+    """A hypothesis as its author submitted it, with the options of what it queues.
+
+    `pressed` names the page whose button was pressed: one page makes one hypothesis of what it says.
+    """
 
     title: str
     idea: str | Mapping[str, Any]
     by: str
+    pressed: str = ""
     enable_ideation: bool = False
     reflections: int = 3
     max_num_generations: int = 5
@@ -42,11 +54,15 @@ class NewHypothesis(StartOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedLaunch(StartOptions):
-    """Another run of a hypothesis; `idea_index` makes that idea the hypothesis' choice first."""
+    """Another run of a hypothesis; `idea_index` makes that idea the hypothesis' choice first.
+
+    `pressed` names the page whose button was pressed: one page makes one run of what it says.
+    """
 
     hypothesis_id: str
     by: str
     spec: Mapping[str, Any]
+    pressed: str = ""
     idea_index: int | None = None
 
 
@@ -67,17 +83,20 @@ class Proposer:
             raise Rejected(
                 "limits_without_ideation", f"{named} limits ideation; a run's limits are in `spec`"
             )
-        hypothesis_id = self.ids.ulid()
+        hypothesis_id, request_id = self.ids.ulid(), self.ids.ulid()
+        if wanted.pressed:
+            hypothesis_id = _named(wanted, "hypothesis", hypothesis_id)
+            request_id = _named(wanted, "request", request_id)
         work = await self._work_for(wanted, hypothesis_id)
         # nothing is stored of what could never run, ideas that ideation shall start from included
         if wanted.enable_ideation:
             read_spec(experiment.KIND.name, {"idea": wanted.idea, **wanted.spec})
         order = read(work)
         await self.submitter.require_permitted(order)
-        request_id = self.ids.ulid()
         await self.store.insert(hypothesis_document(wanted, hypothesis_id, request_id))
         if not wanted.enable_ideation:
-            return hypothesis_id, (await self.submitter.submit_order(order)).run_id
+            key = f"propose/{hypothesis_id}" if wanted.pressed else None
+            return hypothesis_id, (await self.submitter.submit_order(_once(order, key))).run_id
         await self.submitter.enqueue(request_id, order)
         return hypothesis_id, request_id
 
@@ -95,9 +114,12 @@ class Proposer:
         hypothesis, run = await self._run_of(wanted)
         order = check(run)  # before the choice: what is refused changes nothing
         await self.submitter.require_permitted(order)
-        if wanted.idea_index is not None and ideas_of(hypothesis).found:
-            await self.store.choose(wanted.hypothesis_id, wanted.idea_index)
-        return await self.submitter.submit_order(order)
+        ideas = ideas_of(hypothesis)
+        if wanted.idea_index is not None and ideas.found:
+            idea = ideas.found[wanted.idea_index]
+            await self.store.choose(wanted.hypothesis_id, wanted.idea_index, idea)
+        key = f"launch/{wanted.hypothesis_id}/{wanted.pressed}/{order.digest}" if wanted.pressed else None
+        return await self.submitter.submit_order(_once(order, key))
 
     async def launch_measures(self, wanted: WantedLaunch) -> str:
         """Return what another run of a hypothesis will measure. Raises as `measures`."""
@@ -133,6 +155,23 @@ class Proposer:
         return _work(ideation.KIND.name, spec, wanted, wanted.by, hypothesis_id)
 
 
+def _named(wanted: NewHypothesis, what: str, fresh: str) -> str:
+    """Return the id of what a page makes of what it says; the same every time that its button is pressed.
+
+    It begins with the moment of the page, which a browser sends back: in the place of one that is none, or
+    lies in the future, it is `fresh`.
+    """
+    moment = wanted.pressed[:MOMENT_CHARS]
+    if not _ULID.fullmatch(wanted.pressed) or moment > fresh[:MOMENT_CHARS]:
+        return fresh
+    said = msgspec.json.encode([what, asdict(wanted)], order="deterministic")
+    return str(ULID.from_bytes(ULID.from_str(wanted.pressed).bytes[:6] + sha256(said).digest()[:10]))
+
+
+def _once(order: Order, key: str | None) -> Order:
+    return order if key is None else replace(order, wanted=replace(order.wanted, idempotency_key=key))
+
+
 def _work(
     kind: str, spec: Mapping[str, Any], options: StartOptions, by: str, hypothesis_id: str
 ) -> Submission:
@@ -147,6 +186,7 @@ def hypothesis_document(wanted: NewHypothesis, hypothesis_id: str, request_id: s
     ideation = {
         "requestId": request_id,
         "status": Status.QUEUED.value,
+        "isOver": False,
         "reflections": wanted.reflections,
         "maxNumGenerations": wanted.max_num_generations,
     }

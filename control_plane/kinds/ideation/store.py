@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from pymongo import UpdateOne
+from pymongo.errors import DuplicateKeyError
 
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Slice, Wanted, read_page
@@ -13,6 +17,7 @@ from events.queue.journal import expression
 
 # What of an ideation request is shown with its hypothesis.
 _SHOWN: Final = ("status", "error", "currentStage", "notBefore")
+UNDER_WAY_MAX: Final = 200  # hypotheses that one look brings up to date, each with its ideas
 _ASKED: Final = {**dict.fromkeys(_SHOWN, 1), "logOpen": 1}
 
 
@@ -23,11 +28,13 @@ class Hypotheses:
     db: Database
 
     async def insert(self, hypothesis: Document) -> None:
-        """Store a new hypothesis, stamped by the store's clock."""
+        """Store a new hypothesis, stamped by the store's clock; one that is there stays as it is."""
         fields = {name: expression(value) for name, value in hypothesis.items()}
         pipeline = [{"$set": {**fields, "createdAt": "$$NOW"}}]
+        missing: Document = {"_id": hypothesis["_id"], "createdAt": {"$exists": False}}
         async with answers():
-            await self.db.hypotheses.update_one({"_id": hypothesis["_id"]}, pipeline, upsert=True)
+            with suppress(DuplicateKeyError):
+                await self.db.hypotheses.update_one(missing, pipeline, upsert=True)
 
     async def find(self, hypothesis_id: str) -> Document | None:
         """Return a hypothesis with its `ideas`, and the current state of its ideation in the queue."""
@@ -66,10 +73,41 @@ class Hypotheses:
                 break
         return [*own[: limit // 2], *found[:limit], *own[limit // 2 :]]
 
-    async def choose(self, hypothesis_id: str, index: int) -> None:
+    async def choose(self, hypothesis_id: str, index: int, idea: Mapping[str, Any]) -> None:
         """Record which idea a person chose; the last choice counts."""
+        chosen = {"ideaIndex": index, "ideaJson": dict(idea)}
         async with answers():
-            await self.db.hypotheses.update_one({"_id": hypothesis_id}, {"$set": {"ideaIndex": index}})
+            await self.db.hypotheses.update_one({"_id": hypothesis_id}, {"$set": chosen})
+
+    @answers()
+    async def under_way(self, after: str) -> list[Document]:
+        """Return a page of hypotheses that keep a search for ideas which is not over, as `find` does."""
+        query = {"ideation.isOver": False, "_id": {"$gt": after}}
+        page = await self.db.hypotheses.find(query).sort("_id").limit(UNDER_WAY_MAX).to_list()
+        requests = [each["ideation"]["requestId"] for each in page]
+        # The requests first, as in `find`.
+        wanted = {"_id": {"$in": requests}}
+        standing = {each["_id"]: each async for each in self.db.ideation_requests.find(wanted, _ASKED)}
+        latest: dict[str, Document] = {}
+        in_order = [("runId", 1), ("attempt", 1)]
+        async for each in self.db.ideas.find({"runId": {"$in": requests}}).sort(in_order):
+            if each["ideas"] or each["runId"] not in latest:
+                latest[each["runId"]] = each
+        return [_with_ideas(each, standing, latest) for each in page]
+
+    @answers()
+    async def tell(self, found: Mapping[str, tuple[Document, Document]]) -> int:
+        """Set in hypotheses what is told of them, by path; return how many it changed.
+
+        One whose idea somebody chose since it was read is left to the next look; one that is over stays.
+        """
+        writes = [
+            UpdateOne(
+                {"_id": each, "ideation.isOver": False, "ideaIndex": read.get("ideaIndex")}, {"$set": told}
+            )
+            for each, (read, told) in found.items()
+        ]
+        return (await self.db.hypotheses.bulk_write(writes, ordered=False)).modified_count
 
     async def page(self, after: Sequence[Any] | None, limit: int) -> Slice:
         """Return a page of hypotheses, newest first, each with its ideation's state and `ideaCount`."""
@@ -93,6 +131,15 @@ class Hypotheses:
         ]
         cursor = await self.db.ideas.aggregate(pipeline)
         return {each["runId"]: each["count"] async for each in cursor}
+
+
+def _with_ideas(
+    hypothesis: Document, requests: Mapping[str, Document], latest: Mapping[str, Document]
+) -> Document:
+    request_id = hypothesis["ideation"]["requestId"]
+    found = latest.get(request_id, {"ideas": []})
+    ideation = hypothesis["ideation"] | _standing(requests.get(request_id))
+    return {**hypothesis, "ideation": ideation, "ideas": found["ideas"]}
 
 
 def _standing(request: Mapping[str, Any] | None) -> Document:

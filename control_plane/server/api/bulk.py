@@ -31,6 +31,7 @@ class FilterBody(Body):
     hypothesis: Wanted | None = None
     group: Wanted | None = None
     pod: Wanted | None = None
+    by: Wanted | None = None
     region: Wanted | None = None
     project: Wanted | None = None
     q: Wanted | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -26,6 +26,7 @@ from events.answers.access.keeping import Deletion, Tombstone
 from events.answers.logs import LogPage
 from events.answers.runs import CheckedRun, Comparison, Explanation, Run, RunPage
 from events.lifecycle import Status
+from events.runtime.errors import Rejected
 
 Json = dict[str, Any]
 REVISION_CHARS_MAX: Final = 15
@@ -87,6 +88,7 @@ class Filters(Page):
     hypothesis: str | None = None
     group: str | None = None
     pod: str | None = None
+    by: str | None = None
     region: str | None = None
     project: str | None = None
     q: str | None = None
@@ -99,15 +101,26 @@ class Filters(Page):
 class RunsWanted(Filters):
     """The filters of runs, the columns besides, and the column that sorts them, `-` before it turns it round.
 
-    A column is `summary.NAME`, `label.NAME` or `spec.PATH`.
+    A column is `summary.NAME`, `label.NAME` or `spec.PATH`. `mine` are the runs that the asking key, or user,
+    submitted.
     """
 
     columns: Annotated[list[ColumnNames], Field(max_length=COLUMN_LISTS_MAX)] = []
     sort: Annotated[str | None, Field(max_length=1 + FIELD_CHARS_MAX, pattern=r"^[ -~]*$")] = None
+    mine: bool = False
 
     def fields(self) -> Sequence[RunField]:
         """Return the columns. Raises `Rejected`."""
         return read_fields(self.columns)
+
+    def of(self, principal: Principal) -> RunFilters:
+        """Return the filters as `principal` means them. Raises `Rejected` for two submitters."""
+        found = self.filters()
+        if not self.mine:
+            return found
+        if found.by not in (None, principal.name):
+            raise Rejected("two_submitters", "`mine` or `by`: a run has one submitter")
+        return replace(found, by=principal.name)
 
 
 class RunsView(RunsWanted):
@@ -159,9 +172,9 @@ def router(deps: Deps) -> APIRouter:
         return await reading.submitted(submitted)
 
     @routes.get("")
-    async def page(_: MayRead, wanted: Annotated[RunsWanted, Query()]) -> RunPage:
+    async def page(principal: MayRead, wanted: Annotated[RunsWanted, Query()]) -> RunPage:
         return await deps.run_table.page(
-            wanted.filters(), wanted.limit, wanted.after, wanted.fields(), wanted.sort or None
+            wanted.of(principal), wanted.limit, wanted.after, wanted.fields(), wanted.sort or None
         )
 
     @routes.get("/compare", responses={404: {}})

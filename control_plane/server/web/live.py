@@ -66,12 +66,19 @@ def facts_of(run: RunRow) -> Mapping[str, Any]:
     return {
         "status": run.status,
         "kind": run.kind,
-        "pod": run.claimed_by,
+        "pod": _places(run.claimed_by),
+        "by": run.submitted_by,
         "hypothesis": run.hypothesis_id,
         "region": read_class(run.class_key).region,
         "project": read_class(run.class_key).project,
         "label": [f"{name}={value}" for name, value in (run.labels or {}).items()],
     }
+
+
+def _places(worker: str | None) -> list[str]:
+    """Return by which names of its pod a run is found: the pod's, and those of its start and slot."""
+    parts = (worker or "").split("/")
+    return ["/".join(parts[: number + 1]) for number in range(len(parts))]
 
 
 def router(site: Site) -> APIRouter:

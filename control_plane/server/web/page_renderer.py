@@ -109,6 +109,7 @@ def templates() -> Templates:
         "may": may,
         "nouns": NOUNS,
         "quick_kinds": QUICK,
+        "reader": reader,
         "signed_in": signed_in,
         "between": formatting.between,
         "line_chars_max": formatting.LINE_SHOWN_CHARS,
@@ -181,6 +182,12 @@ def may(scope: Scope) -> bool:
     return asker is None or scope in asker.scopes
 
 
+def reader() -> str | None:
+    """Return the name of the key or user that reads the page, by which its runs are found."""
+    asker = ASKER.get()
+    return None if asker is None else asker.name
+
+
 def signed_in() -> str | None:
     """Return the name of the person who is signed in with this browser."""
     asker = ASKER.get()
@@ -213,6 +220,8 @@ class Site:
 
     async def runs(self, wanted: RunsView) -> HTMLResponse:
         """Show the runs that match, the newest first."""
+        if wanted.mine:  # from here on by name: what acts on all runs of the page has to name them
+            wanted = wanted.model_copy(update={"mine": False, "by": reader()})
         live = self.live("runs")
         shown, fields = columns.chosen(wanted.columns), wanted.fields()
         sort = wanted.sort or None
@@ -226,7 +235,7 @@ class Site:
             "runs.html",
             live=live,
             page=page,
-            sieve=wanted.model_dump(exclude={"after", "limit", "columns", "sort"}, exclude_none=True),
+            sieve=wanted.model_dump(exclude={"after", "limit", "columns", "sort", "mine"}, exclude_none=True),
             columns=shown,
             own=own if not sorted_by or sorted_by in own else [*own, sorted_by],
             typed=", ".join(own),

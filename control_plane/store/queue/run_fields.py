@@ -18,7 +18,7 @@ from control_plane.model.views.boards.values import bounded
 from control_plane.store import pages
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, raw, weight
-from control_plane.store.reads import divided
+from control_plane.store.reads import divided, with_workers
 from control_plane.store.schema import SUCCEEDED, SUCCEEDED_INDEX
 
 BYTES_MAX: Final = 8 * 1024 * 1024
@@ -56,7 +56,7 @@ class RunFieldReads:
         self, conditions: Mapping[str, Any], search: str | None, fields: Sequence[RunField]
     ) -> NewestRuns:
         """Return the values of the newest runs that meet the conditions."""
-        leading, sieves = divided(conditions, search)
+        leading, sieves = await with_workers(self.db, *divided(conditions, search))
         hint = None
         if leading in _SUCCESS and {"kind": conditions.get("kind")} in sieves:
             # one index for both: what is narrower sieves

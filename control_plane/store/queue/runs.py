@@ -276,7 +276,7 @@ def decode(document: Mapping[str, Any]) -> Run:
         review=document["review"] == "human",
         class_key=document["classKey"],
         claimed_by=document["claimedBy"],
-        lease=lease and Lease(lease["tokenHash"], lease["until"], lease["renewals"], lease.get("heard")),
+        lease=lease and _lease(lease),
         settled=settled and Settled(settled["outcome"], settled["last"], settled.get("root")),
         log_open=bool(document["logOpen"]),
         log_incomplete=document["logIncomplete"] is not None,
@@ -318,6 +318,16 @@ def _summary(document: Mapping[str, Any]) -> Summary | None:
     if document.get("summary") is None:
         return None
     return Summary(document["summaryAttempt"], document["summary"])
+
+
+def _lease(stored: Document) -> Lease:
+    return Lease(
+        token_hash=stored["tokenHash"],
+        until=stored["until"],
+        renewals=stored["renewals"],
+        heard=stored.get("heard"),
+        ttl_s=stored.get("ttlS", LEASE_TTL_S),
+    )
 
 
 def _seal(document: Mapping[str, Any] | None) -> Seal | None:

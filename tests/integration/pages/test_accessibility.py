@@ -47,6 +47,7 @@ TREES = {
           - combobox "Status"
           - combobox "Kind"
           - textbox "Pod"
+          - textbox "Submitted by"
           - textbox "Label"
           - searchbox "Text"
           - button "Filter"

@@ -210,7 +210,7 @@ class Asked(Spec, frozen=True, kw_only=True):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("mode", "fast"), ("inner", {"deep": 3}), ("inner.deep", 3), ("inner.other", None), ("lr", None),
-     ("maybe", None), ("unknown", None), ("mode.more", None), ("time_limit_s", 3600.0)],
+     ("maybe", None), ("unknown", None), ("mode.more", None), ("time_limit_s", 86400.0)],
 )  # fmt: skip
 def test_what_a_specification_leaves_out_is_what_its_kind_declares(name: str, expected: Any) -> None:
     assert default_at(Asked, name) == expected

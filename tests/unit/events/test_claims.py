@@ -25,6 +25,7 @@ from events.queue.claims import (
     held,
     orders_of,
     owned,
+    past_faults,
     settling,
     standing_of,
     taking,
@@ -128,6 +129,17 @@ def test_what_a_node_is_told_is_for_one_attempt() -> None:
     assert (now.start_at, now.node, now.preempt) == (at, Node(1, 3, "a:1"), True)
     later = orders_of(make_stored(attempt=3, startAt=at, node=told, preempt={"attempt": 2, "waitS": 5.0}))
     assert (later.start_at, later.node, later.preempt) == (None, None, False)
+
+
+def test_how_long_a_run_is_held_is_told_by_the_renewals_of_its_lease() -> None:
+    lease = {"tokenHash": "h", "until": EPOCH, "renewals": 60}
+    assert standing_of(make_stored(lease={**lease, "ttlS": 6.0})).held_s == 60.0
+    assert standing_of(make_stored(lease=lease)).held_s == 600.0, "claims of earlier releases say no length"
+    assert standing_of(make_stored(lease=None)).held_s == 0.0
+    assert (
+        past_faults([{"pod": "a/1", "code": "K", "fault": "pod", "place": None, "until": None}])[0].held_s
+        == 0
+    )
 
 
 def test_an_attempt_that_was_ordered_to_give_its_pod_back_waits_and_is_charged_to_nothing() -> None:

@@ -107,6 +107,31 @@ def test_what_follows_the_run_to_a_sixth_pod_is_the_runs_own_and_a_restarted_pod
     assert judge("MODEL_UNREACHABLE", "z/1", HERE, outside).fault is Fault.OUTSIDE, "many pods see one server"
 
 
+def lost_after(held_s: float, times: int, place: str | None = HERE) -> list[PastFault]:
+    return [PastFault(f"{n}/1", "POD_LOST", Fault.POD, place, None, held_s) for n in range(times)]
+
+
+def test_half_a_day_on_machines_that_are_taken_away_every_half_hour_ends_no_run() -> None:
+    judged = [judge("POD_LOST", "z/1", HERE, lost_after(1800.0, times), 1800.0) for times in range(24)]
+    assert judged == [Judgement(Fault.POD)] * 24, "nothing is charged, and nothing waits"
+
+
+def test_what_ends_its_pod_after_a_long_time_again_and_again_is_the_runs_own_in_the_end() -> None:
+    assert judge("POD_LOST", "z/1", HERE, lost_after(1800.0, 29), 1800.0).fault is Fault.POD
+    assert judge("POD_LOST", "z/1", HERE, lost_after(1800.0, 30), 1800.0).fault is Fault.RUN
+    assert judge("POD_LOST", "z/1", "Stage_1 3/10", lost_after(1800.0, 30), 1800.0).fault is Fault.POD
+
+
+def test_a_loss_after_a_long_time_is_no_evidence_beside_losses_after_a_short_one() -> None:
+    assert judge("POD_LOST", "z/1", HERE, lost_after(600.0, 31), 599.0) == Judgement(Fault.POD, 1, None)
+    assert judge("POD_LOST", "z/1", HERE, lost_after(599.0, 5), 599.0).fault is Fault.RUN
+    assert judge("POD_LOST", "z/1", HERE, lost_after(599.0, 5), 600.0).fault is Fault.POD
+    full = [PastFault(f"{n}/1", "DISK_FULL", Fault.POD, HERE, None, 1800.0) for n in range(5)]
+    assert judge("DISK_FULL", "z/1", HERE, full, 1800.0).fault is Fault.RUN, (
+        "a full disk is no machine that went"
+    )
+
+
 @pytest.mark.parametrize(
     ("stage", "progress", "place"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import FrozenInstanceError, asdict, replace
+from dataclasses import FrozenInstanceError, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -173,7 +173,7 @@ def error(how: End, fault: str = "run") -> dict[str, Any]:
 
 def faults(code: str, *, fault: str = "pod", until: Any = None, earlier: Any = ()) -> Expression:
     """Return what a run keeps of a failure that was not its own."""
-    here = {"pod": POD, "code": code, "fault": fault, "place": "fit 3/10", "until": until}
+    here = {"pod": POD, "code": code, "fault": fault, "place": "fit 3/10", "until": until, "heldS": 0.0}
     literal = {name: {"$literal": value} for name, value in here.items()}
     if until is not None:
         literal["until"] = until
@@ -381,6 +381,13 @@ def past(pod: str, code: str, *, fault: Fault = Fault.POD, place: str | None = "
     return PastFault(pod, code, fault, place, None)
 
 
+def stored(fault: PastFault) -> dict[str, Any]:
+    return {
+        "pod": fault.pod, "code": fault.code, "fault": fault.fault.value, "place": fault.place,
+        "until": fault.until, "heldS": fault.held_s,
+    }  # fmt: skip
+
+
 FIVE_PODS: Final = tuple(past(f"pod-{n}/x", "POD_LOST") for n in range(PODS_MAX))
 
 
@@ -393,6 +400,17 @@ def test_what_six_pods_lose_at_one_place_is_charged_to_the_run() -> None:
     last = rescue_decision(make_standing(past=FIVE_PODS, app=2), ATTEMPT, by="rescuer", jitter=JITTER)
     assert isinstance(last, Decision)
     assert last.to is Status.FAILED
+
+
+def test_what_six_pods_lose_at_one_place_after_a_long_time_is_charged_to_no_run() -> None:
+    before = tuple(replace(each, held_s=1800.0) for each in FIVE_PODS)
+    standing = replace(make_standing(past=before), held_s=1800.0)
+    found = rescue_decision(standing, ATTEMPT, by="rescuer", jitter=JITTER)
+    assert isinstance(found, Decision)
+    assert (found.to, found.sets["failures"]) == (Status.QUEUED, {**CHARGED, "infra": 2})
+    kept = found.sets["faults"].body["$concatArrays"]
+    assert kept[0]["$literal"] == [stored(each) for each in before]
+    assert kept[1][0]["$mergeObjects"][0]["heldS"] == {"$literal": 1800.0}
 
 
 @pytest.mark.parametrize(
@@ -443,7 +461,7 @@ def test_a_pod_that_failed_a_run_by_its_own_fault_leaves_it_to_others_for_longer
     before = tuple(past(POD, "DISK_FULL", place=f"{n}") for n in range(here))
     found = decided(make_standing(past=before), End("failed", "DISK_FULL", "no room"))
     assert isinstance(found, Decision)
-    earlier = [{**asdict(each), "fault": "pod"} for each in before]
+    earlier = [stored(each) for each in before]
     assert found.sets["faults"] == faults("DISK_FULL", until=in_ms(left_ms), earlier=earlier)
 
 
@@ -451,7 +469,7 @@ def test_no_more_than_the_last_faults_are_kept() -> None:
     before = tuple(past("other/x", "POD_LOST", place=f"{n}") for n in range(KEPT_MAX + 3))
     found = decided(make_standing(past=before), End("failed", "KILLED", "killed"))
     assert isinstance(found, Decision)
-    earlier = [{**asdict(each), "fault": "pod"} for each in before[4:]]
+    earlier = [stored(each) for each in before[4:]]
     assert found.sets["faults"] == faults("KILLED", earlier=earlier)
     assert len(earlier) == KEPT_MAX - 1
 

@@ -37,6 +37,7 @@ class BulkForm(BaseModel):
     hypothesis: str = ""
     group: str = ""
     pod: str = ""
+    by: str = ""
     region: str = ""
     project: str = ""
     q: str = ""

@@ -37,9 +37,8 @@ function lookSoon() {
 }
 
 function fits(rows, { facts, html }) {
-  const { q, label, ...wanted } = JSON.parse(rows.dataset.only || "{}");
-  if (label && !facts.label.includes(label)) return false;
-  if (Object.entries(wanted).some(([name, value]) => facts[name] !== value)) return false;
+  const { q, ...wanted } = JSON.parse(rows.dataset.only || "{}");
+  if (Object.entries(wanted).some(([name, value]) => value && ![facts[name]].flat().includes(value))) return false;
   return !q || q.toLowerCase().split(/\s+/).every((word) => html.toLowerCase().includes(word));
 }
 
