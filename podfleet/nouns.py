@@ -38,6 +38,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "models": ("podfleet.commands.catalogue.models", "List, set and sync the models that runs may name."),
     "projects": ("podfleet.commands.access.projects", "Set, list and show projects, and their quotas."),
     "secrets": ("podfleet.commands.access.secrets", "Set, list and remove secrets, by name."),
+    "webhooks": ("podfleet.commands.access.webhooks", "Add, list and test webhooks, and replay deliveries."),
     "audit": ("podfleet.commands.access.audit", "List and export the audit log."),
     "config": ("podfleet.commands.maintenance.config", "Show the settings and the source of each."),
     "doctor": (
