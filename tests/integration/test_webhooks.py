@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import httpx
 import pytest
+from bson import ObjectId
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -381,7 +382,7 @@ async def test_reviews_failures_groups_and_quarantines_are_told(deps: Deps, rece
 
 
 async def test_a_damaged_document_holds_up_no_other_one(deps: Deps, receiver: Receiver) -> None:
-    await subscribe(deps, receiver.url)
+    webhook_id, _ = await subscribe(deps, receiver.url)
     await deps.db.webhooks.insert_one({"_id": "damaged", "enabled": True, "filters": 7})
     run_id = await end_a_run(deps)
     odd = await end_a_run(deps)
@@ -389,8 +390,15 @@ async def test_a_damaged_document_holds_up_no_other_one(deps: Deps, receiver: Re
     await deps.db.groups.insert_one(
         {"_id": "odd", "status": "FAILED", "updatedAt": deps.clock.now(), "journal": 7}
     )
+    line = {"n": 1, "from": "OPEN", "to": "FAILED", "at": "never"}
+    dated = {"_id": "dated", "status": "FAILED", "updatedAt": deps.clock.now(), "journal": [line]}
+    await deps.db.groups.insert_one({**dated, "createdBy": ObjectId(), "revision": 1})
     await deliver(deps)
     assert run_id in [each.told["data"]["id"] for each in receiver.got]
+    await deps.db.deliveries.update_many({}, {"$set": {"state": "pending", "body": 7}})
+    await deliver(deps)
+    stored = await deps.db.deliveries.find({"webhookId": webhook_id}).to_list()
+    assert any("cannot be read" in str(each["lastProblem"]) for each in stored)
 
 
 async def test_a_new_key_for_secrets_takes_the_webhooks_along(deps: Deps, receiver: Receiver) -> None:
@@ -476,7 +484,7 @@ def test_commands_and_pages_make_show_and_replay(fleet: Fleet, receiver: Receive
     refused = fleet.client.post("/webhooks", data={"url": "https://10.0.0.1/", "types": "run.odd"})
     assert refused.status_code == 422
     wrong = podfleet(fleet.url, "webhooks", "add", "https://10.0.0.1/")
-    assert (wrong.returncode, "is no public address" in wrong.stderr) == (1, True)
+    assert (wrong.returncode, "is no public address" in wrong.stderr) == (2, True)
     assert podfleet(fleet.url, "webhooks", "replay", id_).returncode == 2
     assert fleet.client.patch(f"/api/webhooks/{id_}", json={"types": ["run"]}).json()["filters"]["types"] == [
         "run"

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from control_plane.access.secrets.encryption import Cipher
+from control_plane.model.views.readable import reading_of
 from control_plane.store.database import Document
 from control_plane.store.log.deliveries import DEAD, DELIVERED, PENDING, Deliveries
 from control_plane.store.log.webhooks import Webhooks
@@ -64,18 +65,13 @@ class Deliverer:
     _busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def run_once(self) -> int:
-        """Begin with every webhook that has something due, and with whom nothing is under way.
-
-        Return with how many it began.
-        """
+        """Begin with every webhook with which nothing is under way; return with how many."""
         begun = 0
         for each in await self.webhooks.all(WEBHOOKS_MAX):
             if not each.get("enabled") or each["_id"] in self._busy:
                 continue
-            delivery = await self._claim(each["_id"])
-            if delivery is not None:
-                self._busy[each["_id"]] = asyncio.create_task(self._serve(each, delivery))
-                begun += 1
+            self._busy[each["_id"]] = asyncio.create_task(self._serve(each))
+            begun += 1
         return begun
 
     async def idle(self) -> None:
@@ -88,13 +84,12 @@ class Deliverer:
             each.cancel()
         await self.idle()
 
-    async def _serve(self, webhook: Document, first: Document) -> None:
-        delivery: Document | None = first
+    async def _serve(self, webhook: Document) -> None:
         try:
             for _ in range(TURN_MAX):
+                delivery = await self.deliveries.claim(webhook["_id"], self.clock.now(), LEASE)
                 if delivery is None or not await self._deliver(webhook, delivery):
                     return
-                delivery = await self._claim(webhook["_id"])
         except Transient as error:
             log.warning("delivery.waits", extra={"webhook": webhook["_id"], "why": error.message})
         except Exception:
@@ -102,13 +97,11 @@ class Deliverer:
         finally:
             self._busy.pop(webhook["_id"], None)
 
-    async def _claim(self, webhook_id: str) -> Document | None:
-        return await self.deliveries.claim(webhook_id, self.clock.now(), LEASE)
-
     async def _deliver(self, webhook: Document, delivery: Document) -> bool:
         """Try a delivery, and write how that ended; say whether to go on with the webhook."""
         try:
-            answer = await self._sent(webhook, opened(self.cipher, webhook), delivery)
+            with reading_of("delivery", delivery["_id"]):
+                answer = await self._sent(webhook, opened(self.cipher, webhook), delivery)
         except Conflict as error:
             answer = Answer(0, error.message)
         now = self.clock.now()

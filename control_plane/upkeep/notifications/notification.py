@@ -62,9 +62,14 @@ class Notification:
     owner: str | None = None  # who submitted it
     labels: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raise `TypeError` for what a hand made of a stored moment: it holds up no other one."""
+        if not isinstance(self.at, datetime):
+            raise TypeError("the moment of what happened is none")
+
     def body(self) -> str:
         """Return it as JSON: `type`, `timestamp` and `data`, of `BODY_BYTES_MAX` bytes at most."""
-        told: dict[str, Any] = {"type": self.type, "timestamp": timestamp(self.at), "data": dict(self.data)}
+        told: dict[str, Any] = {"type": self.type, "timestamp": timestamp(self.at), "data": plain(self.data)}
         for largest in ("summary", "labels", "error", "title"):
             text = msgspec.json.encode(told)
             if len(text) <= BODY_BYTES_MAX:

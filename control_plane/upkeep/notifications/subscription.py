@@ -51,6 +51,8 @@ class Subscription:
 def subscription_in(stored: Mapping[str, Any]) -> Subscription:
     """Return the subscription of a stored document."""
     lists = {name: tuple(str(each) for each in stored["filters"].get(name) or ()) for name in FILTERS}
+    if not isinstance(stored["since"], datetime):
+        raise TypeError("`since` is no moment")
     return Subscription(id=stored["_id"], since=stored["since"], **lists)
 
 
@@ -103,7 +105,9 @@ def _fault_of_mail(url: str, form: str) -> str | None:
     address = url.removeprefix(MAIL)
     name, at, host = address.rpartition("@")
     plain = all(each.isalnum() or each in ".-_+=@" for each in address) and address.isascii()
-    if not ((name and at and "." in host.strip(".")) or host == "localhost") or not plain or "@" in name:
+    has_host = "." in host.strip(".") or host == "localhost"
+    has_odd_dots = name != name.strip(".") or host != host.strip(".") or ".." in address
+    if not (name and at and has_host and plain) or has_odd_dots or "@" in name:
         return "an address of mail is like name@host.example, in plain letters"
     if len(address) > ADDRESS_CHARS_MAX:
         return f"an address of mail has {ADDRESS_CHARS_MAX} characters at most"

@@ -118,6 +118,8 @@ def test_an_odd_retry_after_says_nothing(text: str | None, seconds: float | None
         ("mailto:ann@example.com\nBcc: all@example.com", "mail", "plain letters"),
         ("mailto:ann@example.com,bob@example.com", "mail", "plain letters"),
         ("mailto:ann", "mail", "plain letters"),
+        ("mailto:@localhost", "mail", "plain letters"),
+        ("mailto:a..b@example.com", "mail", "plain letters"),
     ],
 )  # fmt: skip
 def test_a_target_is_one_that_may_be_reached(url: str, form: str, why: str | None) -> None:
