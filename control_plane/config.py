@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from dotenv import dotenv_values
 
@@ -47,6 +47,9 @@ OIDC_ROLES: Final = "PODFLEET_OIDC_ROLES"
 OIDC_CLIENT_SECRET: Final = "PODFLEET_OIDC_CLIENT_SECRET"  # noqa: S105 - a name
 PUBLIC_URL: Final = "PODFLEET_PUBLIC_URL"
 OIDC_SCOPES_DEFAULT: Final = "openid email offline_access"
+SMTP_URL: Final = "PODFLEET_SMTP_URL"
+MAIL_FROM: Final = "PODFLEET_MAIL_FROM"
+SMTP_PORTS: Final = {"smtps": 465, "smtp": 587, "smtp+plain": 25}
 SHARE_HALF_LIFE: Final = "PODFLEET_SHARE_HALF_LIFE_S"
 ROLES: Final = ("viewer", "operator", "admin")
 # Each by its setting.
@@ -95,6 +98,21 @@ class Oidc:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """The server that takes mail of this fleet, and the sender of it.
+
+    `scheme` is `smtps` (TLS from the first byte), `smtp` (STARTTLS, or nothing is sent) or `smtp+plain`.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    sender: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """A control plane's settings."""
 
@@ -113,6 +131,8 @@ class Settings:
     models_url: str = ""  # of an API like OpenAI's, whose listing of models is read at the start
     oidc: Oidc | None = None  # None: nobody signs in by an issuer
     share_half_life_s: float = HALF_LIFE_S  # after which what a project used counts half
+    mail: Mail | None = None  # None: no mail is sent
+    site_url: str = ""  # where browsers find the pages, for links in what leaves the fleet
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
@@ -126,7 +146,7 @@ class Settings:
         client = self.oidc and self.oidc.client_secret
         values = (
             *(self.mongodb_url, self.api_key, client),
-            *(self.storage.access_key, self.storage.secret_key),
+            *(self.storage.access_key, self.storage.secret_key, self.mail and self.mail.password),
         )
         keys = (base64.b64encode(each).decode() for each in self.secrets_keys)
         return (*(value for value in values if value), *keys)
@@ -202,12 +222,9 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
     oidc = _oidc(values, problems)
     if oidc is not None and not (values.get(SECRETS_KEY) or values.get(SECRETS_KEY_FILE)):
         problems.append(f"{OIDC_ISSUER} needs {SECRETS_KEY_FILE}: the tokens of users are kept encrypted")
-    egress = EgressPolicy()
-    try:
-        egress = read_egress_policy(values.get(PRIVATE_HOSTS, ""))
-    except ValueError as error:
-        problems.append(str(error))
+    egress = _egress(values, problems)
     models_url, half_life_s = _models_url(values, problems), _half_life_s(values, problems)
+    mail, site_url = _mail(values, problems), values.get(PUBLIC_URL, "").rstrip("/")
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if keyless and host not in LOOPBACK:
@@ -234,8 +251,42 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         egress=egress,
         models_url=models_url,
         oidc=oidc,
+        mail=mail,
+        site_url=site_url or f"http://{host}:{port}",
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
         share_half_life_s=half_life_s,
+    )
+
+
+def _egress(values: Mapping[str, str], problems: list[str]) -> EgressPolicy:
+    """Return where others may be connected to; add what is wrong with that."""
+    try:
+        return read_egress_policy(values.get(PRIVATE_HOSTS, ""))
+    except ValueError as error:
+        problems.append(str(error))
+    return EgressPolicy()
+
+
+def _mail(values: Mapping[str, str], problems: list[str]) -> Mail | None:
+    """Return the settings of mail; None where no server is set."""
+    url, sender = values.get(SMTP_URL, "").strip(), values.get(MAIL_FROM, "").strip()
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port or SMTP_PORTS.get(parts.scheme, 0)
+    except ValueError:
+        parts, port = urlsplit(""), 0
+    is_plain = not (parts.path.strip("/") or parts.query or parts.fragment)
+    if not (parts.scheme in SMTP_PORTS and parts.hostname and port and is_plain):
+        problems.append(f"{SMTP_URL} is like smtps://user:password@mail.example, smtp:// or smtp+plain://")
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if parts.scheme == "smtp+plain" and (user or password):
+        problems.append(f"{SMTP_URL}: a password is sent by smtp:// or smtps:// only")
+    if not re.fullmatch(r"[A-Za-z0-9._+=-]+@[A-Za-z0-9.-]+\Z", sender):
+        problems.append(f"{MAIL_FROM} is {sender!r}; with {SMTP_URL} it is like podfleet@example.com")
+    return Mail(
+        scheme=parts.scheme, host=parts.hostname or "", port=port, user=user, password=password, sender=sender
     )
 
 

@@ -43,6 +43,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "projects": ("podfleet.commands.access.projects", "Set, list and show projects, and their quotas."),
     "secrets": ("podfleet.commands.access.secrets", "Set, list and remove secrets, by name."),
     "retention": ("podfleet.commands.maintenance.retention", "Set what is removed of old runs, and when."),
+    "webhooks": ("podfleet.commands.access.webhooks", "Add, list and test webhooks, and replay deliveries."),
     "audit": ("podfleet.commands.access.audit", "List and export the audit log."),
     "config": ("podfleet.commands.maintenance.config", "Show the settings and the source of each."),
     "doctor": (

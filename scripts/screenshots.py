@@ -134,6 +134,7 @@ def pages(url: str) -> dict[str, str]:
             "schedules": "/schedules",
             "models": "/models",
             "secrets": "/secrets",
+            "webhooks": "/webhooks",
             "numbers": "/numbers",
         }
     return found

@@ -128,6 +128,17 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("retry, advancer", "holdUntil"),
         **_by("decision", "status", "revision", "journal", "updatedAt"),
     },
+    "webhooks": {
+        **_by("author", "format", "place", "filters", "createdBy", "createdAt"),
+        **_by("author, rotation", "sealed", "keyId", "previousUntil"),
+        **_by("author, deliverer", "enabled", "disabledWhy", "since", "updatedAt", "revision"),
+    },
+    "deliveries": {
+        **_by("gatherer, test", "webhookId", "type", "subject", "body", "createdAt"),
+        **_by("gatherer, test, deliverer, replay", "state", "tries", "dueAt", "expiresAt", "lastProblem"),
+        **_by("gatherer, test, deliverer", "lastStatus", "lastAt"),
+    },
+    "notification_cursors": _by("gatherer", "since", "revision"),
     "boards": _by(
         "author", "page", "query", "createdBy", "createdAt", "updatedBy", "updatedAt", "revision",
     ),

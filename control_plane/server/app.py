@@ -35,7 +35,7 @@ from control_plane.server.api import (
     runs,
     schedules,
 )
-from control_plane.server.api.access import audit_log, keys, projects, secrets
+from control_plane.server.api.access import audit_log, keys, projects, secrets, webhooks
 from control_plane.server.api.contract import openapi, problems
 from control_plane.server.api.contract.struct_routes import add_routes, answers_of
 from control_plane.server.api.files import archives, artifacts, retention, trees
@@ -75,6 +75,7 @@ from control_plane.server.web.pages.groups import routes as group_pages
 from control_plane.server.web.pages.groups.races import routes as race_pages
 from control_plane.server.web.pages.steering import change, deletion, orders, retry
 from control_plane.server.web.pages.steering import projects as project_pages
+from control_plane.server.web.pages.steering import webhooks as webhook_pages
 from control_plane.server.web.run_pages import routes as run_pages
 from control_plane.upkeep import (
     fair_sharer,
@@ -89,11 +90,12 @@ from control_plane.upkeep import (
 )
 from control_plane.upkeep.keeping import deleter, retainer
 from control_plane.upkeep.memory_return import MemoryReturn
+from control_plane.upkeep.notifications import deliverer, gatherer
 
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads, trees, archives),
     *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log, projects),
-    retention,
+    *(retention, webhooks),
     *(changes, live_text, pods_live_text, pods_trees),
 )
 
@@ -143,6 +145,7 @@ def create_app(deps: Deps) -> FastAPI:
     routers += [page.router(site) for page in (orders, retry, deletion, live)]
     routers.append(run_pages.router(site))
     routers += [page.router(site) for page in (change, group_pages, race_pages, schedule_pages)]
+    routers.append(webhook_pages.router(site))
     routers += [
         page.router(site) for page in (model_pages, secret_pages, project_pages, numbers, ledger, pods)
     ]
@@ -186,6 +189,8 @@ def _loops(deps: Deps) -> list[Loop]:
         (watcher.TICK_S, "log_watcher", deps.log_watcher.run_once),
         (watcher.TICK_S, "live_watcher", deps.live.watcher.run_once),
         (live_texts.TICK_S, "live_texts", deps.live.texts.run_once),
+        (gatherer.TICK_S, "gatherer", deps.notifications.gatherer.run_once),
+        (deliverer.TICK_S, "deliverer", deps.notifications.deliverer.run_once),
         (dependencies.TICK_S, "dependencies", deps.dependencies.run_once),
         (dependencies.WATCH_S, "mongodb", deps.dependencies.watch),
         *(loop for module in modules("upkeep").values() for loop in module.loops(deps.db)),

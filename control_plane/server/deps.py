@@ -89,6 +89,7 @@ from control_plane.store.files.archives import ArchiveReads
 from control_plane.store.files.tree_removals import TreeRemovals
 from control_plane.store.files.trees import Trees
 from control_plane.store.log.byte_counts import ByteCounts
+from control_plane.store.log.deliveries import Deliveries
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.held_times import HeldTimes
@@ -98,7 +99,9 @@ from control_plane.store.log.retention import Retention
 from control_plane.store.log.run_removals import RunRemovals
 from control_plane.store.log.tombstones import Tombstones
 from control_plane.store.log.pod_lives import PodLives
+from control_plane.store.log.notification_sources import NotificationSources
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
+from control_plane.store.log.webhooks import Webhooks
 from control_plane.store.models import ModelEntries
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
@@ -122,6 +125,11 @@ from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.keeping.deleter import Deleter
 from control_plane.upkeep.keeping.retainer import Retainer
 from control_plane.upkeep.pod_expirer import PodExpirer
+from control_plane.upkeep.notifications.deliverer import Deliverer
+from control_plane.upkeep.notifications.gatherer import Gatherer
+from control_plane.upkeep.notifications.mailer import Mailer
+from control_plane.upkeep.notifications.sender import Sender
+from control_plane.upkeep.notifications.service import WebhookService
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.releaser import Releaser
 from control_plane.upkeep.rescuer import Rescuer
@@ -147,6 +155,14 @@ class LiveParts:
     store: LiveTextStore
     feed: ChangeFeed
     watcher: LogWatcher
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationParts:
+    """What tells others of what happened: deliveries are made, and sent."""
+
+    gatherer: Gatherer
+    deliverer: Deliverer
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +214,6 @@ class Deps:
     scheduler: Scheduler
     start_sync: StartSync
     groups: GroupParts
-    spec_sweeper: SpecSweeper
     quarantiner: Quarantiner
     upload_sweeper: UploadSweeper
     feed: ChangeFeed
@@ -212,6 +227,7 @@ class Deps:
     claims_throttle: RateLimit
     broadcaster: Broadcaster
     live: LiveParts
+    notifications: NotificationParts
 
     @property
     def run_table(self) -> RunTable:
@@ -271,6 +287,18 @@ class Deps:
         return PodExpirer(PodLives(self.db), self.clock)
 
     @property
+    def webhooks(self) -> WebhookService:
+        """Webhooks, and what is sent to them."""
+        cipher, settings = self.notifications.deliverer.cipher, self.settings
+        stores = Webhooks(self.db), Deliveries(self.db)
+        return WebhookService(*stores, cipher, settings.egress, self.clock, self.ids)
+
+    @property
+    def spec_sweeper(self) -> SpecSweeper:
+        """What removes specifications without a run."""
+        return SpecSweeper(Submissions(self.db))
+
+    @property
     def fair_sharer(self) -> FairSharer:
         """What tells pods whose turn it is."""
         return FairSharer(Projects(self.db), self.settings.share_half_life_s)
@@ -300,6 +328,7 @@ class Deps:
         await self.groups.advancer.close()
         await self.reading.kind_loops.close()
         await self.dependencies.close()
+        await self.notifications.deliverer.close()
 
     def feed_of(self, wanted: Collection[str]) -> ChangeFeed:
         """Return the feed of these topics."""
@@ -360,7 +389,6 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         start_sync=StartSync(_catalogue(settings, db), settings.models_url, ids),
         scheduler=Scheduler(schedules, submitter, grouped.service),
         groups=grouped,
-        spec_sweeper=SpecSweeper(submissions),
         quarantiner=Quarantiner(RuleStore(db), Pods(db), AttemptEnds(db)),
         upload_sweeper=UploadSweeper(multipart, blobs.clock),
         feed=feed,
@@ -375,6 +403,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         broadcaster=Broadcaster(RunReads(db)),
         live=_live(db, clock, ids),
+        notifications=_notifications(settings, db, clock, ids),
     )
 
 
@@ -387,6 +416,15 @@ def _reading(db: Database, url: str, pod_rules: PodRules, clock: Clock) -> Readi
         RunReads(db), Tallies(db), Pods(db), Schedules(db), Keys(db), AuditLog(db), pod_rules, clock,
         KindLoops(lambda: database.database(database.connect(url), url)),
     )  # fmt: skip
+
+
+def _notifications(settings: Settings, db: Database, clock: Clock, ids: Ids) -> NotificationParts:
+    hooks, deliveries, cipher = Webhooks(db), Deliveries(db), Cipher.of(db.name, settings.secrets_keys)
+    senders = Sender(settings.egress), Mailer(settings.mail)
+    return NotificationParts(
+        Gatherer(NotificationSources(db), RuleStore(db), hooks, deliveries, clock, settings.site_url),
+        Deliverer(hooks, deliveries, cipher, *senders, clock, ids),
+    )
 
 
 def _live(db: Database, clock: Clock, ids: Ids) -> LiveParts:

@@ -142,11 +142,20 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "schedules": (
         _index("due", ("nextAt", _UP), **_partial(nextAt={"$type": "date"})),
         _index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),
+        _index("failed", ("updatedAt", _UP), **_partial(error={"$type": "object"})),
     ),
     "groups": (
         _index("by_status", ("status", _UP), ("_id", _UP)),
         _index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),
+        _index("by_change", ("updatedAt", _UP), ("status", _UP)),
     ),
+    "webhooks": (),
+    "deliveries": (
+        _index("by_webhook", ("webhookId", _UP), ("createdAt", _DOWN), ("_id", _DOWN)),
+        _index("due", ("webhookId", _UP), ("dueAt", _UP), **_partial(state="pending")),
+        _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
+    ),
+    "notification_cursors": (),
     "boards": (),
     "models": (),
     "model_syncs": (),

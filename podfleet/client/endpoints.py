@@ -12,6 +12,7 @@ from events.answers.access.keeping import Deletion, RetentionPreview, RetentionR
 from events.answers.access.keys import Key, MadeKey
 from events.answers.access.projects import Project
 from events.answers.access.secrets import RotatedSecrets, Secret
+from events.answers.access.webhooks import MadeWebhook, Replayed, Webhook, WebhookDelivery
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
@@ -922,6 +923,67 @@ def remove_secret(name: str) -> Call[None]:
 def rotate_secrets() -> Call[RotatedSecrets]:
     """Encrypt with the control plane's first key what has another one."""
     return Call("POST", "/api/secret-rotations", RotatedSecrets)
+
+
+def webhooks(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[Webhook]]:
+    """Return a page of webhooks, newest first, without URLs and secrets."""
+    return Call("GET", "/api/webhooks", Listing[Webhook], query={"limit": limit, "after": after})
+
+
+def webhook(webhook_id: str) -> Call[Webhook]:
+    """Return a webhook, without its URL and secret."""
+    return Call("GET", "/api/webhooks/{webhook_id}", Webhook, {"webhook_id": webhook_id})
+
+
+def add_webhook(
+    url: str,
+    *,
+    format: str = "standard",
+    types: Sequence[str] = (),
+    projects: Sequence[str] = (),
+    kinds: Sequence[str] = (),
+    labels: Sequence[str] = (),
+    owners: Sequence[str] = (),
+) -> Call[MadeWebhook]:
+    """Make a webhook, and return it with its secret, which is shown only once; an empty list takes all."""
+    lists = {"types": types, "projects": projects, "kinds": kinds, "labels": labels, "owners": owners}
+    body = {"url": url, "format": format, **{name: list(each) for name, each in lists.items()}}
+    return Call("POST", "/api/webhooks", MadeWebhook, body=body)
+
+
+def change_webhook(webhook_id: str, *, url: str | None = None, enabled: bool | None = None) -> Call[Webhook]:
+    """Give a webhook another URL, disable it, or enable it again."""
+    place = {"webhook_id": webhook_id}
+    return Call("PATCH", "/api/webhooks/{webhook_id}", Webhook, place, body=_given(url=url, enabled=enabled))
+
+
+def remove_webhook(webhook_id: str) -> Call[None]:
+    """Remove a webhook, and everything that was to be sent to it."""
+    return Call("DELETE", "/api/webhooks/{webhook_id}", NoneType, {"webhook_id": webhook_id})
+
+
+def rotate_webhook(webhook_id: str) -> Call[MadeWebhook]:
+    """Have a webhook sign with a new secret, and for a day with the former one, too."""
+    return Call("POST", "/api/webhooks/{webhook_id}/rotate", MadeWebhook, {"webhook_id": webhook_id})
+
+
+def test_webhook(webhook_id: str) -> Call[WebhookDelivery]:
+    """Have a test delivered to a webhook."""
+    return Call("POST", "/api/webhooks/{webhook_id}/test", WebhookDelivery, {"webhook_id": webhook_id})
+
+
+def deliveries(
+    webhook_id: str, *, state: str | None = None, limit: int = PAGE, after: str | None = None
+) -> Call[Listing[WebhookDelivery]]:
+    """Return a page of what was sent to a webhook, and will be, newest first."""
+    place, query = {"webhook_id": webhook_id}, {"state": state, "limit": limit, "after": after}
+    return Call("GET", "/api/webhooks/{webhook_id}/deliveries", Listing[WebhookDelivery], place, query=query)
+
+
+def replay_webhook(webhook_id: str, *, delivery: str | None = None) -> Call[Replayed]:
+    """Have a delivery sent again that has ended, or all dead letters of a webhook."""
+    place, body = {"webhook_id": webhook_id}, _given(delivery=delivery)
+    return Call("POST", "/api/webhooks/{webhook_id}/replay", Replayed, place, body=body)
 
 
 def audit_log(

@@ -77,6 +77,7 @@ COLUMNS: Final = (
     Column("RUN", field("run_id"), is_whole=True),
     Column("DEVICE", field("capabilities", "device")),
     Column("REGION", field("region"), is_spare=True),
+    Column("VERSION", field("version"), is_spare=True),
     Column("LABELS", lambda pod: _labels(pod), is_spare=True),
     Column("REPORTED", field("reported_at"), ago, is_whole=True),
     Column("ORDERS", ordered, is_whole=True, is_spare=True),

@@ -70,7 +70,7 @@ PAGES: Final = (
     "/pods", "/numbers", "/metrics", "/openapi.json",
     "/api/runs/{id}", "/api/runs/{id}/events?limit=200&order=oldest", "/api/runs/{id}/explain",
     "/api/runs/{id}/artifacts", "/api/pods", "/api/audit", "/api/queue", "/api/keys",
-    "/secrets", "/api/secrets",
+    "/secrets", "/api/secrets", "/webhooks", "/api/webhooks",
 )  # fmt: skip
 
 

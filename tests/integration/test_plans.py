@@ -17,7 +17,7 @@ from control_plane.server.deps import wire
 from control_plane.store import database as store
 from control_plane.store import pages
 from events.runtime.clock import SystemClock, SystemIds
-from events.testing import ManualClock
+from events.testing import EPOCH, ManualClock
 from testing.bench.load.questions import known, questions
 
 Operation = dict[str, Any]
@@ -89,6 +89,9 @@ EXTRA = {
     "/runs group, words": "/runs?group=sweep&q=one+two&status=FAILED",
     "/api/keys/": "/api/keys/unknown",
     "/api/projects/": "/api/projects/vision",
+    "/api/webhooks/": "/api/webhooks/one",
+    "/api/webhooks//deliveries": "/api/webhooks/one/deliveries?state=dead",
+    "/webhooks/": "/webhooks/one",
     "/api/runs/compare": "/api/runs/compare?run=ONE&run=TWO",
     "/runs//results/row": "/runs/ONE/results/row?key=1",
     "/api/board-history": "/api/board-history?kind=probe&label=team%3Dvision",
@@ -106,6 +109,11 @@ EXTRA = {
     "/runs/new": "/runs/new?kind=probe",
     "/runs/new/look": "/runs/new/look?kind=probe",
 }
+WEBHOOK = {
+    "_id": "one", "format": "slack", "place": "https://chat.example", "enabled": True, "disabledWhy": None,
+    "filters": {"types": [], "projects": [], "kinds": [], "labels": [], "owners": []}, "previousUntil": None,
+    "createdBy": "test", "createdAt": EPOCH, "updatedAt": EPOCH,
+}  # fmt: skip
 GROUP = {
     "id": "sweep",
     "run": {"kind": "probe"},
@@ -202,6 +210,7 @@ async def test_every_question_is_answered_along_an_index_in_its_order(
     (await asking.post("/api/groups", json={**GROUP, "id": "search", "plan": STUDY})).raise_for_status()
     (await asking.put("/api/models/fast", json=MODEL)).raise_for_status()
     (await asking.put("/api/projects/vision", json={})).raise_for_status()
+    filled[1]["webhooks"].replace_one({"_id": "one"}, WEBHOOK, upsert=True)
     # one that is there: other tests count the runs of this store
     queued = await asking.get("/api/runs", params={"status": "QUEUED", "limit": 1})
     waiting = queued.json()["items"][0]["id"]

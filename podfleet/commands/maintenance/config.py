@@ -38,6 +38,8 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_OIDC_SCOPES": "openid email offline_access",
     "PODFLEET_OIDC_ROLES": None,
     "PODFLEET_PUBLIC_URL": None,
+    "PODFLEET_SMTP_URL": None,
+    "PODFLEET_MAIL_FROM": None,
     "PODFLEET_ORIGINS": None,
     "PODFLEET_MODELS_URL": None,
     **{name: str(default) for name, default in BUDGETS.items()},

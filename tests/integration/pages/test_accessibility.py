@@ -230,6 +230,16 @@ TREES = {
           - textbox /Value/
           - button "Set"
     """,
+    "/webhooks": """
+        - main:
+          - heading "Webhooks" [level=1]
+          - table
+          - heading "Add a webhook" [level=2]
+          - textbox /URL/
+          - combobox /Format/
+          - textbox /Types/
+          - button "Add"
+    """,
     "/numbers": """
         - main:
           - heading "Numbers" [level=1]

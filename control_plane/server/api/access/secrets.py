@@ -78,7 +78,9 @@ def router(deps: Deps) -> APIRouter:
     @routes.post("/api/secret-rotations")
     async def rotate(_: MaySteer) -> RotatedSecrets:
         found = await vault.rotate()
-        return RotatedSecrets(key_id=found.key_id, count=found.count, unreadable=list(found.unreadable))
+        count, unreadable = await deps.webhooks.reseal()
+        unreadable = [*found.unreadable, *unreadable]
+        return RotatedSecrets(key_id=found.key_id, count=found.count + count, unreadable=unreadable)
 
     @routes.post("/api/runs/{run_id}/secrets")
     async def hand(run_id: str, principal: MayIngest, renewal: bool = False) -> SecretValues:

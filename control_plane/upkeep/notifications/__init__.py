@@ -1,0 +1,1 @@
+"""Notifications that leave the fleet: what happened becomes deliveries to webhooks, chat and mail."""
