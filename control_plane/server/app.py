@@ -52,6 +52,7 @@ from control_plane.server.http.head_limits import HeadLimits
 from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.leaving import Leaving
 from control_plane.server.http.watchdog import Watchdog, Watched
+from control_plane.server.install import routes as install
 from control_plane.server.kind_routes import include_kinds
 from control_plane.server.metrics import LIVE_DROPPED, STALLS, WAITING
 from control_plane.server.web import live
@@ -92,7 +93,7 @@ Loop = tuple[float, str, Callable[[], Awaitable[object]]]
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads, trees),
     *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log, projects),
-    *(changes, live_text, pods_live_text, pods_trees),
+    *(changes, live_text, pods_live_text, pods_trees, install),
 )
 
 

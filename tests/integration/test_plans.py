@@ -30,6 +30,7 @@ UNASKED = {
     "/healthz", "/readyz", "/signin", "/signin/once", "/openapi.json", "/live", "/api/stream", "/api/wakeups",
     "/api/groups/{group_id}/live", "/api/runs/{run_id}/live",
     "/api/audit/export", "/artifacts/{artifact_id:path}", "/api/schedules/preview",
+    "/api/install", "/install/", "/install/requirements.txt", "/install/{name}",
     "/api/runs/{run_id}/trees/{tree_id}", "/api/runs/{run_id}/trees/{tree_id}/chunks",
 }  # fmt: skip
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound
