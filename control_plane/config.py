@@ -133,6 +133,7 @@ class Settings:
     share_half_life_s: float = HALF_LIFE_S  # after which what a project used counts half
     mail: Mail | None = None  # None: no mail is sent
     site_url: str = ""  # where browsers find the pages, for links in what leaves the fleet
+    public_url: str | None = None  # where other machines find us
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
@@ -176,6 +177,23 @@ def _models_url(values: Mapping[str, str], problems: list[str]) -> str:
     if found and not is_address(found):
         problems.append(f"PODFLEET_MODELS_URL is {found!r}; it is like https://api.example.com/v1")
     return found
+
+
+def _public_url(values: Mapping[str, str], problems: list[str]) -> str | None:
+    """Return where other machines find this control plane; add what is wrong with it."""
+    found = values.get(PUBLIC_URL, "").strip().rstrip("/")
+    if found and not values.get(OIDC_ISSUER) and not is_origin(found):
+        problems.append(f"{PUBLIC_URL} is {found!r}; it is like https://fleet.example")
+    return found or None
+
+
+def _egress(values: Mapping[str, str], problems: list[str]) -> EgressPolicy:
+    """Return where listings of models may be; add what is wrong with that."""
+    try:
+        return read_egress_policy(values.get(PRIVATE_HOSTS, ""))
+    except ValueError as error:
+        problems.append(str(error))
+        return EgressPolicy()
 
 
 def _half_life_s(values: Mapping[str, str], problems: list[str]) -> float:
@@ -222,9 +240,9 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
     oidc = _oidc(values, problems)
     if oidc is not None and not (values.get(SECRETS_KEY) or values.get(SECRETS_KEY_FILE)):
         problems.append(f"{OIDC_ISSUER} needs {SECRETS_KEY_FILE}: the tokens of users are kept encrypted")
-    egress = _egress(values, problems)
+    egress, public_url = _egress(values, problems), _public_url(values, problems)
     models_url, half_life_s = _models_url(values, problems), _half_life_s(values, problems)
-    mail, site_url = _mail(values, problems), values.get(PUBLIC_URL, "").rstrip("/")
+    mail = _mail(values, problems)
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if keyless and host not in LOOPBACK:
@@ -252,7 +270,8 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         models_url=models_url,
         oidc=oidc,
         mail=mail,
-        site_url=site_url or f"http://{host}:{port}",
+        site_url=public_url or f"http://{host}:{port}",
+        public_url=public_url,
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
         share_half_life_s=half_life_s,
     )

@@ -53,6 +53,7 @@ from control_plane.server.http.head_limits import HeadLimits
 from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.leaving import Leaving
 from control_plane.server.http.watchdog import Watchdog, Watched
+from control_plane.server.install import routes as install
 from control_plane.server.kind_routes import include_kinds
 from control_plane.server.metrics import LIVE_DROPPED, STALLS, WAITING
 from control_plane.server.web import live
@@ -95,7 +96,7 @@ from control_plane.upkeep.notifications import deliverer, gatherer
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads, trees, archives),
     *(claims, fleet, kinds, models, schedules, groups, races, keys, secrets, audit_log, projects),
-    *(retention, webhooks),
+    *(retention, webhooks, install),
     *(changes, live_text, pods_live_text, pods_trees),
 )
 

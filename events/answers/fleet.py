@@ -68,6 +68,21 @@ class SignInLink(Answer, frozen=True, kw_only=True):
     path: str
 
 
+class Installation(Answer, frozen=True, kw_only=True):
+    """What a machine installs of a control plane to become a pod: paths there, and the wheel's SHA-256.
+
+    `public_url` is the control plane's address for other machines, null where it was told none.
+    """
+
+    version: str
+    wheel: str
+    sha256: str
+    bytes: int
+    requirements: str
+    extras: list[str]
+    public_url: str | None
+
+
 class LedgerSpent(Answer, frozen=True, kw_only=True):
     """Time of pods, the same times their GPUs, and its price; null where pods know no price."""
 

@@ -396,4 +396,5 @@ class AsyncClient(Connected):
     project = _asks(endpoints.project)
     set_project = _asks(endpoints.set_project)
     audit_log = _lists(endpoints.audit_log)
+    installation = _asks(endpoints.installation)
     sign_in_link = _asks(endpoints.sign_in_link)

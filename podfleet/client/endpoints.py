@@ -16,7 +16,7 @@ from events.answers.access.webhooks import MadeWebhook, Replayed, Webhook, Webho
 from events.answers.answer import Listing
 from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
-from events.answers.fleet import Ledger, Queue, SignInLink
+from events.answers.fleet import Installation, Ledger, Queue, SignInLink
 from events.answers.groups import Group, GroupMember, GroupRow
 from events.answers.kinds.boards import Board, History, SavedBoard
 from events.answers.kinds.estimates import RunEstimate
@@ -1009,6 +1009,11 @@ def export_audit_log(
 def stream(run_id: str) -> Call[None]:
     """Follow a run: server-sent events of what changes in it."""
     return Call("GET", "/api/stream", NoneType, query={"run": run_id})
+
+
+def installation() -> Call[Installation]:
+    """Return what a machine installs of this control plane to become a pod."""
+    return Call("GET", "/api/install", Installation)
 
 
 def sign_in_link() -> Call[SignInLink]:

@@ -380,4 +380,5 @@ class Client(Connected):
     project = _asks(endpoints.project)
     set_project = _asks(endpoints.set_project)
     audit_log = _lists(endpoints.audit_log)
+    installation = _asks(endpoints.installation)
     sign_in_link = _asks(endpoints.sign_in_link)

@@ -10,12 +10,14 @@ import typer
 
 from events.answers.pods import Cordon, Cuda, Gpu, Pod, PodCheck, PodModel, PodStanding, Quarantine, Reset
 from podfleet.client.synchronous import Client
+from podfleet.commands.access.join import join
 from podfleet.commands.access.keys import seconds_of
 from podfleet.connection import EXIT_FAILED, client, fail
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_fields, print_items, print_json, say
 
 app = noun("pods")
+app.command()(join)
 
 NO_ORDERS: Final = "–"
 SHOWN_MAX: Final = 1_000

@@ -33,6 +33,7 @@ UNASKED = {
     "/api/audit/export", "/artifacts/{artifact_id:path}", "/api/schedules/preview",
     # whoever asks these is shown also which of all schedules and open groups name the run
     "/api/runs/{run_id}/deletion", "/runs/{run_id}/delete", "/api/hypotheses/{hypothesis_id}/deletion",
+    "/api/install", "/install/", "/install/requirements.txt", "/install/{name}",
     "/api/runs/{run_id}/trees/{tree_id}", "/api/runs/{run_id}/trees/{tree_id}/chunks",
 }  # fmt: skip
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound

@@ -22,6 +22,9 @@ ROOT_KEY = "a-key-of-the-test"
 URL = "mongodb://127.0.0.1:1/unit"
 OPEN: Final = (
     "GET /healthz",
+    "GET /install/",
+    "GET /install/requirements.txt",
+    "GET /install/{name}",
     "GET /readyz",
     "GET /signin",
     "GET /signin/once",
@@ -52,6 +55,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /api/tasks/{task_id}",
         "GET /api/tasks/{task_id}/experiments",
         "GET /api/tasks/{task_id}/export",
+        "GET /api/install",
         "GET /api/kinds",
         "GET /api/kinds/{name}",
         "GET /api/models",

@@ -20,7 +20,7 @@ from testing.mutation.related_tests import imported
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")
-FOLDERS: Final = {*PACKAGES, "testing", "scripts", "tests", "docs", ".ci"}
+FOLDERS: Final = {*PACKAGES, "testing", "scripts", "tests", "docs", "deploy", ".ci"}
 SMALL_FILES: Final = {
     *(
         "README.md",
