@@ -277,15 +277,6 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
     )
 
 
-def _egress(values: Mapping[str, str], problems: list[str]) -> EgressPolicy:
-    """Return where others may be connected to; add what is wrong with that."""
-    try:
-        return read_egress_policy(values.get(PRIVATE_HOSTS, ""))
-    except ValueError as error:
-        problems.append(str(error))
-    return EgressPolicy()
-
-
 def _mail(values: Mapping[str, str], problems: list[str]) -> Mail | None:
     """Return the settings of mail; None where no server is set."""
     url, sender = values.get(SMTP_URL, "").strip(), values.get(MAIL_FROM, "").strip()

@@ -95,11 +95,11 @@ from control_plane.store.log.events import Events
 from control_plane.store.log.held_times import HeldTimes
 from control_plane.store.log.inspections import Inspections
 from control_plane.store.log.live_texts import LiveTextStore
+from control_plane.store.log.notification_sources import NotificationSources
+from control_plane.store.log.pod_lives import PodLives
 from control_plane.store.log.retention import Retention
 from control_plane.store.log.run_removals import RunRemovals
 from control_plane.store.log.tombstones import Tombstones
-from control_plane.store.log.pod_lives import PodLives
-from control_plane.store.log.notification_sources import NotificationSources
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.log.webhooks import Webhooks
 from control_plane.store.models import ModelEntries
@@ -124,12 +124,12 @@ from control_plane.store.schedules import Schedules
 from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.keeping.deleter import Deleter
 from control_plane.upkeep.keeping.retainer import Retainer
-from control_plane.upkeep.pod_expirer import PodExpirer
 from control_plane.upkeep.notifications.deliverer import Deliverer
 from control_plane.upkeep.notifications.gatherer import Gatherer
 from control_plane.upkeep.notifications.mailer import Mailer
 from control_plane.upkeep.notifications.sender import Sender
 from control_plane.upkeep.notifications.service import WebhookService
+from control_plane.upkeep.pod_expirer import PodExpirer
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.releaser import Releaser
 from control_plane.upkeep.rescuer import Rescuer
