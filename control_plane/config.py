@@ -6,7 +6,7 @@ import base64
 import binascii
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -46,6 +46,9 @@ OIDC_SCOPES: Final = "PODFLEET_OIDC_SCOPES"
 OIDC_ROLES: Final = "PODFLEET_OIDC_ROLES"
 OIDC_CLIENT_SECRET: Final = "PODFLEET_OIDC_CLIENT_SECRET"  # noqa: S105 - a name
 PUBLIC_URL: Final = "PODFLEET_PUBLIC_URL"
+FILES: Final = "PODFLEET_FILES"
+THROUGH_US: Final = "control-plane"
+FROM_STORAGE: Final = "storage"
 OIDC_SCOPES_DEFAULT: Final = "openid email offline_access"
 SHARE_HALF_LIFE: Final = "PODFLEET_SHARE_HALF_LIFE_S"
 ROLES: Final = ("viewer", "operator", "admin")
@@ -112,6 +115,8 @@ class Settings:
     egress: EgressPolicy = field(default_factory=EgressPolicy)  # where listings of models may be
     models_url: str = ""  # of an API like OpenAI's, whose listing of models is read at the start
     oidc: Oidc | None = None  # None: nobody signs in by an issuer
+    public_url: str | None = None  # where others find this control plane; without a slash at its end
+    are_files_passed_on: bool = False  # whether pods and browsers have files through the control plane
     share_half_life_s: float = HALF_LIFE_S  # after which what a project used counts half
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
@@ -119,6 +124,16 @@ class Settings:
     def needs_stored_key(self) -> bool:
         """Say whether only a stored key could open anything."""
         return not (self.api_key or self.keyless)
+
+    @property
+    def sign_in_url(self) -> str | None:
+        """The public address where browsers stay signed in: by https, or on this machine."""
+        return self.public_url if self.public_url and _is_site(self.public_url) else None
+
+    @property
+    def files_url(self) -> str | None:
+        """The address through which files go; None where they go between the storage and who has them."""
+        return self.public_url if self.are_files_passed_on else None
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -207,14 +222,11 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         egress = read_egress_policy(values.get(PRIVATE_HOSTS, ""))
     except ValueError as error:
         problems.append(str(error))
+    public_url, are_files_passed_on = _public(values, problems)
     models_url, half_life_s = _models_url(values, problems), _half_life_s(values, problems)
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
-    if keyless and host not in LOOPBACK:
-        problems.append(
-            f"--keyless is for a machine of one's own, and --host {host} can be reached from other machines: "
-            "leave --keyless away, and make a key with `podfleet keys create NAME --kind admin --direct`"
-        )
+    problems += _keyless_problems(host, public_url) if keyless else []
     if problems and not keyless and not values.get("PODFLEET_API_KEY"):
         problems.append(KEY_NEEDED)
     if problems:
@@ -236,7 +248,35 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         oidc=oidc,
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
         share_half_life_s=half_life_s,
+        public_url=public_url,
+        are_files_passed_on=are_files_passed_on,
     )
+
+
+def _keyless_problems(host: str, public_url: str | None) -> Iterator[str]:
+    """Yield why a control plane cannot do without keys."""
+    if host not in LOOPBACK:
+        yield (
+            f"--keyless is for a machine of one's own, and --host {host} can be reached from other machines: "
+            "leave --keyless away, and make a key with `podfleet keys create NAME --kind admin --direct`"
+        )
+    if public_url is not None and urlsplit(public_url).hostname not in LOOPBACK:
+        yield f"--keyless is for a machine of one's own, and {PUBLIC_URL} is for others: leave one away"
+
+
+def _public(values: Mapping[str, str], problems: list[str]) -> tuple[str | None, bool]:
+    """Return the public address, if there is one, and whether files go through it."""
+    found = values.get(PUBLIC_URL, "").rstrip("/")
+    if found and not is_origin(found):
+        problems.append(
+            f"{PUBLIC_URL} is {found!r}; it is like https://fleet.example or http://10.0.0.7:8700"
+        )
+    files = values.get(FILES, "").strip() or (THROUGH_US if found else FROM_STORAGE)
+    if files not in (THROUGH_US, FROM_STORAGE):
+        problems.append(f"{FILES} is {files!r}; accepted values: {THROUGH_US}, {FROM_STORAGE}")
+    elif files == THROUGH_US and not found:
+        problems.append(f"{FILES}={THROUGH_US} needs {PUBLIC_URL}, the address through which files go")
+    return found or None, files == THROUGH_US
 
 
 def _oidc(values: Mapping[str, str], problems: list[str]) -> Oidc | None:

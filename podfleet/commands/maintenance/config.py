@@ -38,6 +38,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_OIDC_SCOPES": "openid email offline_access",
     "PODFLEET_OIDC_ROLES": None,
     "PODFLEET_PUBLIC_URL": None,
+    "PODFLEET_FILES": None,
     "PODFLEET_ORIGINS": None,
     "PODFLEET_MODELS_URL": None,
     **{name: str(default) for name, default in BUDGETS.items()},
