@@ -10,16 +10,26 @@ import socket
 import sys
 from collections.abc import Awaitable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 import uvicorn
 
+from control_plane.concurrency.loops import run_every
 from control_plane.config import KEY_NEEDED, Settings, environment, read_settings
 from control_plane.files.blobs import Blobs
 from control_plane.server.app import create_app
 from control_plane.server.deps import Deps, wire
 from control_plane.server.http.connection import connection_class
+from control_plane.server.http.listeners import (
+    CERTIFICATE_S,
+    Certificate,
+    CertificateReloader,
+    address_of,
+    bound,
+    listen,
+)
 from control_plane.store import database, schema
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import ConfigError, Transient
@@ -44,17 +54,49 @@ class Closing(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A second address of a server, for others than this machine; its sockets are open already."""
+
+    listener: socket.socket
+    certificate: Certificate | None = None
+
+
 class Server(uvicorn.Server):
     """A server whose streams and waits end as soon as it is told to stop, not when their readers like to."""
 
-    def __init__(self, config: uvicorn.Config, *waits: Closing) -> None:
+    def __init__(self, config: uvicorn.Config, outside: Outside | None, *waits: Closing) -> None:
         super().__init__(config)
+        self._outside = outside
         self._waits = waits
+        self._reloading: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen at the address of this machine, then at the one for others."""
+        await super().startup(sockets)
+        if self._outside is None or self.should_exit:
+            return
+
+        def protocol() -> asyncio.Protocol:
+            made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg] # as uvicorn
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        certificate, tls = self._outside.certificate, None
+        if certificate is not None:
+            tls = certificate.context()
+            reloader = CertificateReloader(certificate, tls, certificate.version())
+            again = run_every(CERTIFICATE_S, "certificate", reloader.run_once)
+            self._reloading = asyncio.create_task(again)
+        self.servers.append(await listen(protocol, self._outside.listener, tls))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End every stream and every wait, then as any server."""
         for each in self._waits:
             each.close()
+        if self._reloading is not None:
+            self._reloading.cancel()
         await super().shutdown(sockets)
 
 
@@ -66,13 +108,20 @@ def main() -> int:
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--port", type=int, default=8700)
     command.add_argument("--keyless", action="store_true", help=KEYLESS_HELP)
+    command.add_argument("--listen", metavar="HOST:PORT", help="a second address, for others")
+    command.add_argument("--certificate", type=Path, help="of the second address, with its chain (PEM)")
+    command.add_argument("--private-key", type=Path, help="of the certificate (PEM)")
     command.add_argument("--migrate", action="store_true", help="migrate first, as on a machine of one's own")
     commands.add_parser("migrate", help="create the indexes that are missing")
     arguments = parser.parse_args()
     if arguments.command == "migrate":
         return migrate()
     return serve(
-        host=arguments.host, port=arguments.port, keyless=arguments.keyless, migrates=arguments.migrate
+        host=arguments.host,
+        port=arguments.port,
+        keyless=arguments.keyless,
+        migrates=arguments.migrate,
+        outside=Choice(arguments.listen, arguments.certificate, arguments.private_key),
     )
 
 
@@ -103,15 +152,48 @@ async def _migrate(url: str) -> None:
         await client.close()
 
 
-def serve(*, host: str, port: int, keyless: bool = False, migrates: bool = False) -> int:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was said of a second address: where it is, and the files of its certificate."""
+
+    listen: str | None = None
+    certificate: Path | None = None
+    private_key: Path | None = None
+
+    def opened(self, *, keyless: bool) -> Outside | None:
+        """Return the second address with its socket, None where there is none. Raises `ConfigError`."""
+        if self.listen is None:
+            if self.certificate or self.private_key:
+                raise ConfigError(["--certificate and --private-key are for the address of --listen"])
+            return None
+        if keyless:
+            raise ConfigError(["--keyless is for a machine of one's own, and --listen for others"])
+        if (place := address_of(self.listen)) is None:
+            raise ConfigError([f"--listen is {self.listen!r}; it is like 0.0.0.0:8443"])
+        if (self.certificate is None) != (self.private_key is None):
+            raise ConfigError(["--certificate and --private-key belong together"])
+        certificate = None
+        if self.certificate is not None and self.private_key is not None:
+            certificate = Certificate(self.certificate, self.private_key)
+            certificate.context()
+        return Outside(bound(*place, "--listen"), certificate)
+
+
+NO_CHOICE: Final = Choice()
+
+
+def serve(
+    *, host: str, port: int, keyless: bool = False, migrates: bool = False, outside: Choice = NO_CHOICE
+) -> int:
     """Serve until told to stop; return 2 for a configuration that cannot work."""
     try:
         settings = read_settings(environment(Path.cwd()), host=host, port=port, keyless=keyless)
         configure_logs(LogOptions(style="json", secrets=settings.secrets), sys.stderr)
         if warning := objection(sys.version_info[:3]):
             log.warning("start.old_python", extra={"why": warning})
-        with _bound(settings) as listener:
-            asyncio.run(_serve(settings, listener, migrates=migrates))
+        with bound(host, port, "--port") as listener:
+            second = outside.opened(keyless=keyless)
+            asyncio.run(_serve(settings, listener, second, migrates=migrates))
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG
@@ -120,7 +202,9 @@ def serve(*, host: str, port: int, keyless: bool = False, migrates: bool = False
     return 0
 
 
-async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool) -> None:
+async def _serve(
+    settings: Settings, listener: socket.socket, outside: Outside | None, *, migrates: bool
+) -> None:
     client = database.connect(settings.mongodb_url)
     try:
         db = database.database(client, settings.mongodb_url)
@@ -152,7 +236,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
             timeout_graceful_shutdown=GRACE_S,
         )
         waits = (deps.feed, deps.log_feed, deps.claimer.notifier, deps.live.feed, deps.live.texts)
-        server = Server(config, *waits)
+        server = Server(config, outside, *waits)
         _leave_alone_what_stays()
         preparing = asyncio.create_task(_prepare_storage(deps.blobs, server))
         await server.serve(sockets=[listener])
@@ -203,23 +287,6 @@ async def _require(*checks: Awaitable[None]) -> None:
             raise found
     if problems:
         raise ConfigError(problems)
-
-
-def _bound(settings: Settings) -> socket.socket:
-    """Return the listening socket; taking it first tells about a taken port before anything else."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Connections inherit it. An answer goes out in two pieces; the second would wait 40 ms for the client to
-    # confirm the first, on every request of a kept connection.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-    except OSError as error:
-        listener.close()
-        taken = f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another --port"
-        raise ConfigError([taken]) from error
-    return listener
 
 
 if __name__ == "__main__":

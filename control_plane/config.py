@@ -6,7 +6,7 @@ import base64
 import binascii
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -46,6 +46,9 @@ OIDC_SCOPES: Final = "PODFLEET_OIDC_SCOPES"
 OIDC_ROLES: Final = "PODFLEET_OIDC_ROLES"
 OIDC_CLIENT_SECRET: Final = "PODFLEET_OIDC_CLIENT_SECRET"  # noqa: S105 - a name
 PUBLIC_URL: Final = "PODFLEET_PUBLIC_URL"
+FILES: Final = "PODFLEET_FILES"
+THROUGH_US: Final = "control-plane"
+FROM_STORAGE: Final = "storage"
 OIDC_SCOPES_DEFAULT: Final = "openid email offline_access"
 SMTP_URL: Final = "PODFLEET_SMTP_URL"
 MAIL_FROM: Final = "PODFLEET_MAIL_FROM"
@@ -130,16 +133,27 @@ class Settings:
     egress: EgressPolicy = field(default_factory=EgressPolicy)  # where listings of models may be
     models_url: str = ""  # of an API like OpenAI's, whose listing of models is read at the start
     oidc: Oidc | None = None  # None: nobody signs in by an issuer
+    public_url: str | None = None  # where others find this control plane; without a slash at its end
+    are_files_passed_on: bool = False  # whether pods and browsers have files through the control plane
     share_half_life_s: float = HALF_LIFE_S  # after which what a project used counts half
     mail: Mail | None = None  # None: no mail is sent
     site_url: str = ""  # where browsers find the pages, for links in what leaves the fleet
-    public_url: str | None = None  # where other machines find us
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
     def needs_stored_key(self) -> bool:
         """Say whether only a stored key could open anything."""
         return not (self.api_key or self.keyless)
+
+    @property
+    def sign_in_url(self) -> str | None:
+        """The public address where browsers stay signed in: by https, or on this machine."""
+        return self.public_url if self.public_url and _is_site(self.public_url) else None
+
+    @property
+    def files_url(self) -> str | None:
+        """The address through which files go; None where they go between the storage and who has them."""
+        return self.public_url if self.are_files_passed_on else None
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -177,14 +191,6 @@ def _models_url(values: Mapping[str, str], problems: list[str]) -> str:
     if found and not is_address(found):
         problems.append(f"PODFLEET_MODELS_URL is {found!r}; it is like https://api.example.com/v1")
     return found
-
-
-def _public_url(values: Mapping[str, str], problems: list[str]) -> str | None:
-    """Return where other machines find this control plane; add what is wrong with it."""
-    found = values.get(PUBLIC_URL, "").strip().rstrip("/")
-    if found and not values.get(OIDC_ISSUER) and not is_origin(found):
-        problems.append(f"{PUBLIC_URL} is {found!r}; it is like https://fleet.example")
-    return found or None
 
 
 def _egress(values: Mapping[str, str], problems: list[str]) -> EgressPolicy:
@@ -240,16 +246,13 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
     oidc = _oidc(values, problems)
     if oidc is not None and not (values.get(SECRETS_KEY) or values.get(SECRETS_KEY_FILE)):
         problems.append(f"{OIDC_ISSUER} needs {SECRETS_KEY_FILE}: the tokens of users are kept encrypted")
-    egress, public_url = _egress(values, problems), _public_url(values, problems)
+    egress = _egress(values, problems)
+    public_url, are_files_passed_on = _public(values, problems)
     models_url, half_life_s = _models_url(values, problems), _half_life_s(values, problems)
     mail = _mail(values, problems)
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
-    if keyless and host not in LOOPBACK:
-        problems.append(
-            f"--keyless is for a machine of one's own, and --host {host} can be reached from other machines: "
-            "leave --keyless away, and make a key with `podfleet keys create NAME --kind admin --direct`"
-        )
+    problems += _keyless_problems(host, public_url) if keyless else []
     if problems and not keyless and not values.get("PODFLEET_API_KEY"):
         problems.append(KEY_NEEDED)
     if problems:
@@ -271,9 +274,10 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         oidc=oidc,
         mail=mail,
         site_url=public_url or f"http://{host}:{port}",
-        public_url=public_url,
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
         share_half_life_s=half_life_s,
+        public_url=public_url,
+        are_files_passed_on=are_files_passed_on,
     )
 
 
@@ -298,6 +302,32 @@ def _mail(values: Mapping[str, str], problems: list[str]) -> Mail | None:
     return Mail(
         scheme=parts.scheme, host=parts.hostname or "", port=port, user=user, password=password, sender=sender
     )
+
+
+def _keyless_problems(host: str, public_url: str | None) -> Iterator[str]:
+    """Yield why a control plane cannot do without keys."""
+    if host not in LOOPBACK:
+        yield (
+            f"--keyless is for a machine of one's own, and --host {host} can be reached from other machines: "
+            "leave --keyless away, and make a key with `podfleet keys create NAME --kind admin --direct`"
+        )
+    if public_url is not None and urlsplit(public_url).hostname not in LOOPBACK:
+        yield f"--keyless is for a machine of one's own, and {PUBLIC_URL} is for others: leave one away"
+
+
+def _public(values: Mapping[str, str], problems: list[str]) -> tuple[str | None, bool]:
+    """Return the public address, if there is one, and whether files go through it."""
+    found = values.get(PUBLIC_URL, "").rstrip("/")
+    if found and not is_origin(found):
+        problems.append(
+            f"{PUBLIC_URL} is {found!r}; it is like https://fleet.example or http://10.0.0.7:8700"
+        )
+    files = values.get(FILES, "").strip() or (THROUGH_US if found else FROM_STORAGE)
+    if files not in (THROUGH_US, FROM_STORAGE):
+        problems.append(f"{FILES} is {files!r}; accepted values: {THROUGH_US}, {FROM_STORAGE}")
+    elif files == THROUGH_US and not found:
+        problems.append(f"{FILES}={THROUGH_US} needs {PUBLIC_URL}, the address through which files go")
+    return found or None, files == THROUGH_US
 
 
 def _oidc(values: Mapping[str, str], problems: list[str]) -> Oidc | None:

@@ -25,6 +25,14 @@ app = typer.Typer(
 KEYLESS_HELP: Final = (
     "This machine needs no key, until an admin key is made or a proxy is seen: for one of your own."
 )
+PUBLIC_HELP: Final = (
+    "Address by which pods and browsers elsewhere reach this fleet, files included, such as "
+    "https://fleet.example:8443. MongoDB and the storage stay on this machine."
+)
+LISTEN_HELP: Final = (
+    "Where to listen for it: 0.0.0.0 and the port of the URL, unless said. Without a certificate an https "
+    "URL is that of a proxy; one on this machine passes requests to --port, and nothing more is listened at."
+)
 Keyless = Annotated[bool, typer.Option("--keyless", help=KEYLESS_HELP)]
 
 
@@ -38,15 +46,31 @@ def up(
         typer.Option("--label", metavar="NAME=VALUE", help="Label of the workers, which runs may ask for."),
     ] = None,
     keyless: Keyless = False,
+    public: Annotated[str | None, typer.Option(metavar="URL", help=PUBLIC_HELP)] = None,
+    listen: Annotated[str | None, typer.Option(metavar="HOST[:PORT]", help=LISTEN_HELP)] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate of that address, with its chain (PEM).")
+    ] = None,
+    private_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Private key of the certificate (PEM).")
+    ] = None,
 ) -> None:
     """Run the whole fleet on this machine until Ctrl-C."""
     from events.runtime.clock import SystemClock, SystemIds
     from podfleet.embedded.config import environment
+    from podfleet.embedded.public_address import PublicAddress
     from podfleet.embedded.stack import Options, World
     from podfleet.embedded.stack import up as run_stack
 
     world = World(environment=environment(Path.cwd()), clock=SystemClock(), ids=SystemIds(), say=_say)
-    options = Options(data=data, port=port, workers=workers, labels=tuple(label or ()), keyless=keyless)
+    options = Options(
+        data=data,
+        port=port,
+        workers=workers,
+        labels=tuple(label or ()),
+        keyless=keyless,
+        public=PublicAddress(url=public, listen=listen, certificate=certificate, private_key=private_key),
+    )
     raise typer.Exit(run_stack(options, world))
 
 
@@ -70,6 +94,8 @@ def env() -> None:
     found = _fleet_here()
     print(f"export CONTROL_PLANE_URL={shlex.quote(found.url)}")
     print(f"export PODFLEET_API_KEY={shlex.quote(found.key or '')}")
+    if found.public_url is not None:  # what a pod elsewhere has as its CONTROL_PLANE_URL
+        print(f"export PODFLEET_PUBLIC_URL={shlex.quote(found.public_url)}")
 
 
 @app.command()
@@ -78,7 +104,8 @@ def signin() -> None:
     from podfleet.connection import client
 
     control_plane = client()
-    print(f"{control_plane.target.url}{control_plane.sign_in_link().path}")
+    link = control_plane.sign_in_link()
+    print(link.url or f"{control_plane.target.url}{link.path}")
 
 
 def _fleet_here() -> Access:

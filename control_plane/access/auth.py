@@ -162,10 +162,10 @@ class Keyless:
         self, method: str, headers: Mapping[str, str], address: str = "", user: UserOf = _unknown
     ) -> Principal:
         host = headers.get("host", "")
-        if NO_HOST.intersection(host) or _host_of(f"//{host}") not in LOOPBACK:
+        if NO_HOST.intersection(host) or host_of(f"//{host}") not in LOOPBACK:
             message = "without a key this server answers to 127.0.0.1 and localhost only"
             raise Forbidden("foreign_host", message)
-        if _host_of(f"//[{address}]" if ":" in address else f"//{address}") not in LOOPBACK:
+        if host_of(f"//[{address}]" if ":" in address else f"//{address}") not in LOOPBACK:
             raise Forbidden("foreign_address", "without a key this server answers to its own machine only")
         if user() not in (None, SUPERUSER, os.geteuid()):
             raise Forbidden("foreign_user", FOREIGN_USER)
@@ -179,7 +179,7 @@ class Keyless:
         """
         if self._is_over:
             return
-        found = next((name for name in headers if _is_forwarding(name.lower())), None)
+        found = next((name for name in headers if is_forwarding(name.lower())), None)
         if found is not None or version == PROXY_HTTP:
             self._is_over = True
             log.warning("keyless.over", extra={"sign": found or f"HTTP/{version}", "why": PROXY_SEEN})
@@ -350,7 +350,8 @@ async def _identified(request: Request, headers: Mapping[str, str]) -> Principal
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, home))
 
 
-def _is_forwarding(name: str) -> bool:
+def is_forwarding(name: str) -> bool:
+    """Say whether a header, in lower case, is one that proxies write."""
     name = name.replace("_", "-")
     return (
         name in FORWARDING
@@ -360,7 +361,8 @@ def _is_forwarding(name: str) -> bool:
     )
 
 
-def _host_of(url: str) -> str | None:
+def host_of(url: str) -> str | None:
+    """Return the host that an address names; None where it can be read by nobody."""
     try:
         return urlsplit(url).hostname
     except ValueError:

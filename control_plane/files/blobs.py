@@ -1,4 +1,4 @@
-"""Object storage: signs URLs and reads objects. Pods and browsers talk to the storage directly."""
+"""Object storage: signs URLs, by which pods and browsers read and put objects, and reads objects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import io
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -20,11 +21,13 @@ from urllib3 import BaseHTTPResponse, PoolManager, Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from control_plane.config import Storage
+from control_plane.files.handing_out import handed_out
+from control_plane.files.object_keys import is_key
+from control_plane.files.public_urls import DOWNLOAD, PublicFiles
 from control_plane.files.signing import URL_LIFE, PutSigner
 from control_plane.files.storage_client import TimedClient, TimedPool
 from control_plane.model.presentation import IN_PLACE
 from control_plane.store.log.inspections import Looked, Version
-from events.files.paths import PATH_BYTES_MAX
 from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError, Rejected, Transient
 from events.runtime.measured_clock import ALARM_S, THE_STORAGES, MeasuredClock, ahead_words
@@ -38,7 +41,6 @@ BYTES_A_SECOND_MIN: Final = 1024 * 1024
 SETTLED: Final = timedelta(seconds=3)
 # What the SDK raises over an answer that no storage should give.
 UNREADABLE: Final = (ValueError, TypeError, AttributeError, OverflowError, ParseError)
-DOWNLOAD: Final = "application/octet-stream"
 MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
 REFUSED: Final = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
 FOR_GOOD: Final = frozenset({400, 405, 411, 412, 413, 414, 416})  # it will answer no better later
@@ -72,6 +74,7 @@ class Blobs:
     puts: PutSigner
     http: PoolManager
     clock: MeasuredClock  # the storage's
+    public: PublicFiles | None = None  # None: who is outside reaches the storage itself
     threads: Executor | None = None  # of its own, which wait for no other work
 
     async def measure(self) -> None:
@@ -143,7 +146,7 @@ class Blobs:
         is_shown = content_type in IN_PLACE
         kind = "inline" if is_shown else "attachment"
         disposition = f"{kind}; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}"
-        return await storage_call(
+        url = await storage_call(
             lambda: self.client.presigned_get_object(
                 self.bucket,
                 key,
@@ -154,6 +157,7 @@ class Blobs:
                 },
             )
         )
+        return handed_out(self.public, url)
 
     async def digest(self, key: str, most: int) -> tuple[int, str] | None:
         """Return size and SHA-256 of an object, as `read` reads it; None when there is none."""
@@ -288,21 +292,22 @@ def _is_settled(version: Version, begun: datetime) -> bool:
         return False
 
 
-def is_key(key: str) -> bool:
-    """Say whether a key is valid for storage: no part of it is empty, `.` or `..`."""
-    is_path = key.isprintable() and not {"", ".", ".."} & set(key.split("/"))
-    return is_path and len(key.encode()) <= PATH_BYTES_MAX
-
-
 def _require_key(key: str) -> None:
     if not is_key(key):
         raise Rejected("bad_key", f"the file was registered under a key that no storage holds: {key!r}")
 
 
-def open_blobs(storage: Storage, clock: MeasuredClock | None = None, *, is_quick: bool = False) -> Blobs:
+def open_blobs(
+    storage: Storage,
+    clock: MeasuredClock | None = None,
+    *,
+    is_quick: bool = False,
+    public_url: str | None = None,
+) -> Blobs:
     """Return the bucket of the settings; nothing is asked yet. Raises `ConfigError`.
 
-    `clock` is the storage's; without it one is made, which nobody has measured yet.
+    `clock` is the storage's; without it one is made, which nobody has measured yet. With a `public_url` the
+    URLs for others than this machine have their public form.
 
     One that `is_quick` has threads of its own, and asks each thing once and for less than a second.
     """
@@ -324,12 +329,19 @@ def open_blobs(storage: Storage, clock: MeasuredClock | None = None, *, is_quick
             region=storage.region,  # without it the SDK asks the storage before every signature
             http_client=http,
         )
-        client.get_presigned_url("GET", storage.bucket, "any")  # the SDK checks the bucket's name
+        sample = client.get_presigned_url("GET", storage.bucket, "any")  # the SDK checks the bucket's name
     except ValueError as error:
         raise ConfigError([f"MINIO_ENDPOINT, MINIO_BUCKET: {error}"]) from error
     threads = ThreadPoolExecutor(QUICK_THREADS, "quick") if is_quick else None
-    signer = PutSigner(client, storage.bucket, storage.secret_key)
-    return Blobs(client, storage.bucket, signer, http, clock, threads)
+    public = None
+    if public_url is not None:
+        public = PublicFiles.of(
+            *(public_url, storage.bucket, sample),
+            access_key=storage.access_key,
+            secret_key=storage.secret_key,
+        )
+    signer = PutSigner(client, storage.bucket, storage.secret_key, public=public)
+    return Blobs(client, storage.bucket, signer, http, clock, public, threads)
 
 
 def _is_full(error: S3Error) -> bool:
@@ -346,7 +358,9 @@ async def storage_call(step: Callable[[], T], threads: Executor | None = None) -
     Raises `Transient` when it does not answer, `Rejected` where it refuses for good what is asked for.
     """
     try:
-        return await asyncio.get_running_loop().run_in_executor(threads, step)
+        # With what is known of the request: for whom a URL is signed depends on it.
+        context = copy_context()
+        return await asyncio.get_running_loop().run_in_executor(threads, lambda: context.run(step))
     except (S3Error, ServerError) as error:
         status = error.response.status if isinstance(error, S3Error) else error.status_code
         if status not in FOR_GOOD:

@@ -19,9 +19,16 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from minio import Minio
 from urllib3 import PoolManager
 
+from control_plane.files.handing_out import PublicForm, handed_out
+
 URL_LIFE: Final = timedelta(minutes=15)
-_SIGNATURE: Final = "X-Amz-Signature"
-_ALGORITHM: Final = "AWS4-HMAC-SHA256"
+SIGNATURE: Final = "X-Amz-Signature"
+SIGNED_HEADERS: Final = "X-Amz-SignedHeaders"
+CREDENTIAL: Final = "X-Amz-Credential"
+DATE: Final = "X-Amz-Date"
+EXPIRES: Final = "X-Amz-Expires"
+ALGORITHM: Final = "AWS4-HMAC-SHA256"
+SCOPE_WORDS: Final = 4  # date, region, service, and the end of it
 
 
 def checksum(sha256: str) -> Mapping[str, str]:
@@ -68,6 +75,7 @@ class PutSigner:
     bucket: str
     secret_key: str = field(repr=False)
     knows: Knows = field(default_factory=Knows)
+    public: PublicForm | None = None
 
     def learn(self, http: PoolManager) -> None:
         """Find out by trial which conditions of a PUT the storage enforces: some ignore them silently."""
@@ -86,12 +94,16 @@ class PutSigner:
             headers |= checksum(content.sha256)
         if self.knows.conditions and not named:  # a part is put over itself where an answer was lost
             headers |= NEW_ONLY
-        return Signed(self.url(key, {**headers, "content-length": str(content.size)}, named), headers)
+        return self._signed(key, headers, content.size, named)
 
     def sign_over(self, key: str, content: Content) -> Signed:
         """Return where this content can be put again and again, over what lies there."""
         sent = checksum(content.sha256) if self.knows.digests and content.sha256 is not None else {}
-        return Signed(self.url(key, {**sent, "content-length": str(content.size)}, {}), sent)
+        return self._signed(key, sent, content.size, {})
+
+    def _signed(self, key: str, headers: Mapping[str, str], size: int, named: Mapping[str, str]) -> Signed:
+        url = self.url(key, {**headers, "content-length": str(size)}, named)
+        return Signed(handed_out(self.public, url), headers)
 
     def url(self, key: str, headers: Mapping[str, str], named: Mapping[str, str]) -> str:
         """Return a URL that takes a PUT with these headers (lower case) only."""
@@ -105,21 +117,39 @@ class PutSigner:
 def with_headers(url: str, secret_key: str, headers: Mapping[str, str]) -> str:
     """Return a presigned URL of a PUT, which holds for its host only, as one that holds these headers too.
 
-    The SDK signs the host alone. Source: AWS, "Authenticating requests: using query parameters
-    (Signature Version 4)".
+    The SDK signs the host alone.
     """
     parts = urlsplit(url)
-    query = {name: value for name, value in parse_qsl(parts.query, True) if name != _SIGNATURE}
+    query = {name: value for name, value in parse_qsl(parts.query, True) if name != SIGNATURE}
     signed = {"host": parts.netloc, **headers}
-    names = ";".join(sorted(signed))
-    query["X-Amz-SignedHeaders"] = names
-    query_text = urlencode(sorted(query.items()), quote_via=quote, safe="-_.~")
-    header_text = "".join(f"{name}:{signed[name]}\n" for name in sorted(signed))
-    request = f"PUT\n{parts.path}\n{query_text}\n{header_text}\n{names}\nUNSIGNED-PAYLOAD"
-    _, *scope = query["X-Amz-Credential"].rsplit("/", 4)
+    query[SIGNED_HEADERS] = ";".join(sorted(signed))
+    signature = signature_of("PUT", parts.path, query, signed, secret_key)
+    return parts._replace(query=f"{query_text(query)}&{SIGNATURE}={signature}").geturl()
+
+
+def query_text(query: Mapping[str, str]) -> str:
+    """Return a query as it is signed."""
+    return urlencode(sorted(query.items()), quote_via=quote, safe="-_.~")
+
+
+def signature_of(
+    method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], secret_key: str
+) -> str:
+    """Return the signature of a presigned request, in hexadecimal.
+
+    `path` is percent-encoded, `query` has all but the signature, decoded, and `headers` are those that
+    are signed, in lower case. Raises `ValueError` where the query names no credential or no date. Source:
+    AWS, "Authenticating requests: using query parameters (Signature Version 4)".
+    """
+    _, *scope = query.get(CREDENTIAL, "").rsplit("/", 4)
+    if len(scope) != SCOPE_WORDS or DATE not in query:
+        raise ValueError("no credential, or no date")
+    names = ";".join(sorted(headers))
+    header_text = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
+    request = f"{method}\n{path}\n{query_text(query)}\n{header_text}\n{names}\nUNSIGNED-PAYLOAD"
     digest = hashlib.sha256(request.encode()).hexdigest()
-    text = f"{_ALGORITHM}\n{query['X-Amz-Date']}\n{'/'.join(scope)}\n{digest}"
+    text = f"{ALGORITHM}\n{query[DATE]}\n{'/'.join(scope)}\n{digest}"
     key = f"AWS4{secret_key}".encode()
     for word in (*scope, text):
         key = hmac.new(key, word.encode(), hashlib.sha256).digest()
-    return parts._replace(query=f"{query_text}&{_SIGNATURE}={key.hex()}").geturl()
+    return key.hex()

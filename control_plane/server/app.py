@@ -48,10 +48,12 @@ from control_plane.server.api.worker import trees as pods_trees
 from control_plane.server.deps import Deps
 from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders
+from control_plane.server.http.asked_from import AskedFrom
 from control_plane.server.http.body_limit import BodyLimit
 from control_plane.server.http.head_limits import HeadLimits
 from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.leaving import Leaving
+from control_plane.server.http.stored_files import StoredFiles
 from control_plane.server.http.watchdog import Watchdog, Watched
 from control_plane.server.install import routes as install
 from control_plane.server.kind_routes import include_kinds
@@ -134,7 +136,7 @@ def create_app(deps: Deps) -> FastAPI:
     _wrap(app, deps, watchdog)
     WAITING.set_function(lambda: len(deps.claimer.notifier))
     LIVE_DROPPED.set_function(lambda: deps.live.texts.dropped)
-    pages = Pages(deps.settings.storage.origin)
+    pages = Pages(*filter(None, (deps.settings.storage.origin, deps.settings.files_url)))
     problems.install(app, pages, deps.deleter.tombstone)
     routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.admission)]
     routers += [noun.router(deps) for noun in NOUNS]
@@ -206,6 +208,9 @@ def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     app.add_middleware(Watched, watchdog=watchdog)
     app.add_middleware(Audited, audit_log=deps.audit_log, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
+    if deps.blobs.public is not None:  # with its own limits on bodies, which are files
+        app.add_middleware(AskedFrom)
+        app.add_middleware(StoredFiles, files=deps.blobs.public, clock=deps.blobs.clock)
     app.add_middleware(HeadLimits)
     app.add_middleware(Leaving)
     app.add_middleware(AnswerCount)

@@ -347,7 +347,7 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
     feed, log_feed = ChangeFeed(), ChangeFeed()
     ring, entrance = KeyRing(Keys(db), clock, ids), _entrance(settings, db, clock, ids)
     notifier, new_pods = Notifier(), RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
-    blobs, url = open_blobs(settings.storage, MeasuredClock(machine)), settings.mongodb_url
+    blobs, url = _blobs(settings, machine), settings.mongodb_url
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     inspector, pod_rules = Inspector(blobs, Inspections(db), RunReads(db)), PodRules(RuleStore(db), clock)
     reading, inputs = _reading(db, url, pod_rules, clock), _inputs(db, blobs, inspector)
@@ -405,6 +405,10 @@ def wire(settings: Settings, db: Database, machine: Clock, ids: Ids) -> Deps:
         live=_live(db, clock, ids),
         notifications=_notifications(settings, db, clock, ids),
     )
+
+
+def _blobs(settings: Settings, machine: Clock) -> Blobs:
+    return open_blobs(settings.storage, MeasuredClock(machine), public_url=settings.files_url)
 
 
 def _budgets(settings: Settings, counts: ByteCounts, clock: Clock) -> Budgets:

@@ -63,9 +63,13 @@ class Readiness(Answer, frozen=True, kw_only=True):
 
 
 class SignInLink(Answer, frozen=True, kw_only=True):
-    """The path of a link that signs one browser in, once and within ten minutes."""
+    """The path of a link that signs one browser in, once and within ten minutes.
+
+    `url` is the whole link where the control plane has a public address at which browsers stay signed in.
+    """
 
     path: str
+    url: str | None = None
 
 
 class Installation(Answer, frozen=True, kw_only=True):

@@ -31,12 +31,14 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 class Access:
     """An address and the key for it, None where none is known; of a fleet of this machine also its `stores`.
 
-    Those are the settings of its database and its object storage, by their names.
+    Those are the settings of its database and its object storage, by their names. At `public_url` others
+    reach it.
     """
 
     url: str
     key: str | None = field(default=None, repr=False)
     stores: Mapping[str, str] = field(default_factory=dict, repr=False)
+    public_url: str | None = None
 
 
 def access(environment: Mapping[str, str], written: Mapping[str, str], near: Access | None) -> Access:
@@ -74,7 +76,8 @@ def running(data: Path) -> Access | None:
                 return None  # somebody else's, or anybody's: who knows what it says
             found = json.loads(file.read(FILE_BYTES_MAX))
         stores = {str(name): str(value) for name, value in found.get("stores", {}).items()}
-        near = Access(str(found["url"]), str(found["api_key"]), stores)
+        public_url = None if found.get("public_url") is None else str(found["public_url"])
+        near = Access(str(found["url"]), str(found["api_key"]), stores, public_url)
         is_alive = moment_of(found["pid"]) == found["moment"]
         return near if is_alive and _is_of_this_machine(near.url) else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -84,6 +87,8 @@ def running(data: Path) -> Access | None:
 def noted(found: Access, pid: int) -> str:
     """Return what `running` reads of a fleet that this process runs."""
     fleet = {"url": found.url, "api_key": found.key, "stores": dict(found.stores)}
+    if found.public_url is not None:
+        fleet["public_url"] = found.public_url
     return json.dumps({**fleet, "pid": pid, "moment": moment_of(pid)})
 
 

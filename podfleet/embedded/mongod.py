@@ -34,6 +34,9 @@ VERSION_S: Final = 20.0
 OPLOG_MIB: Final = 512
 OLDEST_MAJOR: Final = 6
 
+# Versions that get no corrections any more, also none of a hole, by what MongoDB's lifecycle policy says.
+END_OF_LIFE: Final = {"6.0": "July 2025", "6.1": "2022", "6.2": "2023", "6.3": "2023", "7.1": "2023"}
+
 UNAUTHORIZED: Final = 13
 AUTHENTICATION_FAILED: Final = 18
 ALREADY_INITIALIZED: Final = 23
@@ -57,6 +60,27 @@ def find_mongod(search_path: str | None) -> Path:
             return Path(candidate)
         reasons.append(reason)
     raise ConfigError([THREE_WAYS, *reasons])
+
+
+def named(binary: Path) -> str:
+    """Return what a mongod is, for people: its version, where it lies, and whether it is still mended."""
+    version = _version_of(str(binary))
+    ended = END_OF_LIFE.get(version.rpartition(".")[0])
+    words = f"MongoDB {version or 'of an unknown version'} ({binary})"
+    if ended is None:
+        return words
+    return f"{words}, past its end of life since {ended}: a newer mongod on the PATH is taken first"
+
+
+def _version_of(binary: str) -> str:
+    """Return the version that a mongod tells; empty where it tells none."""
+    try:
+        answer = subprocess.run(
+            [binary, "--version"], env={}, capture_output=True, text=True, timeout=VERSION_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.partition("version v")[2].partition("\n")[0].strip()
 
 
 def _wheel_mongod() -> str | None:

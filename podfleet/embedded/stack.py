@@ -34,9 +34,10 @@ from podfleet.embedded.credentials import (
 )
 from podfleet.embedded.data_lock import held
 from podfleet.embedded.interrupts import interrupts
-from podfleet.embedded.mongod import find_mongod, prepare_mongod
+from podfleet.embedded.mongod import find_mongod, named, prepare_mongod
 from podfleet.embedded.private_file import private_directory, replace_private
 from podfleet.embedded.process import Command
+from podfleet.embedded.public_address import NOT_PUBLIC, PublicAddress
 from podfleet.embedded.s3 import find_s3, prepare_s3
 from podfleet.embedded.service import Service
 from podfleet.embedded.supervisor import LOOK_S, Say, Supervisor
@@ -45,6 +46,7 @@ DEFAULT_DATA: Final = DATA_DEFAULT
 DEFAULT_PORT: Final = 8700
 WORKERS_MAX: Final = 64
 CREDENTIALS: Final = "credentials.json"
+PUBLIC_URL: Final = "PODFLEET_PUBLIC_URL"
 SECRETS_KEY_NAME: Final = "secrets.key"
 
 CONTROL_PLANE_START_S: Final = 60.0
@@ -85,6 +87,7 @@ class Options:
     workers: int = 1
     labels: tuple[str, ...] = ()  # of the workers
     keyless: bool = False  # whether this machine needs no key, as long as there is none and no proxy
+    public: PublicAddress = NOT_PUBLIC  # by which others reach the fleet
     programs: Programs = Programs()
 
     def problems(self) -> list[str]:
@@ -93,6 +96,13 @@ class Options:
         if not 0 <= self.workers <= WORKERS_MAX:
             found.append(f"--workers is {self.workers}; it has to be from 0 to {WORKERS_MAX}")
         found += operators_labels(None, self.labels)[1]
+        found += self.public.problems(keyless=self.keyless)
+        if not found and (place := self.public.place) is not None:
+            host, port = place
+            if port == self.port or not ports.is_free(port, host=host):
+                found.append(
+                    f"port {port} on {host} is already taken: choose another with --listen HOST:PORT"
+                )
         if not 0 <= self.port < 65_536:
             found.append(f"--port is {self.port}; it has to be from 0 to 65535")
         elif self.port and not ports.is_free(self.port):
@@ -151,7 +161,10 @@ class Stack:
         self._held.enter_context(ports.kept(self.port))
         tiers = self._tiers()
         access = self._data / FILE  # where the command line and other workers find us, and the key
-        replace_private(access, noted(Access(self.url, self.api_key, self._stores), os.getpid()))
+        replace_private(
+            access,
+            noted(Access(self.url, self.api_key, self._stores, self._options.public.origin), os.getpid()),
+        )
         self._held.callback(access.unlink, missing_ok=True)
         self._supervisor = Supervisor(
             tiers, logs=self._data / "logs", clock=self._world.clock, say=self._world.say
@@ -175,7 +188,8 @@ class Stack:
             return None
         if answer.status_code != httpx.codes.CREATED:
             return None
-        return f"{self.url}{answer.json()['path']}&to={quote(to, safe='/')}"
+        link = answer.json()
+        return f"{link.get('url') or self.url + link['path']}&to={quote(to, safe='/')}"
 
     def is_running(self) -> bool:
         """Return whether the services are supervised."""
@@ -230,6 +244,8 @@ class Stack:
         control["MONGODB_URL"] = self.mongodb_url = self._mongodb(secrets, servers)
         control |= self._storage(secrets, servers)
         control |= self._secrets_key()
+        if self._options.public.origin is not None:
+            control[PUBLIC_URL] = self._options.public.origin
         self._stores = {name: control[name] for name in control if name.startswith(STORES)}
         has_model = any(self._world.environment.get(name, "").strip() for name in MODELS)
         worker = ({} if has_model else SHIPPED_ONLY) | {
@@ -250,6 +266,7 @@ class Stack:
         if given:
             return given
         binary = find_mongod(self._world.environment.get("PATH"))
+        self._world.say(f"mongodb is {named(binary)}")
         mongod = prepare_mongod(binary, self._data / "mongo", secrets, self._world.ids)
         self._held.enter_context(ports.kept(mongod.port))
         servers.append(mongod.service())
@@ -267,6 +284,7 @@ class Stack:
 
     def _control_plane(self, environment: Mapping[str, str]) -> Service:
         argv = (*self._options.programs.control_plane, "--port", str(self.port), "--migrate")
+        argv += self._options.public.arguments
         if self._options.keyless:
             argv += ("--keyless",)
         return Service(
@@ -344,11 +362,15 @@ def up(options: Options, world: World) -> int:
     with interrupts() as interrupted:
         try:
             stack.begin()
+            for warning in options.public.warnings():
+                world.say(warning)
             while not interrupted.count and not stack.is_settled(LOOK_S):
                 pass
             if not interrupted.count:
                 stack.check()
                 world.say(f"ready {stack.url} (data in {options.data}; Ctrl-C stops everything)")
+                if options.public.origin is not None:
+                    world.say(f"public {options.public.origin} (for pods and browsers elsewhere)")
                 world.say(_how_to_enter(stack, options))
             while not interrupted.count and stack.is_running():
                 world.clock.wait(idle, LOOK_S)

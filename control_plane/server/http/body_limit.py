@@ -75,7 +75,7 @@ class BodyLimit:
 
         async def last(message: Message) -> None:
             if not is_whole and message["type"] == "http.response.start" and _is_last(message):
-                await _drain(receive)
+                await drain(receive)
             await send(message)
 
         try:
@@ -88,7 +88,7 @@ def _is_last(answer: Message) -> bool:
     return (b"connection", b"close") in answer["headers"]
 
 
-async def _drain(receive: Receive) -> None:
+async def drain(receive: Receive) -> None:
     """Read the rest of a body, as far as it is bounded, and drop it."""
     left = DRAINED_BYTES_MAX
     with suppress(TimeoutError):

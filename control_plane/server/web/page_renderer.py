@@ -125,12 +125,13 @@ def templates() -> Templates:
 class Pages:
     """Renders templates under a strict content security policy."""
 
-    def __init__(self, storage_origin: str) -> None:
-        # Plots are shown from the storage's own origin: what a pipeline made never runs in ours.
+    def __init__(self, *file_origins: str) -> None:
+        # Plots are shown from the storage's own origin, or sandboxed: what a run made never runs in ours.
+        files = " ".join(file_origins)
         self._headers = {
             "Content-Security-Policy": (
                 "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-                f"img-src 'self' {storage_origin}; frame-src 'self' {storage_origin}; "
+                f"img-src 'self' {files}; frame-src 'self' {files}; "
                 "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
             ),
             "X-Content-Type-Options": "nosniff",

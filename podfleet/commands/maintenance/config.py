@@ -40,6 +40,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_PUBLIC_URL": None,
     "PODFLEET_SMTP_URL": None,
     "PODFLEET_MAIL_FROM": None,
+    "PODFLEET_FILES": None,
     "PODFLEET_ORIGINS": None,
     "PODFLEET_MODELS_URL": None,
     **{name: str(default) for name, default in BUDGETS.items()},

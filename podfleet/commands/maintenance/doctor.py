@@ -156,6 +156,7 @@ def mongodb(variables: Variables) -> Iterator[Finding]:
     """Ask the database, where one is named, whether it can keep what is promised."""
     url = variables.get("MONGODB_URL")
     if not url:
+        yield from _embedded_mongodb(variables)
         says = "MONGODB_URL is not set"
         yield Finding(
             "mongodb", "note", says, "set it where a control plane shall run; a worker may do without"
@@ -165,6 +166,19 @@ def mongodb(variables: Variables) -> Iterator[Finding]:
     yield _asked(
         "mongodb", "answers, keeps acknowledged writes, has its indexes", lambda: _mongodb(url), then
     )
+
+
+def _embedded_mongodb(variables: Variables) -> Iterator[Finding]:
+    """Name the MongoDB that `podfleet up` would start here."""
+    from events.runtime.errors import ConfigError
+    from podfleet.embedded.mongod import find_mongod, named
+
+    try:
+        says, _, then = named(find_mongod(variables.get("PATH"))).partition(": ")
+    except ConfigError:
+        return  # a machine of pods needs none
+    words = f"{then}; or set MONGODB_URL" if then else ""
+    yield Finding("mongodb", "note" if then else "ok", f"`podfleet up` starts {says}", words)
 
 
 def storage(variables: Variables) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import RedirectResponse
 
 from control_plane.access.auth import Forbidden, Principal, require
-from control_plane.files.blobs import is_key
+from control_plane.files.object_keys import is_key
 from control_plane.model.result_replication import asked_by, pods_until
 from control_plane.model.views.document_mapping import from_document
 from control_plane.runs.explainer import cheapest

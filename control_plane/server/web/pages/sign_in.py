@@ -77,7 +77,8 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
         if scheme.lower() != "bearer":
             raise Forbidden("no_key", "a link is made with a key, in the header Authorization")
         token = await keyed.sign_in.offer(key.strip(), asker.key_id)
-        return SignInLink(path=f"/signin/once?token={token}")
+        path, public_url = f"/signin/once?token={token}", site.deps.settings.sign_in_url
+        return SignInLink(path=path, url=None if public_url is None else f"{public_url}{path}")
 
     @routes.post("/signout", include_in_schema=False)
     async def sign_out(request: Request) -> Response:
