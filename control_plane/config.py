@@ -40,6 +40,8 @@ SECRETS_KEY_FILE: Final = "PODFLEET_SECRETS_KEY_FILE"
 SECRETS_KEY_BYTES: Final = 32
 SECRETS_KEYS_MAX: Final = 16
 SECRETS_FILE_BYTES_MAX: Final = 4096
+PASSPHRASE: Final = "PODFLEET_BACKUP_PASSPHRASE"  # noqa: S105 - a name
+PASSPHRASE_FILE: Final = "PODFLEET_BACKUP_PASSPHRASE_FILE"  # noqa: S105 - a name
 OIDC_ISSUER: Final = "PODFLEET_OIDC_ISSUER"
 OIDC_CLIENT_ID: Final = "PODFLEET_OIDC_CLIENT_ID"
 OIDC_SCOPES: Final = "PODFLEET_OIDC_SCOPES"
@@ -402,6 +404,22 @@ def _secrets_keys(values: Mapping[str, str], problems: list[str]) -> tuple[bytes
             f"give 1 to {SECRETS_KEYS_MAX}, separated by commas or line ends, of which the first encrypts"
         )
     return tuple(key for key in keys if key is not None)
+
+
+def read_passphrase(values: Mapping[str, str]) -> str | None:
+    """Return the passphrase of backups, if one is set. Raises `ConfigError`."""
+    text, file = values.get(PASSPHRASE, ""), values.get(PASSPHRASE_FILE, "")
+    if text and file:
+        raise ConfigError([f"{PASSPHRASE} and {PASSPHRASE_FILE} are both set; leave one of them out"])
+    if file:
+        try:
+            with Path(file).open("rb") as opened:
+                text = opened.read(SECRETS_FILE_BYTES_MAX).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError([f"{PASSPHRASE_FILE} names {file}, which cannot be read: {error}"]) from error
+        if not text.strip():
+            raise ConfigError([f"{PASSPHRASE_FILE} names {file}, which is empty"])
+    return text.strip() or None
 
 
 def _secrets_key(text: str) -> bytes | None:

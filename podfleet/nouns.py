@@ -60,6 +60,8 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
         "podfleet.commands.maintenance.repair",
         "Close what event logs have lost, as after a restore.",
     ),
+    "backup": ("podfleet.commands.maintenance.backup", "Back up a database and its files; it may be in use."),
+    "restore": ("podfleet.commands.maintenance.restore", "Restore a backup into an empty database."),
 }
 OF_KINDS: Final[Mapping[str, tuple[str, str]]] = {
     name: module

@@ -177,6 +177,10 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "early_lines": _by(
         "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
     ),
+    "store_state": {
+        **_by("migrate, restore", "version", "worksBeside"),
+        **_by("restore", "backup", "at"),
+    },
     "dead_letters": _by(
         "ingest, application", "at", "code", "message", "line", "runId", "attempt", "sequence", "principal",
         "expiresAt",

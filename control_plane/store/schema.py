@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
 from pymongo.errors import OperationFailure
 
+from control_plane.store import state
 from control_plane.store.database import Database, answers
 from events.catalog import RunUsage, type_of
 from events.kinds import DOCUMENTS, NOUNS
@@ -195,6 +197,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
         _index("by_key", ("keyHash", _UP), ("createdAt", _DOWN)),
     ),
+    "store_state": (),
     "live_texts": (
         _index("by_topic", ("topics", _UP), ("_id", _UP)),
         _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
@@ -222,12 +225,30 @@ def _of_kind(index: Index) -> IndexModel:
 INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {**_OF_EVERY_KIND, **dict(_of_kinds())}
 
 
-@answers()
-async def migrate(db: Database) -> None:
-    """Create missing collections and indexes, and what documents of earlier releases lack. Idempotent.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What brings the documents of a store to a version, from the one before; it may be done twice.
 
-    Raises `ConfigError` for what people must mend.
+    Programs of `works_beside` and later may work on the store from its beginning on.
     """
+
+    version: int
+    works_beside: int
+    run: Callable[[Database], Awaitable[None]]
+
+
+# Ascending, without a gap behind the first version, which has none; the last one is `state.VERSION`.
+STEPS: Final[tuple[Step, ...]] = ()
+
+
+@answers()
+async def migrate(db: Database, steps: Sequence[Step] = STEPS) -> None:
+    """Create missing collections and indexes, and bring the documents to the version of this program.
+
+    Idempotent, and goes on where it was cut off. Raises `ConfigError` for what people must mend, and for a
+    store that is newer than this program.
+    """
+    at = await state.version(db)
     problems = [problem for name in INDEXES for problem in await _create(db, name)]
     if problems:
         raise ConfigError(problems)
@@ -236,6 +257,14 @@ async def migrate(db: Database) -> None:
             parent = path.rpartition(".")[0]
             old = {parent: {"$type": "object"}, path: {"$exists": False}}
             await db[noun.collection].update_many(old, {"$set": {path: value}})
+    for step in steps:
+        if step.version > at:
+            # before its first write: a program that would misread the result must not start beside it
+            await state.record(db, at, step.works_beside)
+            await step.run(db)
+            await state.record(db, step.version, step.works_beside)
+            at = step.version
+    await state.record(db, state.VERSION, state.WORKS_BESIDE)
 
 
 async def _create(db: Database, name: str) -> list[str]:
@@ -254,7 +283,11 @@ async def _create(db: Database, name: str) -> list[str]:
 
 @answers()
 async def verify(db: Database) -> None:
-    """Refuse to run without an index: the unique ones are the correctness, the others the speed."""
+    """Refuse to run without an index: the unique ones are the correctness, the others the speed.
+
+    Raises `ConfigError`, also for a store that is newer than this program, or half restored.
+    """
+    await state.require(db)
     problems = [problem for name in INDEXES for problem in await _lacks(db, name)]
     if problems:
         raise ConfigError([*problems, MEND])

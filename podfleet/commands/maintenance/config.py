@@ -32,6 +32,8 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "MINIO_SECURE": "false",
     "PODFLEET_SECRETS_KEY": None,
     "PODFLEET_SECRETS_KEY_FILE": None,
+    "PODFLEET_BACKUP_PASSPHRASE": None,
+    "PODFLEET_BACKUP_PASSPHRASE_FILE": None,
     "PODFLEET_OIDC_ISSUER": None,
     "PODFLEET_OIDC_CLIENT_ID": None,
     "PODFLEET_OIDC_CLIENT_SECRET": None,
@@ -94,7 +96,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "MODEL_PATH": None,
 }
 PREFIXES: Final = ("PODFLEET_", "MINIO_")  # a name of ours that is not known was misspelt
-SECRET: Final = re.compile(r"KEY|SECRET|TOKEN|PASSWORD")
+SECRET: Final = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|PASSPHRASE")
 
 COLUMNS: Final = (
     Column("NAME", field("name"), is_whole=True),
