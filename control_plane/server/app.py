@@ -14,7 +14,8 @@ from starlette.staticfiles import StaticFiles
 
 from control_plane.access.audit_log import Audited
 from control_plane.concurrency.loops import Loop, run_every
-from control_plane.files import tree_sweeper, upload_sweeper
+from control_plane.files import tree_sweeper
+from control_plane.files.uploads import upload_sweeper
 from control_plane.live import live_texts, watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.model.kind_packages import modules

@@ -26,8 +26,8 @@ from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
 from control_plane.files.tree_sweeper import TreeSweeper
 from control_plane.files.trees import TreeStore
-from control_plane.files.upload_budget import UploadBudget
-from control_plane.files.upload_sweeper import UploadSweeper
+from control_plane.files.uploads.upload_budget import UploadBudget
+from control_plane.files.uploads.upload_sweeper import UploadSweeper
 from control_plane.live.broadcaster import Broadcaster
 from control_plane.live.change_feed import LOG, ChangeFeed
 from control_plane.live.live_texts import LiveTexts

@@ -389,7 +389,9 @@ async def _workers(db: Database, pod: str) -> list[str]:
 
 def _sieve(condition: Document) -> Document:
     if isinstance(pod := condition.get(WORKER), str):
-        return {WORKER: {"$regex": rf"^{re.escape(pod)}(?:/.*)?\z"}}
+        # an expression, for which no index is taken: it would lose the order of the list
+        matched = {"input": f"${WORKER}", "regex": rf"^{re.escape(pod)}(?:/.*)?\z"}
+        return {"$expr": {"$regexMatch": matched}}
     return condition
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pymongo import ASCENDING, DESCENDING, IndexModel
 from pymongo.errors import OperationFailure
 
-from control_plane.store import state
+from control_plane.store.access import state
 from control_plane.store.database import Database, answers
 from events.catalog import RunUsage, type_of
 from events.kinds import DOCUMENTS, NOUNS
@@ -69,7 +69,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_kind", ("kind", _UP), ("_id", _DOWN)),
         _index("by_pod", ("claimedBy", _UP), ("_id", _DOWN)),
         _index("by_submitter", ("submittedBy", _UP), ("_id", _DOWN),
-               **_partial(submittedBy={"$type": "string"})),
+               **_partial(submittedBy={"$exists": True})),
         _index(SUCCEEDED_INDEX, ("kind", _UP), ("_id", _DOWN), **_partial(status={"$in": [*SUCCEEDED]})),
         _index("by_label", ("labelList", _UP), ("_id", _DOWN)),
         # of the few runs that name secrets
@@ -164,7 +164,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "trees": (
         _index("by_use", ("usedAt", _UP)),
         # of the trees that are files of runs
-        _index("by_run", ("run", _UP), **_partial(run={"$type": "string"})),
+        _index("by_run", ("run", _UP), **_partial(run={"$exists": True})),
     ),
     "object_removals": (),
     "data_sets": (_index("by_name", ("name", _UP), ("version", _DOWN)),),

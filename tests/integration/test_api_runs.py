@@ -76,7 +76,7 @@ def test_lists_page_filter_and_refuse_bad_cursors(fleet: Any) -> None:
     for bad in ({"after": "nonsense"}, {"limit": 0}, {"limit": "x"}, {"status": "LOST"}):
         assert fleet.client.get("/api/runs", params=bad).status_code in (400, 422)
     assert fleet.client.get("/api/runs/unknown").status_code == 404
-    assert fleet.client.delete(f"/api/runs/{ids[0]}").status_code == 405
+    assert fleet.client.put(f"/api/runs/{ids[0]}").status_code == 405
 
 
 def test_the_stored_run_has_the_form_of_the_contract(fleet: Any, database: Any) -> None:

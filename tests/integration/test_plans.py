@@ -33,6 +33,7 @@ UNASKED = {
     "/api/audit/export", "/artifacts/{artifact_id:path}", "/api/schedules/preview",
     # whoever asks these is shown also which of all schedules and open groups name the run
     "/api/runs/{run_id}/deletion", "/runs/{run_id}/delete", "/api/hypotheses/{hypothesis_id}/deletion",
+    "/api/retention/{rule_id}/preview",
     "/api/install", "/install/", "/install/requirements.txt", "/install/{name}",
     "/api/runs/{run_id}/trees/{tree_id}", "/api/runs/{run_id}/trees/{tree_id}/chunks",
 }  # fmt: skip
@@ -59,7 +60,6 @@ EXTRA = {
     "/api/runs of a pod, of a class": "/api/runs?pod=pod-1&region=eu",
     "/api/runs of somebody": "/api/runs?mine=true",
     "/api/runs sorted, of a status": "/api/runs?sort=spec.seconds&status=COMPLETED",
-    "/api/retention//preview": "/api/retention/checkpoints/preview",
     "/api/schedules/": "/api/schedules/nightly",
     "/api/schedules//next": "/api/schedules/nightly/next",
     "/schedules/": "/schedules/nightly",
@@ -187,7 +187,9 @@ def is_walk(operation: Operation) -> bool:
     plan = operation.get("planSummary", "")
     stages = [next(iter(stage)) for stage in operation["command"].get("pipeline", [])]
     counts_first = "$group" in stages and "$sort" not in stages[: stages.index("$group")]
-    is_sorted = bool(operation.get("hasSortStage")) and not counts_first  # what was counted is few
+    # what was counted is few, and so are names that an index gives once each
+    is_few = counts_first or "DISTINCT_SCAN" in plan
+    is_sorted = bool(operation.get("hasSortStage")) and not is_few
     return ("COLLSCAN" in plan and collection not in SMALL) or is_sorted
 
 

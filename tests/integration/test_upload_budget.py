@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.files.upload_budget import UploadBudget
+from control_plane.files.uploads.upload_budget import UploadBudget
 from control_plane.store import database as store
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.schema import migrate
@@ -51,7 +51,7 @@ def test_what_is_signed_again_is_counted_once_and_what_does_not_fit_leaves_nothi
             assert await refused(1, (PUT[0], 61))  # the same key, for more bytes
             assert not await refused(1, PUT)
             assert not await refused(1, ("d", 0))
-            monkeypatch.setattr("control_plane.files.upload_budget.FILES_MAX", 3)
+            monkeypatch.setattr("control_plane.files.uploads.upload_budget.FILES_MAX", 3)
             assert await refused(1, ("d2", 0))
             monkeypatch.undo()
             assert not await refused(2, ("e", 100))

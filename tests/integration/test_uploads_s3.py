@@ -23,7 +23,7 @@ from minio.error import S3Error
 from control_plane.files import multipart
 from control_plane.files.multipart import Cutting, Multipart
 from control_plane.files.signing import PutSigner
-from control_plane.files.upload_sweeper import UploadSweeper
+from control_plane.files.uploads.upload_sweeper import UploadSweeper
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane, control_plane_client
 from events.delivery.pipe import Made

@@ -64,7 +64,7 @@ ENTRIES: Final = {
     "pod_worker.child.confinement_trial",
 }
 # what the control plane loads of a kind's package (control_plane/model/kind_packages.py)
-IN_A_PACKAGE: Final = ("parts", "sections", "routes", "told", "estimate")
+IN_A_PACKAGE: Final = ("parts", "sections", "routes", "told", "estimate", "upkeep")
 GENERATOR: Final = ROOT / "scripts" / "generate_docs.py"
 
 

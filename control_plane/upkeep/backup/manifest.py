@@ -18,13 +18,11 @@ BYTES_MAX: Final = 1 << 50
 DOCUMENTS_MAX: Final = 1 << 40
 MANIFEST_BYTES_MAX: Final = 1 << 20  # 500 files of at most 500 bytes each, and room
 
-NAME: Final = r"^[A-Za-z_][A-Za-z0-9_.-]*\Z"
-
-Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=DOCUMENTS_MAX)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=BYTES_MAX)]
-Name = Annotated[str, msgspec.Meta(pattern=NAME, max_length=100)]
-Ulid = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-HJKMNP-TV-Z]{26}\Z")]
+Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_.-]*\Z", max_length=100)]
+Ulid = Annotated[str, msgspec.Meta(pattern=r"\A[0-9A-HJKMNP-TV-Z]{26}\Z")]
 Words = Annotated[str, msgspec.Meta(max_length=100)]
 Part = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 

@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from control_plane.concurrency.loops import serve_all
-from control_plane.files.blobs import Blobs, is_key
+from control_plane.files.blobs import Blobs
+from control_plane.files.object_keys import is_key
 from control_plane.files.transfer import fetch, send
 from control_plane.store.log.inspections import Version
 from control_plane.store.verify.dumps import packed, unpacked

@@ -1,0 +1,1 @@
+"""What is uploaded and how much of it: the budget of each attempt, and the sweep of what was left behind."""
