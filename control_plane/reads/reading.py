@@ -39,12 +39,12 @@ from control_plane.reads.measures import measures_of
 from control_plane.reads.pod_rules import PodRules
 from control_plane.store.access.audit_log import AuditLog
 from control_plane.store.access.keys import Keys
+from control_plane.store.catalogue.schedules import Schedules
 from control_plane.store.pages import Order, Slice
 from control_plane.store.pods import HOURS_MAX, Pods
 from control_plane.store.queue.run_counts import COUNT_MAX, Tallies, Waiting
 from control_plane.store.queue.submissions import Submitted
 from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunReads
-from control_plane.store.schedules import Schedules
 from events.answers.access.audit_log import AuditEntry
 from events.answers.access.keys import Key
 from events.answers.answer import Listing, Unreadable

@@ -83,6 +83,8 @@ from control_plane.store.access.keys import Keys
 from control_plane.store.access.projects import Projects
 from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
+from control_plane.store.catalogue.models import ModelEntries
+from control_plane.store.catalogue.schedules import Schedules
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
 from control_plane.store.files.archives import ArchiveReads
@@ -102,7 +104,6 @@ from control_plane.store.log.run_removals import RunRemovals
 from control_plane.store.log.tombstones import Tombstones
 from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.log.webhooks import Webhooks
-from control_plane.store.models import ModelEntries
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.queue.attempt_ends import AttemptEnds
@@ -120,7 +121,6 @@ from control_plane.store.queue.submissions import Submissions
 from control_plane.store.queue.successors import Successors
 from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
-from control_plane.store.schedules import Schedules
 from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.keeping.deleter import Deleter
 from control_plane.upkeep.keeping.retainer import Retainer

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pymongo import ASCENDING, DESCENDING, IndexModel
 from pymongo.errors import OperationFailure
 
-from control_plane.store.access import state
+from control_plane.store import state
 from control_plane.store.database import Database, answers
 from events.catalog import RunUsage, type_of
 from events.kinds import DOCUMENTS, NOUNS

@@ -14,8 +14,7 @@ import pytest
 from pymongo import MongoClient
 
 from control_plane.store import database as store
-from control_plane.store import schema
-from control_plane.store.access import state
+from control_plane.store import schema, state
 from control_plane.store.verify.dumps import Dumps
 from control_plane.upkeep.backup.backup import Backup
 from control_plane.upkeep.backup.folder import Folder

@@ -10,8 +10,8 @@ import pytest
 
 from control_plane.runs.groups.service import GroupService, WantedGroup
 from control_plane.runs.schedules.scheduler import Scheduler
+from control_plane.store.catalogue.schedules import Schedules
 from control_plane.store.queue.groups import Groups
-from control_plane.store.schedules import Schedules
 from events.runtime.errors import Conflict, Rejected, Transient
 from tests.integration import test_groups
 from tests.integration.dying import Died, DiesAt

@@ -18,7 +18,7 @@ import pytest
 from control_plane.runs.models.catalogue import Catalogue
 from control_plane.runs.models.fetching import Fetcher
 from control_plane.runs.models.start_sync import StartSync
-from control_plane.store.models import ModelEntries
+from control_plane.store.catalogue.models import ModelEntries
 from events.delivery.control_plane_client import bearer
 from events.runtime.egress_policy import read_egress_policy
 from events.runtime.errors import Transient

@@ -19,8 +19,8 @@ from control_plane.runs.submission import Submission, Submitter
 from control_plane.server.deps import Deps, wire
 from control_plane.store import database as store
 from control_plane.store import schema
+from control_plane.store.catalogue.schedules import Schedules
 from control_plane.store.queue.submissions import Submissions
-from control_plane.store.schedules import Schedules
 from control_plane.upkeep.spec_sweeper import SpecSweeper
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Rejected

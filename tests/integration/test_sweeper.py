@@ -12,9 +12,9 @@ from pymongo.errors import OperationFailure
 
 from control_plane.runs.submission import Submission
 from control_plane.server.deps import Deps
+from control_plane.store.catalogue.schedules import Schedules
 from control_plane.store.queue import runs
 from control_plane.store.queue.runs import BATCH_MAX
-from control_plane.store.schedules import Schedules
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.upkeep import sweeper
 from control_plane.verify.verifier import Verifier

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.model.projection import RESULTS
+from control_plane.store.catalogue.models import ModelEntries
 from control_plane.store.database import Database, Document, answers
-from control_plane.store.models import ModelEntries
 from control_plane.store.reads import RunReads
 from events.answers.kinds.estimates import GUESS_MAX, TOKENS_MAX, EstimatedPart
 from events.kinds.benchmark import KIND, OF_SUITES, BenchmarkSpec, items_wanted, suites_of

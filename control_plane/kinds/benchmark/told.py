@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from control_plane.store.catalogue.models import ModelEntries
 from control_plane.store.database import Database, Document, answers
-from control_plane.store.models import ModelEntries
 from control_plane.store.reads import RunReads
 from events.catalog import ResultRecorded, type_of
 from events.kinds.benchmark import ITEMS, ItemsAsked

@@ -11,7 +11,7 @@ from control_plane.model.views.readable import reading_of, typed
 from control_plane.reads import paging
 from control_plane.reads.reading import listing
 from control_plane.runs.models.listing import ENDING, Listed, base_of, fault_of_address, planned, read_listing
-from control_plane.store.models import ModelEntries
+from control_plane.store.catalogue.models import ModelEntries
 from events.answers.answer import Listing
 from events.answers.kinds.models import CatalogueModel, SyncedModels
 from events.runtime.errors import NotFound, Rejected

@@ -17,8 +17,8 @@ from control_plane.model.groups.ticks import Begun, Tick
 from control_plane.model.views.readable import UnreadableDocument
 from control_plane.runs.schedules.schedule import Outcome, plan, read_timetable, run_id
 from control_plane.runs.submission import Submission, Submitter
+from control_plane.store.catalogue.schedules import Schedules
 from control_plane.store.database import Document
-from control_plane.store.schedules import Schedules
 from events.queue.fair.shares import DEFAULT
 from events.runtime.clock import timestamp
 from events.runtime.errors import Conflict, Rejected

@@ -20,10 +20,10 @@ from control_plane.runs.schedules.schedule import (
 )
 from control_plane.runs.schedules.scheduler import LABEL, SLOT_LABEL, submission
 from control_plane.runs.submission import Submitter, check, order_of
+from control_plane.store.catalogue.schedules import Schedules
 from control_plane.store.database import Document
 from control_plane.store.queue.groups import Groups
 from control_plane.store.queue.submissions import Submitted
-from control_plane.store.schedules import Schedules
 from events.kinds import RUN_KINDS, kind_of
 from events.queue.fair.shares import DEFAULT
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient

@@ -16,8 +16,8 @@ from pymongo import DeleteOne, ReplaceOne, WriteConcern
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import BulkWriteError, OperationFailure
 
-from control_plane.store.access.state import STATE
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.state import STATE
 from events.runtime.errors import ConfigError, Rejected
 
 BATCH_DOCUMENTS: Final = 1_000

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from control_plane.files.blobs import Blobs
-from control_plane.store import schema
-from control_plane.store.access import state
+from control_plane.store import schema, state
 from control_plane.store.database import Database
 from control_plane.store.verify.dumps import Dumps, is_backed_up, packed, unpacked
 from control_plane.upkeep.backup.changes import Change, Drop, Patch, Put, Remove, changes, patched

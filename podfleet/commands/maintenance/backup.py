@@ -65,7 +65,7 @@ async def _backup(settings: Mapping[str, str], path: Path, storage: Storage, *, 
 
     from control_plane.config import read_passphrase, read_storage
     from control_plane.files.blobs import open_blobs
-    from control_plane.store.access import state
+    from control_plane.store import state
     from control_plane.store.verify.dumps import Dumps
     from control_plane.upkeep.backup.backup import Backup
     from control_plane.upkeep.backup.folder import Folder

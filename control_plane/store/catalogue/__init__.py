@@ -1,0 +1,1 @@
+"""What people define by a name of their own: models and schedules."""
