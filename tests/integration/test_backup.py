@@ -53,6 +53,8 @@ def stored(url: str) -> dict[str, list[bytes]]:
 @pytest.mark.slow("the command line three times, and every run of a store replayed")
 def test_a_store_comes_back_byte_for_byte(emptied_url: str, target_url: str, tmp_path: Path) -> None:
     open_store(emptied_url)
+    done = command(emptied_url, None, "migrate")  # as a restore does
+    assert done.returncode == 0, done.stderr
     none = ("--storage", "none")
     done = command(emptied_url, None, "backup", str(tmp_path / "b"), *none)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr

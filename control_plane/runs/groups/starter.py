@@ -79,9 +79,11 @@ class Starter:
             return None
         entry = Entry(Action.START, GroupStatus(group.status), BY, wanted.reason)
         start = {"round": stored["round"], "at": ServerTime(wanted.lead_s), "missing": list(wanted.missing)}
-        decided = await self.groups.decide(stored, entry, {"start": start})
+        until = wanted.waits_until
+        guard = None if until is None else {"$expr": {"$gte": ["$$NOW", until]}}
+        decided = await self.groups.decide(stored, entry, {"start": start}, guard)
         if decided is None:
-            return None  # somebody decided something else: the next turn looks again
+            return None  # somebody decided something else, or it is too early: the next turn looks again
         log.info("race.starts", extra={"group": group.id, "missing": len(wanted.missing)})
         return started_at(decided)
 

@@ -118,11 +118,15 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The race starts so many seconds from now; `missing` are the slots that are not ready."""
+    """The race starts so many seconds from now; `missing` are the slots that are not ready.
+
+    It is not decided before `waits_until` by the clock of the store, which may have gone back lately.
+    """
 
     lead_s: float
     reason: str
     missing: tuple[int, ...]
+    waits_until: datetime | None = None
 
 
 def next_start(race: Race, entrants: Sequence[Entrant], now: datetime) -> Start | None:
@@ -131,8 +135,8 @@ def next_start(race: Race, entrants: Sequence[Entrant], now: datetime) -> Start 
     if not running:
         return None
     missing = tuple(sorted(each.slot for each in running if not each.is_ready))
-    since = min(each.created_at for each in entrants)
-    if missing and now < since + timedelta(seconds=race.ready_s):
+    until = min(each.created_at for each in entrants) + timedelta(seconds=race.ready_s) if missing else None
+    if until is not None and now < until:
         return None
     hears_s = max((each.hears_s for each in running if each.is_ready), default=0.0)
     lead_s = min(LEAD_MAX_S, max(LEAD_MIN_S, LEAD_FACTOR * hears_s))
@@ -140,7 +144,7 @@ def next_start(race: Race, entrants: Sequence[Entrant], now: datetime) -> Start 
     reason = f"{len(running) - len(missing)} of {len(entrants)} lanes are ready"
     reason += f", {dead} ended before" if dead else ""
     reason += f"; {race.ready_s:g} s are over" if missing else ""
-    return Start(lead_s, reason, missing)
+    return Start(lead_s, reason, missing, until)
 
 
 def is_over(race: Race, start_at: datetime, now: datetime) -> bool:
