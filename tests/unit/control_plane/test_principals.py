@@ -24,7 +24,9 @@ from control_plane.server.deps import wire
 from control_plane.store import database
 from events.runtime.clock import SystemClock, SystemIds
 
-OPEN = {"/healthz", "/readyz", "/signin", "/signin/once", "/signout", "/static"}
+# What a machine installs before it has a key is the software, not data.
+INSTALLED = {"/install/", "/install/requirements.txt", "/install/{name}"}
+OPEN = {"/healthz", "/readyz", "/signin", "/signin/once", "/signout", "/static", *INSTALLED}
 URL = "mongodb://127.0.0.1:1/unit"
 
 
