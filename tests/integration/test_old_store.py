@@ -58,10 +58,14 @@ async def test_it_is_verified_and_shown_and_stays_as_it_is(
     monkeypatch.setattr(auth, "user_of", lambda *_: None)  # in process: no socket has an owner
     held = open_store(emptied_url)
     assert min(held[name] for name in ("runs", "events", "ideas", "hypotheses", "validations")) > 1
-    before = contents(emptied_url)
+    old = contents(emptied_url)
     client = store.connect(emptied_url)
     try:
         db = store.database(client, emptied_url)
+        await schema.migrate(db)
+        before = contents(emptied_url)
+        changed = {name for name in before if before[name] != old.get(name, [])}
+        assert changed == {"hypotheses", "store_state"}, "a field that they lack, and the version"
         await schema.migrate(db)
         await schema.verify(db)
         assert [each async for each in Verifier(VerifyReads(db)).audit(rebuilds=True)] == []
