@@ -28,6 +28,8 @@ from tests.integration.command_line import PROGRAM
 from tests.integration.test_old_store import contents, open_store
 from tests.servers import S3Server, own_database
 
+pytestmark = pytest.mark.slow("real servers and processes")
+
 PASSPHRASE = "a passphrase of the tests"
 Json = dict[str, Any]
 

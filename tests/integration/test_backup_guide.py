@@ -14,6 +14,8 @@ import pytest
 from tests.integration.test_events_guide import script_of
 from tests.servers import S3Server
 
+pytestmark = pytest.mark.slow("real servers and processes")
+
 PAGE: Final = Path(__file__).parents[2] / "docs/backup.md"
 
 

@@ -17,6 +17,8 @@ from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import Fleet
 from tests.servers import S3Server, own_database
 
+pytestmark = pytest.mark.slow("real servers and processes")
+
 FINAL = ("COMPLETED", "FAILED", "CANCELED")
 
 

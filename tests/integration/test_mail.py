@@ -16,6 +16,8 @@ from control_plane.upkeep.notifications.mailer import Mailer
 from events.runtime.errors import ConfigError
 from tests.unit.control_plane.test_config import GOOD
 
+pytestmark = pytest.mark.slow("real servers and processes")
+
 
 @dataclass
 class MailServer:

@@ -19,6 +19,8 @@ from control_plane.verify.orphan_objects import GRACE, OrphanObjects, by_run
 from events.queue.settlement import TOKEN_LIFE
 from tests.integration.command_line import podfleet
 
+pytestmark = pytest.mark.slow("real servers and processes")
+
 AT_ONCE: Final = timedelta(minutes=-5)
 OWN: Final = "ORPHANTEST"  # other tests share the storage
 KEPT: Final = ("registered", "running", "ended_lately", "log_open", "with_tree")

@@ -25,6 +25,8 @@ from podfleet.embedded.ports import choose
 from tests.integration.conftest import end, local_client, start_control_plane
 from tests.servers import S3Server, own_database
 
+pytestmark = pytest.mark.slow("real servers and processes")
+
 KEY = "a key of these tests"
 LARGE = os.urandom(11 << 20)
 CONTENT = b"<script>alert(1)</script>"

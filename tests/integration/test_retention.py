@@ -31,6 +31,8 @@ from tests.integration.dying import Died, DiesAt
 from tests.integration.in_process import control_plane
 from tests.integration.test_deletion import Shelf, ended
 
+pytestmark = pytest.mark.slow("real servers and processes")
+
 ByHand = Callable[[str, str], HandDriven]
 CHECKPOINT: Final = "checkpoints/Stage_1/manifest.json"
 PAPER: Final = "paper.pdf"

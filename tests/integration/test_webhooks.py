@@ -41,6 +41,8 @@ from tests.integration.test_quarantiner import DONE, report, serve
 from tests.integration.webhook_receiver import Receiver
 from tests.servers import S3Server, connected
 
+pytestmark = pytest.mark.slow("real servers and processes")
+
 LONG_AGO: Final = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 VARIABLES: Final = {"PODFLEET_SECRETS_KEY": SECRETS_KEY, "PODFLEET_PRIVATE_HOSTS": "127.0.0.1"}
 
