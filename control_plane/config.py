@@ -139,13 +139,17 @@ class Settings:
     are_files_passed_on: bool = False  # whether pods and browsers have files through the control plane
     share_half_life_s: float = HALF_LIFE_S  # after which what a project used counts half
     mail: Mail | None = None  # None: no mail is sent
-    site_url: str = ""  # where browsers find the pages, for links in what leaves the fleet
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
     def needs_stored_key(self) -> bool:
         """Say whether only a stored key could open anything."""
         return not (self.api_key or self.keyless)
+
+    @property
+    def site_url(self) -> str:
+        """Where browsers find the pages, for links in what leaves the fleet."""
+        return self.public_url or f"http://{self.host}:{self.port}"
 
     @property
     def sign_in_url(self) -> str | None:
@@ -275,7 +279,6 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         models_url=models_url,
         oidc=oidc,
         mail=mail,
-        site_url=public_url or f"http://{host}:{port}",
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
         share_half_life_s=half_life_s,
         public_url=public_url,

@@ -92,7 +92,7 @@ class Deliverer:
                     return
         except Transient as error:
             log.warning("delivery.waits", extra={"webhook": webhook["_id"], "why": error.message})
-        except Exception:
+        except Exception:  # of a task that nobody awaits: the others go on, and the lease brings it back
             log.exception("delivery.failed", extra={"webhook": webhook["_id"]})
         finally:
             self._busy.pop(webhook["_id"], None)
