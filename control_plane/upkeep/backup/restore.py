@@ -52,6 +52,9 @@ class Restore:
             )
         await self._require_room()
         self._check(made)
+        await (
+            self._require_room()
+        )  # the look at a large backup takes long, and somebody may have begun to write
         await state.begin_restore(self.db, made.id, self.clock.now())
         await self.dumps.clear()
         for name, file in made.collections.items():
