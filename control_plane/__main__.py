@@ -9,14 +9,13 @@ import logging
 import socket
 import sys
 from collections.abc import Awaitable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 import uvicorn
 
-from control_plane.concurrency.loops import run_every
+from control_plane.concurrency.loops import end, run_every
 from control_plane.config import KEY_NEEDED, Settings, environment, read_settings
 from control_plane.files.blobs import Blobs
 from control_plane.server.app import create_app
@@ -240,9 +239,9 @@ async def _serve(
         _leave_alone_what_stays()
         preparing = asyncio.create_task(_prepare_storage(deps.blobs, server))
         await server.serve(sockets=[listener])
-        preparing.cancel()
-        with suppress(asyncio.CancelledError):
-            await preparing
+        await end([preparing])
+        if not preparing.cancelled():
+            preparing.result()
     finally:
         await client.close()
 

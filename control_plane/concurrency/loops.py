@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from events.runtime.errors import Transient
 
@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 
 TROUBLE_FACTOR: Final = 5
 AT_ONCE_MAX: Final = 20
+AGAIN_S: Final = 1.0  # until a cancellation comes again
 
 # The period of a background loop in seconds, its name, and one round of it.
 Loop = tuple[float, str, Callable[[], Awaitable[object]]]
@@ -33,6 +34,15 @@ async def run_every(seconds: float, name: str, step: Callable[[], Awaitable[obje
             log.exception("loop.failed", extra={"loop": name})
             pause_s = seconds * TROUBLE_FACTOR
         await asyncio.sleep(pause_s)
+
+
+async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended: a library that opens a connection can lose a cancellation."""
+    running = set(tasks)
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=AGAIN_S)
 
 
 async def serve_all(

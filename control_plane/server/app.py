@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from control_plane.access.audit_log import Audited
-from control_plane.concurrency.loops import Loop, run_every
+from control_plane.concurrency.loops import Loop, end, run_every
 from control_plane.files import tree_sweeper
 from control_plane.files.uploads import upload_sweeper
 from control_plane.live import live_texts, watcher
@@ -119,9 +119,7 @@ def create_app(deps: Deps) -> FastAPI:
             with watchdog.watching():
                 yield
         finally:
-            for loop in loops:
-                loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
+            await end(loops)
             await deps.close()
 
     app = FastAPI(

@@ -11,10 +11,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
+from control_plane.concurrency.loops import end
 from control_plane.concurrency.singleflight import seen
 from control_plane.model.groups.trials import Outcome
 from control_plane.reads.studies import StudyView
-from control_plane.runs.groups.proposals import ended
 from control_plane.runs.groups.proposer import Proposer
 from events.answers.groups import Group
 from events.answers.plans.studies import ParameterImportance, StudyImportance
@@ -86,5 +86,5 @@ class Importances:
     async def close(self) -> None:
         """End what is under way."""
         for each in self.asked.values():
-            await ended(each.task)
+            await end([each.task])
         self.asked.clear()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from control_plane.concurrency.loops import end
 from control_plane.concurrency.singleflight import seen
 from control_plane.runs.groups.refusals import Proposal
 
@@ -51,16 +52,10 @@ class Proposals:
     async def _bound(self) -> None:
         while len(self.asked) > KEPT_MAX:
             _, (_, task) = self.asked.popitem(last=False)
-            await ended(task)
+            await end([task])
 
     async def close(self) -> None:
         """End what is under way."""
         for _, task in self.asked.values():
-            await ended(task)
+            await end([task])
         self.asked.clear()
-
-
-async def ended(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait for its end."""
-    task.cancel()
-    await asyncio.wait([task])

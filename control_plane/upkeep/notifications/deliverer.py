@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from control_plane.access.secrets.encryption import Cipher
+from control_plane.concurrency.loops import end
 from control_plane.model.views.readable import reading_of
 from control_plane.store.database import Document
 from control_plane.store.log.deliveries import DEAD, DELIVERED, PENDING, Deliveries
@@ -80,9 +81,7 @@ class Deliverer:
 
     async def close(self) -> None:
         """End what is under way; it is tried again when its lease is over."""
-        for each in self._busy.values():
-            each.cancel()
-        await self.idle()
+        await end(self._busy.values())
 
     async def _serve(self, webhook: Document) -> None:
         try:
