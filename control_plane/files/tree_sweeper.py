@@ -30,6 +30,7 @@ UNUSED: Final = timedelta(days=1)
 KEPT: Final = timedelta(days=90)
 ORPHANED: Final = timedelta(days=7)  # a push that takes longer sends again what went
 TREES_AT_ONCE: Final = 10_000
+KEYS_AT_ONCE: Final = 20_000  # at least: each look reads the digests of all trees
 REMOVAL_S: Final = ANNOUNCED_S / 3
 REMOVED_AT_ONCE: Final = 8
 
@@ -62,7 +63,7 @@ class TreeSweeper:
         """Return how many trees and objects were removed."""
         trees, objects = await self._remove_trees(), 0
         for prefix in (MANIFESTS, CHUNKS):
-            async for keys in self.storage.older(prefix, self.orphaned):
+            async for keys in _in_batches(self.storage.older(prefix, self.orphaned)):
                 objects += await self._remove_orphans({_name(key): key for key in keys})
         if trees or objects:
             log.info("tree.swept", extra={"trees": trees, "objects": objects})
@@ -97,6 +98,17 @@ class TreeSweeper:
         gone = [key for key in removed if key is not None]
         await self.removals.conclude(removal, gone)
         return len(gone)
+
+
+async def _in_batches(pages: AsyncIterator[Sequence[str]]) -> AsyncIterator[list[str]]:
+    batch: list[str] = []
+    async for page in pages:
+        batch += page
+        if len(batch) >= KEYS_AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def _name(key: str) -> str:
