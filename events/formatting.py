@@ -82,6 +82,7 @@ NEXT_STEPS: Final = {
     "START_TIMEOUT": "The pod is too slow or stands still; look at its page and its own log.",
     "NO_ISOLATION": "Install bubblewrap on the pod; PODFLEET_ISOLATION allows less for generated programs.",
     "DISK_FULL": "Make room on the pod's disk, or start a pod with a larger one.",
+    "DISK_LIMIT": "Write less, remove what is no longer needed, or take pods with a larger disk.",
     "DISK_FAILED": "The pod's disk fails; look at the pod's own log, and replace the pod.",
     "OUTBOX_FULL": "The pod cannot deliver its events; check that it reaches the control plane.",
     "CUDA_UNSUPPORTED_ARCH": "Install a PyTorch build that knows this GPU on the pod.",

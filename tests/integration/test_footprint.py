@@ -16,15 +16,12 @@ import pytest
 
 from stages.adapters.sandbox.control_group import ControlGroup
 from stages.adapters.sandbox.footprint import (
-    DEPTH_MAX,
-    SMALLEST_BYTES,
     Process,
     descendants,
-    disk_use,
-    free_bytes,
     nameless_bytes,
     near_descendants,
 )
+from stages.isolation.disk_use import DEPTH_MAX, SMALLEST_BYTES, disk_use, free_bytes
 
 MIB = 1 << 20
 Until = Callable[..., None]

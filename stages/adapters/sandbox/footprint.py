@@ -1,4 +1,4 @@
-"""The resources that a program and its descendants use at this moment.
+"""The processors, memory and nameless files that a program and its descendants use at this moment.
 
 Law: a measurement is cheap and bounded, and a process that vanishes meanwhile counts nothing. Standard
 library only.
@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-SMALLEST_BYTES: Final = 4096  # what an empty file counts: millions of them fill a disk too
-PATH_MAX: Final = 3_500  # the kernel opens no path that is much longer
-DEPTH_MAX: Final = 64  # whoever clears up goes down folder by folder, and has a stack
 FILES_OPEN_MAX: Final = 4_096  # looked at, of all processes together
 SEEN_MAX: Final = 50_000  # processes whose time is remembered
 
@@ -52,14 +49,6 @@ class Seen:
     def seconds(self) -> float:
         """Return the time of all together."""
         return sum(self.own_s.values())
-
-
-@dataclass(frozen=True, slots=True)
-class DiskUse:
-    """What lies below a folder, until it was too much to go on."""
-
-    used_bytes: int
-    is_hiding: bool = False  # a folder is nested too deeply, or may not be looked into
 
 
 def descendants(ancestor: int) -> list[Process]:
@@ -149,49 +138,6 @@ def _proportional_bytes(process: Process) -> int:
             if line.startswith(b"Pss:"):
                 return int(line.split()[1]) * 1024
     return process.resident_bytes
-
-
-def disk_use(folder: str, limit_bytes: int) -> DiskUse:
-    """Return what lies below `folder`, without following links; more than the limit is not counted."""
-    used = 0
-    waiting = [folder]
-    depth_max = folder.count("/") + DEPTH_MAX
-    seen: set[int] = set()  # files with several names
-    while waiting:
-        path = waiting.pop()
-        if len(path) > PATH_MAX or path.count("/") > depth_max:
-            return DiskUse(used, is_hiding=True)
-        try:
-            for name, found in _entries(path):
-                if stat.S_ISDIR(found.st_mode):
-                    waiting.append(name)
-                elif found.st_nlink > 1:
-                    if found.st_ino in seen:
-                        continue
-                    seen.add(found.st_ino)
-                used += max(found.st_blocks * 512, SMALLEST_BYTES)
-                if used > limit_bytes:
-                    return DiskUse(used)
-        except PermissionError:
-            return DiskUse(used, is_hiding=True)
-        except OSError:  # it is gone
-            continue
-    return DiskUse(used)
-
-
-def _entries(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            try:
-                yield entry.path, entry.stat(follow_symlinks=False)
-            except FileNotFoundError:  # it is gone
-                continue
-
-
-def free_bytes(folder: str) -> int:
-    """Return what is left of the disk on which `folder` lies."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
 
 
 def oom_kills() -> int:

@@ -24,6 +24,7 @@ from stages.adapters.sandbox import footprint, kernel
 from stages.adapters.sandbox.control_group import THREADS_PER_PROCESS, ControlGroup
 from stages.adapters.sandbox.entering import ABOVE, enter
 from stages.adapters.sandbox.seccomp_supervisor import SeccompSupervisor, install_filter
+from stages.isolation.disk_use import disk_use, free_bytes
 from stages.isolation.levels import DISK_LEFT_MIB, Breach, Plan, Report
 from stages.isolation.sandbox import LOG_TAIL_CHARS
 
@@ -105,7 +106,7 @@ class Watch:
         self._group_s = 0.0
         self._oom_kills_before = footprint.oom_kills()
         self._disk_limit = limits.disk_mib * MIB
-        self._disk_before = footprint.disk_use(plan.folder, sys.maxsize).used_bytes
+        self._disk_before = disk_use(plan.folder, sys.maxsize).used_bytes
         self._next_look_s = self._next_disk_look_s = 0.0
         self._woken, waking = os.pipe()
         for fd in (self._woken, waking):
@@ -253,13 +254,13 @@ class Watch:
         begun_s = _now_s()
         limit = self._disk_before + self._disk_limit
         nameless = footprint.nameless_bytes(processes)
-        use = footprint.disk_use(self.plan.folder, limit)
+        use = disk_use(self.plan.folder, limit)
         self._next_disk_look_s = _now_s() + max(LOOK_S, DISK_SHARE * (_now_s() - begun_s))
         if use.is_hiding:
             return "hiding"
         if use.used_bytes + nameless > limit:
             return "disk"
-        free = footprint.free_bytes(self.plan.folder)
+        free = free_bytes(self.plan.folder)
         if free >= DISK_LEFT_MIB * MIB:
             return None
         # A file without a name can be kept where nobody can count it: in a message to oneself.

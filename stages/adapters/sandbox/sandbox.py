@@ -23,10 +23,11 @@ from typing import Final, Self
 
 from events.runtime.clock import Clock
 from events.runtime.errors import Canceled, PipelineError
-from stages.adapters.sandbox import footprint, kernel
+from stages.adapters.sandbox import kernel
 from stages.adapters.sandbox.known_data import around, known_data
 from stages.adapters.sandbox.prober import Held, try_out
 from stages.isolation import levels
+from stages.isolation.disk_use import disk_use
 from stages.isolation.levels import CANDIDATES, Candidate, Machine, Plan, Report, Trial
 from stages.isolation.sandbox import Ended, Isolation, Job, Policy, Start
 
@@ -86,7 +87,7 @@ class LocalSandbox:
             report = self._report(plan, {}, lambda _: None)
         finally:
             _open_up(given.folder)
-            if footprint.disk_use(str(given.folder), sys.maxsize).is_hiding:
+            if disk_use(str(given.folder), sys.maxsize).is_hiding:
                 _empty(given.folder)  # nobody reads what lies so deep, and few could clear it up
             _clear(given.folder)
         return levels.ended(report, plan)

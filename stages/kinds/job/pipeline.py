@@ -29,6 +29,7 @@ from stages.engines.following import Following
 from stages.engines.running import make_way
 from stages.kinds.job import messages
 from stages.kinds.job.container import ContainerProgram, contained, container_environment
+from stages.kinds.job.disk_watch import DiskWatch
 from stages.kinds.job.environment import environment_of, python_environment
 from stages.kinds.job.event_files import EventFiles
 from stages.kinds.job.git_source import GitSource
@@ -128,6 +129,7 @@ class _Job:
         start: Starter,
     ) -> int:
         clock = self.context.clock
+        disk = DiskWatch(self.context.workspace, clock)
         following = Following(
             name=self.spec.words[0], say=self.context.log, mask=mask_of(environment), clock=clock
         )
@@ -136,6 +138,7 @@ class _Job:
                 while (code := program.code()) is None:
                     self._look(box, control, within_s=LOOK_S)
                     self._follow(following, printed)
+                    disk.look()
             except Canceled:
                 program.stop(self.spec.grace_s, lambda: self._look(box, control, within_s=0.0))
                 self._look(box, control, within_s=0.0)
