@@ -16,6 +16,7 @@ from podfleet.output import clean_lines
 EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
 EXIT_UNREACHABLE: Final = 3
+EXIT_REVIEW: Final = 4  # what was watched waits for a person
 EXIT_INTERRUPTED: Final = 130
 
 

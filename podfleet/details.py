@@ -228,16 +228,20 @@ STAGES: Final = (
 )
 VALIDATIONS: Final = (
     Column("BY", field("by")),
-    Column("VERDICT", lambda item: item.get("verdict") if item.get("by") == "human" else conclusion(item)),
+    Column(
+        "VERDICT",
+        lambda item: item.get("verdict") if item.get("by") == "human" else conclusion(item),
+        is_prose=True,
+    ),
     Column("CODE", field("code")),
-    Column("REPLICATION", field("replication")),
-    Column("SCORES", field("scores"), _scores),
-    Column("SAYS", lambda item: item.get("summary") or item.get("notes")),
+    Column("REPLICATION", field("replication"), is_prose=True),
+    Column("SCORES", field("scores"), _scores, is_prose=True),
+    Column("SAYS", lambda item: item.get("summary") or item.get("notes"), is_prose=True),
 )
 NOTES: Final = (
     Column("NOTE", field("number"), is_right=True, is_whole=True),
     Column("BY", field("by")),
     Column("AT", field("at"), ago, is_whole=True),
-    Column("TEXT", field("text")),
-    Column("ANSWER", _answers),
+    Column("TEXT", field("text"), is_prose=True),
+    Column("ANSWER", _answers, is_prose=True),
 )

@@ -1,8 +1,8 @@
-"""Resolves the name of a run, hypothesis or task: a whole id, its unique prefix, or `@latest`."""
+"""Resolves the name of a run, hypothesis or task: a whole id, its unique beginning or end, or `@latest`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Final
@@ -15,12 +15,13 @@ from events.answers.runs import RunRow
 from podfleet.client.endpoints import PAGE
 from podfleet.client.synchronous import Client
 from podfleet.connection import EXIT_FAILED, EXIT_WRONG_USE, client, fail
-from podfleet.output import clean
+from podfleet.output import CUT, clean
 
 LATEST: Final = "@latest"
 ID_CHARS: Final = 26
 LOOKED_AT_MAX: Final = 2_000
 CANDIDATES_MAX: Final = 10
+END_CHARS_MIN: Final = 4  # ids of one minute begin alike; they end as chance has it
 COMPLETED_MAX: Final = 50
 
 
@@ -56,7 +57,7 @@ class Unknown(Exception):
 
 def find(control_plane: Client, noun: Noun, name: str) -> str:
     """Return the whole id that `name` names, or end the command."""
-    name = name.strip()
+    name = name.strip().removeprefix(CUT)
     if name == LATEST:
         newest = next(noun.listed(control_plane, None, 1), None)
         if newest is None:
@@ -64,38 +65,39 @@ def find(control_plane: Client, noun: Noun, name: str) -> str:
         return newest.id
     wanted = name.upper()
     if not (wanted.isascii() and wanted.isalnum()) or len(wanted) > ID_CHARS:
-        message = f"{name!r} is no id of a {noun.name}; give an id, its beginning, or {LATEST}"
+        message = f"{name!r} is no id of a {noun.name}; give an id, its beginning or end, or {LATEST}"
         fail(message, EXIT_WRONG_USE)
     if len(wanted) == ID_CHARS:
         return wanted
     known = noun.listed(control_plane, wanted, PAGE)
+    ending = noun.listed(control_plane, None, PAGE) if len(wanted) >= END_CHARS_MIN else iter(())
     try:
-        return meant(islice(known, LOOKED_AT_MAX), noun, wanted)
+        return meant(islice(known, LOOKED_AT_MAX), islice(ending, LOOKED_AT_MAX), noun, name)
     except Unknown as unknown:
         fail(str(unknown), EXIT_FAILED)
 
 
-def meant(known: Iterable[Item], noun: Noun, wanted: str) -> str:
-    """Return the only id that begins with `wanted`. Raises `Unknown` that lists the candidates."""
-    found: list[Item] = []
-    for item in known:
-        if item.id.startswith(wanted):
-            found.append(item)
-        if len(found) > CANDIDATES_MAX:
-            break
+def meant(beginning: Iterable[Item], ending: Iterable[Item], noun: Noun, name: str) -> str:
+    """Return the only id that begins so, else the only one that ends so.
+
+    Raises `Unknown` with the candidates, where there are several.
+    """
+    wanted = name.upper()
+    found = _some(each for each in beginning if each.id.startswith(wanted))
+    found = found or _some(each for each in ending if each.id.endswith(wanted))
     if len(found) == 1:
         return found[0].id
     if not found:
-        raise Unknown(
-            f"there is no {noun.name} {wanted!r}; `podfleet {noun.plural} list` shows those that there are"
-        )
-    raise Unknown(_several(found, noun, wanted))
-
-
-def _several(found: Sequence[Item], noun: Noun, wanted: str) -> str:
+        listing = f"`podfleet {noun.plural} list` shows those that there are"
+        raise Unknown(f"there is no {noun.name} {clean(name)!r}; {listing}")
     lines = [f"  {each.id}  {clean(noun.title(each))[:80]}" for each in found[:CANDIDATES_MAX]]
     more = ["  …"] if len(found) > CANDIDATES_MAX else []
-    return "\n".join([f"{wanted!r} is the beginning of several; give more of it:", *lines, *more])
+    head = f"{clean(name)!r} is the beginning or the end of several; give more of it:"
+    raise Unknown("\n".join([head, *lines, *more]))
+
+
+def _some(items: Iterator[Item]) -> list[Item]:
+    return list(islice(items, CANDIDATES_MAX + 1))
 
 
 def complete_run(incomplete: str) -> list[tuple[str, str]]:
@@ -128,26 +130,32 @@ def _offered(noun: Noun, incomplete: str) -> list[tuple[str, str]]:
 RunName = Annotated[
     str,
     typer.Argument(
-        metavar="RUN", help="A run's id, its unique beginning, or @latest.", autocompletion=complete_run
+        metavar="RUN",
+        help="A run's id, its unique beginning or end, or @latest.",
+        autocompletion=complete_run,
     ),
 ]
 RunNames = Annotated[
     list[str],
     typer.Argument(
-        metavar="RUN...", help="Runs: ids, their unique beginnings, or @latest.", autocompletion=complete_run
+        metavar="RUN...",
+        help="Runs: ids, their unique beginnings or ends, or @latest.",
+        autocompletion=complete_run,
     ),
 ]
 HypothesisName = Annotated[
     str,
     typer.Argument(
         metavar="HYPOTHESIS",
-        help="A hypothesis' id, its unique beginning, or @latest.",
+        help="A hypothesis' id, its unique beginning or end, or @latest.",
         autocompletion=complete_hypothesis,
     ),
 ]
 TaskName = Annotated[
     str,
     typer.Argument(
-        metavar="TASK", help="A task's id, its unique beginning, or @latest.", autocompletion=complete_task
+        metavar="TASK",
+        help="A task's id, its unique beginning or end, or @latest.",
+        autocompletion=complete_task,
     ),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Final
@@ -12,7 +11,7 @@ import typer
 from events.runtime.access import Access, running
 from events.runtime.errors import ConfigError
 from podfleet.nouns import HELP_NAMES, Nouns
-from podfleet.output import clean_lines
+from podfleet.output import clean_lines, drop_output
 
 app = typer.Typer(
     cls=Nouns,
@@ -136,6 +135,21 @@ def version() -> None:
     print(version_of("podfleet"))
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    wanted: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Run, watch and steer a fleet of GPU workers."""
+
+
 def main() -> None:
     """Run the command line; what no command could foresee ends it in words too."""
     try:
@@ -150,8 +164,9 @@ def main() -> None:
         wanted = "pip install 'podfleet[control,embedded]'"
         end, message = 1, f"this install has no {error.name}, which the command needs: {wanted}"
     except OSError as error:  # as where the disk is full on which the output goes
-        end, message = 1, "" if isinstance(error, BrokenPipeError) else str(error)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer is lost, and said to be
+        is_read = isinstance(error, BrokenPipeError)  # as by `head`, which has what it wanted
+        end, message = (0, "") if is_read else (1, str(error))
+        drop_output()
     else:
         return
     if message:

@@ -107,7 +107,7 @@ class Nouns(TyperGroup):
         self.commands = {**nouns, **self.commands}
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an error of a client ends it with a message."""
+        """Run the command; an error of a client ends it with a message, a reader that has enough without."""
         from podfleet.client.problems import ClientError
 
         try:
@@ -117,6 +117,11 @@ class Nouns(TyperGroup):
 
             tell_of(error)
             raise typer.Exit(status_of(error)) from None
+        except BrokenPipeError:  # as by `head`, which has read what it wanted
+            from podfleet.output import drop_output
+
+            drop_output()
+            raise typer.Exit from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the arguments name, loaded."""

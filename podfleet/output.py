@@ -7,6 +7,7 @@ markup, and no cell of a pipe is a formula to a spreadsheet. JSON has every valu
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +25,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 IdsOnly = Annotated[bool, typer.Option("--ids", help="Print the ids only, one a line.")]
 
 NOTHING: Final = "–"
+CUT: Final = "…"
+END_CHARS: Final = 6  # of an id, where the terminal is too narrow for whole ones
 CELL_CHARS_MAX: Final = 4_000
-GAP: Final = 1  # between two columns of a table
-BROKEN_CHARS: Final = 12  # how narrow a column of text may become
+GAP: Final = 2  # between two columns of a table
+LEAST_CELLS: Final = 12  # how narrow a column of text may become
 # Sequences that steer a terminal: CSI, then OSC, DCS and their like, then what is left of two letters.
 ESCAPES: Final = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
@@ -62,9 +65,11 @@ class Column:
     title: str
     value: Callable[[Any], Any]
     shown: Callable[[Any], str] | None = None
-    is_whole: bool = False  # never broken into lines: an id, a number
+    is_whole: bool = False  # never cut: an id, a number
     is_right: bool = False
     is_spare: bool = False  # left out where the terminal is too narrow for all
+    is_id: bool = False  # cut to its end where not all fits; commands take such an end
+    is_prose: bool = False  # folded into lines, where others are cut by an ellipsis
 
     def text_of(self, item: Any) -> str:
         """Return the cell for people."""
@@ -175,6 +180,11 @@ def tell(text: str) -> None:
     print(clean(text), file=sys.stderr, flush=True)
 
 
+def drop_output() -> None:
+    """Let what is still to be printed go nowhere: it cannot be written, or nobody reads it any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def console() -> Any:
     """Return the terminal as rich writes on it: no markup, no emoji, no highlights; `NO_COLOR` counts."""
     from rich.console import Console
@@ -223,14 +233,36 @@ def _print_table(items: Sequence[Any], columns: Sequence[Column]) -> None:
 
     terminal = console()
     cells = {column.title: [column.text_of(item) for item in items] for column in columns}
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    if sum(_whole(each, cells[each.title]) + GAP for each in columns) - GAP > terminal.width:
+        cells |= {each.title: ends(cells[each.title]) for each in columns if each.is_id}
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     kept = _fitting(columns, cells, terminal.width)
+    widths = _widths(kept, cells, terminal.width)
     for column in kept:
         justify: Any = "right" if column.is_right else "left"
-        table.add_column(column.title, no_wrap=column.is_whole, overflow="fold", justify=justify)
+        overflow: Any = "fold" if column.is_prose else "ellipsis"
+        table.add_column(
+            column.title,
+            width=widths[column.title],
+            no_wrap=not column.is_prose,
+            overflow=overflow,
+            justify=justify,
+        )
     for row in zip(*(cells[column.title] for column in kept), strict=True):
         table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
     terminal.print(table)
+
+
+def ends(ids: Sequence[str]) -> list[str]:
+    """Return ids by their ends, as long as it takes to tell each from the others."""
+    chars = END_CHARS
+    while len({each[-chars:] for each in ids}) < len(set(ids)):
+        chars += 1
+    return [each if len(each) <= chars + 1 else f"{CUT}{each[-chars:]}" for each in ids]
+
+
+def _whole(column: Column, cells: Sequence[str]) -> int:
+    return max(len(column.title), _longest(cells))
 
 
 def _fitting(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], width: int) -> list[Column]:
@@ -245,9 +277,29 @@ def _fitting(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], widt
     return kept
 
 
+def _widths(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], width: int) -> dict[str, int]:
+    """Return how wide each column is: what whole ones leave is shared by the others, short ones first."""
+    widths = {each.title: _least(each, cells[each.title]) for each in columns}
+    left = width - sum(widths.values()) - GAP * (len(columns) - 1)
+    lacking = {each.title: _longest(cells[each.title]) - widths[each.title] for each in columns}
+    shared = sorted((lack, title) for title, lack in lacking.items() if lack > 0)
+    for number, (lack, title) in enumerate(shared):
+        more = max(0, min(lack, left // (len(shared) - number)))
+        widths[title] += more
+        left -= more
+    return widths
+
+
 def _least(column: Column, cells: Sequence[str]) -> int:
-    longest = max(map(len, cells), default=0)
-    return max(len(column.title), longest if column.is_whole else min(longest, BROKEN_CHARS))
+    longest = _longest(cells)
+    return max(len(column.title), longest if column.is_whole else min(longest, LEAST_CELLS))
+
+
+def _longest(cells: Sequence[str]) -> int:
+    """Return how many cells of a terminal the longest text takes."""
+    from rich.cells import cell_len
+
+    return max(map(cell_len, cells), default=0)
 
 
 def _words(value: Any) -> str:

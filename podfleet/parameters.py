@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -20,6 +20,13 @@ DEPTH_MAX: Final = 64
 LABEL: Final = "labels."
 NOTHING: Final = "nothing"  # as a requirement: any pod will do
 NOW: Final = "now"
+UNITS: Final = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
 PROJECT: Final = "PODFLEET_PROJECT"
 FORMS: Final = (".yaml", ".yml", ".json")
 # YAML 1.2's numbers: the library's own idea of them takes 1e-3 for text.
@@ -73,6 +80,12 @@ After = Annotated[
 Project = Annotated[
     str | None,
     typer.Option("--project", envvar=PROJECT, metavar="NAME", help="Project of the run, which is charged."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="TIME", help="Not older: 2h, 30m, 1d, or a time such as 2026-12-24T18:00."
+    ),
 ]
 NotBefore = Annotated[
     str | None,
@@ -170,6 +183,23 @@ def moment(text: str) -> datetime:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError) as error:
         raise typer.BadParameter(f"{text!r} is no time, such as 2026-12-24T18:00+01:00") from error
+
+
+def since(text: str | None) -> datetime | None:
+    """Return the moment that a text means: so long ago (`90s`, `30m`, `2h`, `1d`, `2w`), or a time.
+
+    Ends the command at anything else.
+    """
+    if text is None:
+        return None
+    from events.runtime.clock import SystemClock
+
+    if found := re.fullmatch(r"(\d{1,6})([smhdw])\Z", text):
+        try:
+            return SystemClock().now() - int(found[1]) * UNITS[found[2]]
+        except OverflowError:
+            raise typer.BadParameter(f"{text!r} is before all times", param_hint="--since") from None
+    return moment(text)
 
 
 def labels(pairs: Sequence[str] | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Watches a run until it ends: a live view on a terminal, one line per change into a pipe."""
+"""Watches a run until it ends or waits for a review: live on a terminal, a line per change into a pipe."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from podfleet.client import endpoints
 from podfleet.client.following import ANSWERED, LOG, Changed, Follower, Happened, is_over
 from podfleet.client.interrupts import interruptible
 from podfleet.client.synchronous import Client
-from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED
+from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_REVIEW
 from podfleet.output import clean, clock_time, is_terminal, print_json_line, say, tell
 
 WELL: Final = frozenset({"COMPLETED", "HUMAN_VALIDATED"})
 BADLY: Final = frozenset({"FAILED", "CANCELED", "HUMAN_REJECTED"})
+REVIEW: Final = "AWAITING_HUMAN"
 BAR_CHARS: Final = 24
 LOG_LINES: Final = 6
 REDRAWN_HZ: Final = 4
@@ -37,19 +38,28 @@ class Screen(Protocol):
     def log(self, event: LoggedEvent) -> None: ...
 
 
-def watch(control_plane: Client, run_id: str, *, as_json: bool, exit_status: bool) -> None:
-    """Show a run until it ends. Ctrl-C leaves it alone; with `exit_status` its end is the command's."""
+def watch(
+    control_plane: Client, run_id: str, *, as_json: bool, exit_status: bool, until_reviewed: bool = False
+) -> None:
+    """Show a run until it ends. Ctrl-C leaves it alone; with `exit_status` its end is the command's.
+
+    One that waits for a review ends the command with status 4, unless that is waited for.
+    """
     try:
         with interruptible():
-            last = _watch(control_plane, run_id, as_json=as_json)
+            last = _watch(control_plane, run_id, as_json=as_json, until_reviewed=until_reviewed)
     except KeyboardInterrupt:
         tell(f"the run goes on: `podfleet runs watch {run_id}`, or `podfleet runs cancel {run_id}`")
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    if last.status == REVIEW:
+        tell(f"it waits for a review: {control_plane.target.url}/runs/{run_id}")
+        tell(f"`podfleet runs watch --until-reviewed {run_id}` waits for that")
+        raise typer.Exit(EXIT_REVIEW)
     if exit_status and last.status in BADLY:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _watch(control_plane: Client, run_id: str, *, as_json: bool) -> Run:
+def _watch(control_plane: Client, run_id: str, *, as_json: bool, until_reviewed: bool) -> Run:
     follower = Follower(control_plane, run_id)
     with _screen(follower, run_id, as_json=as_json) as screen:
         for news in follower.news():
@@ -63,9 +73,13 @@ def _watch(control_plane: Client, run_id: str, *, as_json: bool) -> Run:
                 continue
             run = follower.look(endpoints.run(run_id))
             screen.show(run)
-            if is_over(run):
+            if is_over(run) or (not until_reviewed and _waits_for_review(run)):
                 return run
     raise AssertionError("news of a run come until it is over")
+
+
+def _waits_for_review(run: Run) -> bool:
+    return run.status == REVIEW and not run.log_open and not run.journal
 
 
 def is_live(run: RunRow) -> bool:
@@ -149,7 +163,7 @@ def words(run: RunRow) -> list[str]:
         words.append(f"attempt {run.attempt} of {run.max_attempts}")
     if run.status == "SCHEDULED":
         words.append(f"on {run.claimed_by}")
-    if run.status == "AWAITING_HUMAN":
+    if run.status == REVIEW:
         words.append(f"– do you confirm this verdict? podfleet reviews pass {run.id} (or fail)")
     if not is_live(run):
         words.append(f"after {lasted(run)}")
@@ -251,7 +265,7 @@ def drawn(run: Run, log: Sequence[LoggedEvent], now: datetime, *, is_silent: boo
     for event in log:
         words = f"{clock_time(event.time or event.received_at)} {clean(says(event))}"
         lines.append(Text(words, "dim", no_wrap=True, overflow="ellipsis"))
-    if status == "AWAITING_HUMAN":
+    if status == REVIEW:
         lines.append(
             Text(f"Do you confirm this verdict? podfleet reviews pass {run.id} (or fail)", "magenta")
         )

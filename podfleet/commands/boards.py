@@ -106,7 +106,7 @@ def history(
         *([Column(found.lines_by, lambda each: each.line)] if found.lines_by else []),
         Column(found.cell, lambda each: _numbered(found, each)),
         Column("SCHEDULE", field("schedule")),
-        Column("RUN", field("run_id"), is_whole=True),
+        Column("RUN", field("run_id"), is_whole=True, is_id=True),
     ]
     print_items(found.points[::-1], shown, none="no run that succeeded has this number yet")
 

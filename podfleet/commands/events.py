@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Final
 
 import typer
 
 from events.answers.logs import LoggedEvent
 from events.text.escaping import for_spreadsheet
+from podfleet import parameters
 from podfleet.client import endpoints
 from podfleet.client.following import LOG, Changed, Follower, Happened, Log, is_over
 from podfleet.client.interrupts import interruptible
@@ -16,6 +18,7 @@ from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.id_lookup import RUN, RunName, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, clean, clock_time, is_terminal, print_json_line, tell
+from podfleet.parameters import Since
 from podfleet.watching import Silence
 
 app = noun("events")
@@ -28,6 +31,8 @@ LEVELS: Final[Mapping[str, frozenset[str]]] = {
     "warning": frozenset({"warn", "warning"}),
     "error": frozenset({"error"}),
 }
+EVENT_CELLS: Final = (22, 2)  # the type, the attempt
+LOG_CELLS: Final = (7,)  # the level
 LEVEL_STYLES: Final = {"error": "red", "warn": "yellow", "warning": "yellow", "debug": "dim"}
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow until the run ends.")]
@@ -44,6 +49,7 @@ def tail(
         str | None, typer.Option("--type", help="Only events of this type, such as run.stage_metric.")
     ] = None,
     level: Level = None,
+    since: Since = None,
     follow: Follow = False,
     lines: Lines = str(LINES),
     as_json: AsJson = False,
@@ -52,7 +58,8 @@ def tail(
     wanted = None if kind is None else kind if kind.startswith("ai.") else f"ai.{kind}"
     if wanted is not None:
         _doubt(wanted)
-    show(run, kind=wanted, level=level, follow=follow, lines=lines, printer=_printer(as_json, event_line))
+    printer = _printer(as_json, event_line, EVENT_CELLS)
+    show(run, kind=wanted, level=level, since=since, follow=follow, lines=lines, printer=printer)
 
 
 def _doubt(kind: str) -> None:
@@ -69,19 +76,20 @@ def show(
     *,
     kind: str | None,
     level: str | None,
+    since: str | None,
     follow: bool,
     lines: str,
     printer: Callable[[LoggedEvent], None],
 ) -> None:
     """Print the events of a run that fit, the latest `lines` first, then those to come where wanted."""
-    last = how_many(lines)
+    last, begun = how_many(lines), parameters.since(since)
     if level is not None and level not in LEVELS:
         fail(f"--level is {level!r}; it is one of debug, info, warn, error", EXIT_WRONG_USE)
     control_plane = client()
     run_id = find(control_plane, RUN, run)
-    parameters = {name: value for name, value in (("type", kind), ("level", level)) if value is not None}
+    filters = {name: value for name, value in (("type", kind), ("level", level)) if value is not None}
     follower = Follower(control_plane, run_id, on_silence=Silence())
-    log = Log(follower, lambda event: fits(event, kind, level), parameters)
+    log = Log(follower, lambda event: fits(event, kind, level, begun), filters)
     first = control_plane.run(run_id)  # says at once where there is no such run
     if not follow or is_over(first):
         for event in log.begin(last):
@@ -109,8 +117,10 @@ def _follow(follower: Follower, log: Log, last: int | None, printer: Callable[[L
             return
 
 
-def fits(event: LoggedEvent, kind: str | None, level: str | None) -> bool:
-    """Return whether an event matches the filters, as the server would."""
+def fits(event: LoggedEvent, kind: str | None, level: str | None, since: datetime | None = None) -> bool:
+    """Return whether an event matches the filters, as the server would, and was received since a moment."""
+    if since is not None and datetime.fromisoformat(event.received_at) < since:
+        return False
     if level is not None:
         written = event.data.get("level") or "info"
         return event.type == (kind or LOG) and written in LEVELS[level]
@@ -144,12 +154,15 @@ def log_line(event: LoggedEvent) -> tuple[str, ...]:
     return (event.time or event.received_at, str(data.get("level") or "info"), str(data.get("message")))
 
 
-def _printer(as_json: bool, line: Callable[[LoggedEvent], tuple[str, ...]]) -> Callable[[LoggedEvent], None]:
+def _printer(
+    as_json: bool, line: Callable[[LoggedEvent], tuple[str, ...]], cells: Sequence[int]
+) -> Callable[[LoggedEvent], None]:
+    """Return what prints events; all but the first and the last part of a line are so wide on a terminal."""
     if as_json:
         return print_json_line
     if not is_terminal():
         return _into_pipe(line)
-    return _on_terminal(line)
+    return _on_terminal(line, cells)
 
 
 def _into_pipe(line: Callable[[LoggedEvent], tuple[str, ...]]) -> Callable[[LoggedEvent], None]:
@@ -158,10 +171,12 @@ def _into_pipe(line: Callable[[LoggedEvent], tuple[str, ...]]) -> Callable[[Logg
 
 def log_printer(as_json: bool) -> Callable[[LoggedEvent], None]:
     """Return what prints lines of a log."""
-    return _printer(as_json, log_line)
+    return _printer(as_json, log_line, LOG_CELLS)
 
 
-def _on_terminal(line: Callable[[LoggedEvent], tuple[str, ...]]) -> Callable[[LoggedEvent], None]:
+def _on_terminal(
+    line: Callable[[LoggedEvent], tuple[str, ...]], widths: Sequence[int]
+) -> Callable[[LoggedEvent], None]:
     from rich.text import Text
 
     from podfleet.output import console
@@ -172,7 +187,10 @@ def _on_terminal(line: Callable[[LoggedEvent], tuple[str, ...]]) -> Callable[[Lo
         time, *cells, description = line(event)
         style = LEVEL_STYLES.get(event.data.get("level") or "", "")
         text = Text(f"{clock_time(time)} ", style="dim")
-        text.append(" ".join(f"{clean(cell):<12}" for cell in cells) + " ", style=style or "cyan")
+        columns = zip(cells, widths, strict=True)
+        text.append(
+            " ".join(f"{clean(cell):<{width}}" for cell, width in columns) + " ", style=style or "cyan"
+        )
         text.append(clean(description), style=style)
         terminal.print(text)
 

@@ -76,7 +76,7 @@ COLUMNS: Final = (
     Column("STATE", field("state"), is_whole=True),
     Column("CLAIMS", lambda pod: _claims(pod), is_whole=True),
     Column("MODE", field("mode"), is_whole=True, is_spare=True),
-    Column("RUN", field("run_id"), is_whole=True),
+    Column("RUN", field("run_id"), is_whole=True, is_id=True),
     Column("DEVICE", field("capabilities", "device")),
     Column("REGION", field("region"), is_spare=True),
     Column("VERSION", field("version"), is_spare=True),

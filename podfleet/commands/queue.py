@@ -41,7 +41,7 @@ CLASSES: Final = (
     Column("QUEUE", field("collection"), is_spare=True),
 )
 BEHIND: Final = (
-    Column("RUN", field("id"), is_whole=True),
+    Column("RUN", field("id"), is_whole=True, is_id=True),
     Column("AFTER", field("after"), _after),
     Column("TITLE", field("title"), is_spare=True),
 )

@@ -30,10 +30,10 @@ def _measured(run: Any) -> str | None:
 
 
 COLUMNS: Final = (
-    Column("ID", field("id"), is_whole=True),
+    Column("ID", field("id"), is_whole=True, is_id=True),
     Column("TITLE", field("title")),
     Column("MEASURED", _measured, is_whole=True),
-    Column("SAYS", field("validation", "summary")),
+    Column("SAYS", field("validation", "summary"), is_prose=True),
     Column("HYPOTHESIS", field("hypothesis_id"), is_whole=True, is_spare=True),
     Column("CREATED", field("created_at"), ago, is_whole=True),
 )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Annotated, Any, Final
 
 import typer
 
-from events.answers.runs import Reason, Run, RunPage
+from events.answers.runs import Reason, Run, RunPage, RunRow
 from podfleet import comparing, parameters, watching
 from podfleet.client.following import LOG
 from podfleet.client.problems import NotFound, Refused
@@ -27,6 +28,7 @@ from podfleet.parameters import (
     Priority,
     QueueLimit,
     Requires,
+    Since,
     WithoutLabels,
     labels,
 )
@@ -39,7 +41,7 @@ SHOWN_MAX: Final = 10_000
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=SHOWN_MAX, help="Maximum number of runs.")]
 
 COLUMNS: Final = (
-    Column("ID", field("id"), is_whole=True),
+    Column("ID", field("id"), is_whole=True, is_id=True),
     Column("STATUS", field("status"), with_sign, is_whole=True),
     Column("KIND", field("kind"), is_whole=True),
     Column("TITLE", field("title")),
@@ -55,6 +57,7 @@ COLUMNS: Final = (
     Column("ATTEMPT", field("attempt"), is_right=True, is_whole=True, is_spare=True),
     Column("POD", field("claimed_by"), is_spare=True),
     Column("CREATED", field("created_at"), ago, is_whole=True),
+    Column("ERROR", field("error", "code"), is_whole=True, is_spare=True),
 )
 
 
@@ -87,6 +90,7 @@ def list_runs(
         str | None,
         typer.Option(help="Sort the newest runs that fit by a field, with - before it from the top."),
     ] = None,
+    since: Since = None,
     limit: Limit = SHOWN,
     ids_only: IdsOnly = False,
     as_json: AsJson = False,
@@ -114,10 +118,19 @@ def list_runs(
     if sort is not None:
         _tell_bound(control_plane.run_page(**{**wanted, "limit": 1}))
         fields = list(dict.fromkeys([*fields, sort.removeprefix("-")]))
-    found = list(islice(control_plane.runs(**wanted), limit))
-    none = "no run fits" if any(filters.values()) else "no runs yet: `podfleet submit`"
+    listed = _not_older(control_plane.runs(**wanted), parameters.since(since), is_sorted=sort is not None)
+    found = list(islice(listed, limit))
+    none = "no run fits" if since or any(filters.values()) else "no runs yet: `podfleet submit`"
     shown = [*COLUMNS, *(Column(each, field("columns", each)) for each in fields if each)]
     print_items(found, shown, as_json=as_json, ids_only=ids_only, none=none)
+
+
+def _not_older(runs: Iterator[RunRow], since: datetime | None, *, is_sorted: bool) -> Iterator[RunRow]:
+    """Yield runs that were submitted since a moment; the newest come first, unless they are sorted."""
+    if since is None:
+        return runs
+    of_all = filter if is_sorted else takewhile
+    return of_all(lambda run: datetime.fromisoformat(run.created_at) >= since, runs)
 
 
 def _tell_bound(page: RunPage) -> None:
@@ -156,13 +169,18 @@ def watch(
     exit_status: Annotated[
         bool, typer.Option("--exit-status", help="Exit with 1 if the run fails, is canceled or is rejected.")
     ] = False,
+    until_reviewed: Annotated[
+        bool, typer.Option("--until-reviewed", help="Also wait for the verdict of a person.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Watch a run until it ends; Ctrl-C stops watching, not the run."""
+    """Watch a run until it ends, or waits for a review (exit status 4); Ctrl-C stops watching alone."""
     control_plane = client()
     run_id = find(control_plane, RUN, run)
     control_plane.run(run_id)  # says at once where there is no such run
-    watching.watch(control_plane, run_id, as_json=as_json, exit_status=exit_status)
+    watching.watch(
+        control_plane, run_id, as_json=as_json, exit_status=exit_status, until_reviewed=until_reviewed
+    )
 
 
 @app.command()
@@ -170,12 +188,13 @@ def logs(
     run: RunName,
     level: events.Level = None,
     follow: events.Follow = False,
+    since: Since = None,
     lines: events.Lines = "all",
     as_json: AsJson = False,
 ) -> None:
     """Print the log lines of a run; with -f, also new ones."""
     printer = events.log_printer(as_json)
-    events.show(run, kind=LOG, level=level, follow=follow, lines=lines, printer=printer)
+    events.show(run, kind=LOG, level=level, since=since, follow=follow, lines=lines, printer=printer)
 
 
 @app.command()

@@ -18,6 +18,7 @@ from podfleet.output import (
     AsJson,
     Column,
     field,
+    is_terminal,
     print_fields,
     print_heading,
     print_items,
@@ -55,13 +56,15 @@ PARTS: Final = (
     Column("TIME", field("seconds"), duration, is_whole=True),
     Column("TOKENS", field("tokens"), is_whole=True),
     Column("USD", field("cost_usd"), is_whole=True),
-    Column("BASIS", field("basis")),
+    Column("BASIS", field("basis"), is_prose=True),
 )
 
 ExitStatus = Annotated[
     bool, typer.Option("--exit-status", help="With --watch: exit with 1 if the run fails or is canceled.")
 ]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Watch the run until it ends.")]
+Watch = Annotated[
+    bool, typer.Option("--watch", "-w", help="Watch the run until it ends, or waits for a review.")
+]
 
 
 @app.command(cls=KindHelp)
@@ -127,6 +130,8 @@ def conclude(
         print_json(made)
     elif not as_json:
         say(made.id)
+        if run_id and is_terminal():
+            tell(f"{control_plane.target.url}/runs/{run_id}")
     if watch:
         watching.watch(control_plane, run_id, as_json=as_json, exit_status=exit_status)
 

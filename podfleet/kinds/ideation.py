@@ -46,7 +46,7 @@ app = noun("hypotheses")
 Json = Mapping[str, Any]
 
 COLUMNS: Final = (
-    Column("ID", field("id"), is_whole=True),
+    Column("ID", field("id"), is_whole=True, is_id=True),
     Column("TITLE", field("title")),
     Column("IDEATION", field("ideation", "status"), with_sign, is_whole=True),
     Column("IDEAS", field("idea_count"), is_whole=True, is_right=True),

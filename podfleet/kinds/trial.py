@@ -44,7 +44,7 @@ def _number(value: Any) -> str:
 
 
 COLUMNS: Final = (
-    Column("ID", field("id"), is_whole=True),
+    Column("ID", field("id"), is_whole=True, is_id=True),
     Column("NAME", field("name")),
     Column("STATUS", field("status"), is_whole=True),
     Column("MODEL", lambda task: str(task.model.get("id", ""))),
@@ -64,9 +64,9 @@ EXPERIMENTS: Final = (
     Column("STATUS", field("status"), is_whole=True),
     Column("BEST", _mark, is_whole=True),
     Column("SCORE", lambda each: _number(each.score), is_right=True, is_whole=True),
-    Column("PARAMETERS", field("parameters"), in_one_line),
-    Column("RUN", lambda each: each.runs[-1].id if each.runs else "", is_whole=True),
-    Column("REMARK", lambda each: each.failure or each.infeasible or ""),
+    Column("PARAMETERS", field("parameters"), in_one_line, is_prose=True),
+    Column("RUN", lambda each: each.runs[-1].id if each.runs else "", is_whole=True, is_id=True),
+    Column("REMARK", lambda each: each.failure or each.infeasible or "", is_prose=True),
 )
 
 

@@ -136,10 +136,13 @@ def test_a_verdict_is_given_in_the_terminal(fleet: Any, by_hand: Any) -> None:
     hand.settle(End("completed"))
     fleet.wait_for(run_id, "AWAITING_HUMAN")
     assert within(fleet.url, "reviews", "list", "--ids").stdout == f"{run_id}\n"
+    watched = within(fleet.url, "runs", "watch", run_id)
+    assert watched.returncode == 4, "it waits for a person, which a program can tell from an end"
+    assert f"{fleet.url}/runs/{run_id}" in watched.stderr
     failed = within(fleet.url, "reviews", "fail", "@latest", "-m", "the baseline was not tuned")
     assert (failed.returncode, failed.stdout) == (0, f"{run_id} HUMAN_REJECTED\n")
     assert fleet.run(run_id)["humanVerdict"]["notes"] == "the baseline was not tuned"
-    assert within(fleet.url, "runs", "watch", run_id, "--exit-status").returncode == 1
+    assert within(fleet.url, "runs", "watch", run_id, "--exit-status", "--until-reviewed").returncode == 1
     revised = within(fleet.url, "reviews", "pass", run_id, "--revise", "-m", "it was tuned")
     assert revised.stdout == f"{run_id} HUMAN_VALIDATED\n", revised.stderr
     twice = within(fleet.url, "reviews", "pass", run_id)

@@ -33,7 +33,7 @@ COLUMNS: Final = (
     Column("WEBHOOK", field("id"), is_whole=True),
     Column("FORMAT", field("format"), is_whole=True),
     Column("PLACE", field("place")),
-    Column("TOLD", _filters),
+    Column("TOLD", _filters, is_prose=True),
     Column("STATE", _state),
     Column("MADE", field("created_at"), ago, is_whole=True, is_spare=True),
     Column("BY", field("created_by"), is_spare=True),
@@ -46,7 +46,7 @@ DELIVERIES: Final = (
     Column("TRIES", field("tries"), is_whole=True, is_right=True),
     Column("STATUS", field("last_status"), is_whole=True, is_right=True),
     Column("NEXT", field("due_at"), ago, is_whole=True),
-    Column("PROBLEM", field("last_problem"), is_spare=True),
+    Column("PROBLEM", field("last_problem"), is_spare=True, is_prose=True),
     Column("MADE", field("created_at"), ago, is_whole=True),
 )
 

@@ -16,14 +16,14 @@ COLUMNS: Final = (
     Column("KIND", field("name"), is_whole=True),
     Column("PODS", field("live_pods"), is_whole=True, is_right=True),
     Column("OPEN", field("is_open"), lambda is_open: "yes" if is_open else "no"),
-    Column("DOES", field("says")),
+    Column("DOES", field("says"), is_prose=True),
 )
 FIELDS: Final = (
     Column("FIELD", field("name"), is_whole=True),
-    Column("TAKES", field("words")),
-    Column("DEFAULT", field("default")),
+    Column("TAKES", field("words"), is_prose=True),
+    Column("DEFAULT", field("default"), is_prose=True),
     Column("REQUIRED", field("is_required"), lambda is_required: "required" if is_required else "–"),
-    Column("MEANS", field("says")),
+    Column("MEANS", field("says"), is_prose=True),
 )
 
 

@@ -54,7 +54,7 @@ DECISIONS: Final = (
     Column("ACTION", field("action"), is_whole=True),
     Column("TO", field("to"), is_whole=True),
     Column("BY", field("by")),
-    Column("REASON", field("reason"), is_spare=True),
+    Column("REASON", field("reason"), is_spare=True, is_prose=True),
 )
 
 
@@ -67,10 +67,10 @@ def _remark(member: GroupMember) -> str:
 MEMBERS: Final = (
     Column("SLOT", field("slot")),
     Column("STATUS", field("run", "status"), is_whole=True),
-    Column("RUN", field("run", "id"), is_whole=True),
-    Column("VALUES", field("values"), in_one_line),
-    Column("NUMBERS", field("summary"), in_one_line),
-    Column("REMARK", _remark),
+    Column("RUN", field("run", "id"), is_whole=True, is_id=True),
+    Column("VALUES", field("values"), in_one_line, is_prose=True),
+    Column("NUMBERS", field("summary"), in_one_line, is_prose=True),
+    Column("REMARK", _remark, is_prose=True),
 )
 
 

@@ -19,9 +19,9 @@ LANES: Final = (
     Column("LANE", field("state"), is_whole=True),
     Column("AFTER START", field("late_s"), late_shown, is_whole=True),
     Column("CLOCK WITHIN", field("bound_s"), late_shown, is_whole=True),
-    Column("RUN", field("run_id")),
+    Column("RUN", field("run_id"), is_whole=True, is_id=True),
     Column("STATUS", field("status")),
-    Column("PROBLEM", field("problem"), is_spare=True),
+    Column("PROBLEM", field("problem"), is_spare=True, is_prose=True),
 )
 
 

@@ -57,7 +57,7 @@ COLUMNS: Final = (
     Column("KIND", field("kind"), is_whole=True),
     Column("ROUND", field("round")),
     Column("PODS", lambda race: ", ".join(race.pods)),
-    Column("BEST", _best),
+    Column("BEST", _best, is_prose=True),
     Column("CREATED", field("created_at"), ago, is_whole=True),
 )
 CHECKS: Final = (
@@ -65,7 +65,7 @@ CHECKS: Final = (
     Column("GRADE", lambda each: each[0].grade, is_whole=True),
     Column("CHECK", lambda each: each[1].name, is_whole=True),
     Column("ITS GRADE", lambda each: each[1].grade, is_whole=True),
-    Column("WHY", lambda each: each[1].says, is_spare=True),
+    Column("WHY", lambda each: each[1].says, is_spare=True, is_prose=True),
 )
 
 
@@ -128,8 +128,8 @@ def _lane_columns(race: Race) -> tuple[Column, ...]:
         Column("STATUS", field("status"), is_whole=True),
         Column(f"{measure.name} {measure.unit}".strip().upper(), figure, is_whole=True),
         Column("END AFTER", lambda lane: "–" if lane.finish_s is None else f"{lane.finish_s:,.3f} s"),
-        Column("RUN", field("run_id")),
-        Column("PROBLEM", lambda lane: lane.failure or lane.problem or "", is_spare=True),
+        Column("RUN", field("run_id"), is_whole=True, is_id=True),
+        Column("PROBLEM", lambda lane: lane.failure or lane.problem or "", is_spare=True, is_prose=True),
     )
 
 

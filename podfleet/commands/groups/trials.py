@@ -28,8 +28,8 @@ TRIALS: Final = (
     Column("TRIAL", lambda told: told[0], is_whole=True),
     Column("SLOT", lambda told: told[1].slots[0]),
     Column("RUNS", lambda told: told[1].runs),
-    Column("NUMBERS", _numbers),
-    Column("VALUES", lambda told: told[1].values, in_one_line),
+    Column("NUMBERS", _numbers, is_prose=True),
+    Column("VALUES", lambda told: told[1].values, in_one_line, is_prose=True),
 )
 
 

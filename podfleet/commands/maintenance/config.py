@@ -100,7 +100,7 @@ SECRET: Final = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|PASSPHRASE")
 
 COLUMNS: Final = (
     Column("NAME", field("name"), is_whole=True),
-    Column("VALUE", field("value")),
+    Column("VALUE", field("value"), is_prose=True),
     Column("FROM", field("from"), is_whole=True),
 )
 

@@ -61,8 +61,8 @@ class Finding:
 COLUMNS: Final = (
     Column("CHECK", field("check"), is_whole=True),
     Column("STATE", field("state"), lambda state: f"{SIGNS[state]} {state}", is_whole=True),
-    Column("FOUND", field("says")),
-    Column("WHAT TO DO", field("then")),
+    Column("FOUND", field("says"), is_prose=True),
+    Column("WHAT TO DO", field("then"), is_prose=True),
 )
 SIGNS: Final[Mapping[str, str]] = {"ok": "✓", "note": "·", "failed": "✗"}
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from podfleet import output
 from podfleet.commands import results
@@ -126,6 +127,49 @@ def test_a_terminal_gets_a_table_whose_ids_are_whole(
     assert width < 200 or "a 1; yes" in lines[0], "a person reads no brackets"
     print_items([], COLUMNS, none="nothing yet")
     assert capsys.readouterr().out == "nothing yet\n"
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_row_is_one_line_that_is_cut_and_prose_is_folded(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    items = [
+        {"id": f"{number:026}", "title": "long " * 40 + "名前" * 20, "says": "word"} for number in (1, 2)
+    ]
+    columns = [Column("ID", field("id"), is_whole=True, is_id=True), Column("TITLE", field("title"))]
+    print_items(items, [*columns, Column("SAYS", field("says"))])
+    _header, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["…000001", "…000002"], "its end tells it from the others"
+    assert all("…  word" in line and cell_len(line) <= width for line in lines)
+
+    print_items(items[:1], [*columns, Column("SAYS", field("title"), is_prose=True)])
+    _header, *lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 1
+    assert "".join(lines).count("名") >= 20
+
+
+def test_a_row_that_fits_has_its_whole_id(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    print_items([{"id": "A" * 26}], [Column("ID", field("id"), is_whole=True, is_id=True)])
+    assert "A" * 26 in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (["01AAAAAAB", "01AAAAAAC"], ["…AAAAAB", "…AAAAAC"]),
+        (["0BAAAAAAA", "0CAAAAAAA", "–"], ["0BAAAAAAA", "0CAAAAAAA", "–"]),
+        (["01AAAAAAB", "01AAAAAAB"], ["…AAAAAB", "…AAAAAB"]),
+        ([], []),
+    ],
+)
+def test_an_id_is_cut_as_far_as_it_differs(ids: list[str], expected: list[str]) -> None:
+    assert output.ends(ids) == expected
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

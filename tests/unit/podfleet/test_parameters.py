@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import typer
 
+from events.runtime.clock import SystemClock
 from podfleet import parameters
 from podfleet.parameters import Unreadable, put, read_file, requirements, value_of
+
+CLOCK: Final = SystemClock()
 
 
 @pytest.mark.parametrize(
@@ -22,6 +25,31 @@ from podfleet.parameters import Unreadable, put, read_file, requirements, value_
 )  # fmt: skip
 def test_a_value_is_json_or_text(said: str, expected: object) -> None:
     assert value_of(said) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "ago"),
+    [
+        ("90s", {"seconds": 90}),
+        ("30m", {"minutes": 30}),
+        ("2h", {"hours": 2}),
+        ("1d", {"days": 1}),
+        ("2w", {"weeks": 2}),
+    ],
+)
+def test_so_long_ago_is_a_moment(said: str, ago: dict[str, int]) -> None:
+    before = CLOCK.now() - timedelta(**ago)
+    found = parameters.since(said)
+    assert found is not None
+    assert before <= found <= CLOCK.now() - timedelta(**ago)
+
+
+def test_a_time_is_a_moment_and_other_words_are_refused() -> None:
+    assert parameters.since("2026-12-24T18:00+01:00") == datetime(2026, 12, 24, 17, tzinfo=UTC)
+    assert parameters.since(None) is None
+    for said in ("yesterday", "2 h", "h", "-2h", "999999w", "2h\n"):
+        with pytest.raises(typer.BadParameter):
+            parameters.since(said)
 
 
 def test_what_is_asked_of_a_pod_is_text_where_it_is_a_label_or_a_name() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import pytest
 from typer.testing import CliRunner
@@ -161,3 +164,21 @@ def test_what_no_command_foresees_ends_it_in_words(tmp_path: Path) -> None:
     for words in (("runs", "list"), ("config", "show")):
         status, why = said(*words)
         assert (status, ".env cannot be read" in why) == (2, True)
+
+
+SPEAKS: Final = "from podfleet.main import main; import sys; sys.argv[1:] = ['version']; main()"
+
+
+@pytest.mark.parametrize("options", [(), ("-u",)], ids=["at its end", "on its way"])
+def test_a_reader_that_has_enough_ends_a_command_well(options: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        command = [sys.executable, *options, "-c", SPEAKS]
+        ended = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_the_version_is_an_option_too() -> None:
+    told = CliRunner().invoke(app, ["--version"])
+    assert (told.exit_code, told.stdout.strip()) == (0, version("podfleet"))
