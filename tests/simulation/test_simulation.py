@@ -37,7 +37,7 @@ FOUND_FIRST: Final = {
     "no-fence": 4,
     "numbers-from-anybody": 4,
     "pruned-is-failed": 1,
-    "pruned-runs-again": 4,
+    "pruned-runs-again": 16,
     "quarantines-everybody": 1,
     "slots-without-compare": 6,
     "start-without-compare": 17,
