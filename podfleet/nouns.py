@@ -77,6 +77,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {**OF_KINDS, **OF_PODFLEET}
 def noun(name: str, *, has_verbs: bool = True) -> typer.Typer:
     """Return the empty app of a noun, for its commands to be added."""
     app = typer.Typer(
+        cls=Verbs,
         help=NOUNS[name][1],
         no_args_is_help=has_verbs,
         add_completion=False,
@@ -92,7 +93,18 @@ def _before_any_verb() -> None:
     """Do nothing: a callback makes typer keep the verb of a noun with only one."""
 
 
-class Nouns(TyperGroup):
+class Verbs(TyperGroup):
+    """Lists its commands with the whole of what is said of each, where a terminal's width would cut it."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None where there is none."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and command.help and not command.short_help:
+            command.short_help = " ".join(command.help.partition("\n\n")[0].split())
+        return command
+
+
+class Nouns(Verbs):
     """Lists the nouns without their modules, and loads the one that is used.
 
     Raises `ConfigError` where a kind brings a noun that podfleet has as a command or a noun of its own.
