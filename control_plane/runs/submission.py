@@ -45,6 +45,7 @@ from events.text.trace import traceparent_of
 # Half of what the sweep of orphans grants: a run that came later may have lost its snapshot to it.
 SPEC_FRESH: Final = timedelta(seconds=SPEC_GRACE_S / 2)
 WORDS_MAX: Final = 40
+NO_PATCH: Final[Mapping[str, Any]] = {}
 RETRIES_MAX: Final = 100  # of a run, and of its retry in turn
 
 
@@ -140,15 +141,16 @@ class Submitter:
         *,
         by: str,
         from_stage: str | None = None,
+        patch: Mapping[str, Any] = NO_PATCH,
         changes: OptionChanges = NO_CHANGES,
         key: str | None = None,
         named_by: str | None = None,
     ) -> Submitted:
         """Queue a new run with the specification of a finished one, which it names as its parent.
 
-        With `from_stage` it begins there, from the checkpoints of the parent. Its options are those of the
-        parent with the `changes`. The same idempotency key returns the same new run. `named_by` is the name
-        of the key that asks for it.
+        With `from_stage` it begins there, from the checkpoints of the parent. Its specification differs by
+        the `patch`, its options by the `changes`. The same idempotency key returns the same new run.
+        `named_by` is the name of the key that asks for it. Raises `Rejected`, `Conflict`, `NotFound`.
         """
         found = await self.runs.find(run_id)
         spec = await self.queue.spec(run_id)
@@ -160,6 +162,8 @@ class Submitter:
             raise Conflict("lane_of_a_race", message)
         if found.run.group_id is not None:
             await self._require_unbudgeted(found.run.group_id)
+        if patch:
+            _require_patchable(found.run, from_stage)
         if from_stage is not None:
             check_stage(found.run.kind, from_stage)
         if found.run.status not in FINAL:
@@ -179,7 +183,7 @@ class Submitter:
         }
         again = Submission(
             kind=run.kind,
-            spec=following(_inherited(run.kind, spec["spec"]), after),
+            spec=patched(following(_inherited(run.kind, spec["spec"]), after), patch),
             by=by,
             hypothesis_id=run.hypothesis_id,
             parent_run_id=run_id,
@@ -191,6 +195,8 @@ class Submitter:
             idempotency_key=key,
             **changes.over(kept),
         )
+        if patch:
+            again = await self.exact(again)
         return await (self.submit(again) if again.group_id is None else self._retry_member(again))
 
     async def _require_unbudgeted(self, group_id: str) -> None:
@@ -401,6 +407,32 @@ def _of_retry(source: object, after: Mapping[str, str]) -> object:
         return source
     run_id, slash, pattern = source.removeprefix(OF_RUN).partition("/")
     return f"{OF_RUN}{after.get(run_id, run_id)}{slash}{pattern}"
+
+
+def patched(fields: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with a merge patch (RFC 7396): what it names differs, None leaves a field out. Pure."""
+    found = {**fields}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        elif isinstance(value, Mapping):
+            inner = found.get(name)
+            found[name] = patched(inner if isinstance(inner, Mapping) else {}, value)
+        else:
+            found[name] = value
+    return found
+
+
+def _require_patchable(run: Run, from_stage: str | None) -> None:
+    """Raise `Rejected` or `Conflict` where another specification would say what is not so."""
+    if from_stage is not None:
+        message = "a run with another spec begins anew: give `from_stage` or `spec`, not both"
+        raise Rejected("two_beginnings", message)
+    if run.group_id is not None:
+        message = (
+            f"it is a slot of group {run.group_id}, whose plan says what runs there: submit it by itself"
+        )
+        raise Conflict("slot_of_a_group", message)
 
 
 def _inherited(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:

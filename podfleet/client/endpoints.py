@@ -285,9 +285,18 @@ def change(run_id: str, *, revision: int | None = None, **changes: Unpack[Option
     return Call("PATCH", "/api/runs/{run_id}", Run, place, body=in_json(changes), headers=headers)
 
 
-def retry(run_id: str, *, from_stage: str | None = None, **changes: Unpack[OptionChanges]) -> Call[Run]:
-    """Queue a run again, as a new one; its options are those of the run, but for the `changes`."""
-    body = {**_given(from_stage=from_stage), **in_json(changes)} or None
+def retry(
+    run_id: str,
+    *,
+    from_stage: str | None = None,
+    spec: Json | None = None,
+    **changes: Unpack[OptionChanges],
+) -> Call[Run]:
+    """Queue a run again, as a new one; its options are those of the run, but for the `changes`.
+
+    `spec` is a merge patch of its specification: what it names differs, None leaves a field out.
+    """
+    body = {**_given(from_stage=from_stage, spec=spec or None), **in_json(changes)} or None
     return Call("POST", "/api/runs/{run_id}/retry", Run, {"run_id": run_id}, body=body)
 
 

@@ -25,6 +25,7 @@ from podfleet.parameters import (
     Attempts,
     Labels,
     NotBefore,
+    Parameters,
     Priority,
     QueueLimit,
     Requires,
@@ -272,6 +273,7 @@ def change(
 @app.command()
 def retry(
     runs: RunNames,
+    parameter: Parameters = None,
     from_stage: Annotated[
         str | None,
         typer.Option("--from", metavar="STAGE", help="Start at this stage, from the checkpoints of the run."),
@@ -289,7 +291,7 @@ def retry(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Queue finished runs again as new runs, and print their ids; options that are given differ."""
+    """Queue finished runs again as new runs, and print their ids; what is given differs."""
     if watch and len(runs) > 1:
         raise typer.BadParameter("one run can be watched at a time", param_hint="--watch")
     changes = parameters.changes(
@@ -301,10 +303,10 @@ def retry(
         not_before=not_before,
         remove_label=remove_label,
     )
-    control_plane = client()
+    control_plane, patch = client(), parameters.spec(None, parameter)
 
     def retried(run_id: str) -> Run:
-        again = control_plane.retry(run_id, from_stage=from_stage, **changes)
+        again = control_plane.retry(run_id, from_stage=from_stage, spec=patch, **changes)
         say(again.id)
         return again
 

@@ -273,6 +273,8 @@ async def test_a_retry_keeps_its_slot_is_made_once_and_opens_a_closed_group_unti
         await one.end("FAILED", member["_id"])
         await one.advance()
         assert (await one.group())["status"] == "FAILED"
+        with pytest.raises(Conflict, match="whose plan says what runs there"):
+            await one.deps.submitter.retry(member["_id"], by="ada", patch={"seconds": 9})
         made = await asyncio.gather(
             *(each.deps.submitter.retry(member["_id"], by="ada") for each in (one, two, one, two))
         )

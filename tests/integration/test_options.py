@@ -153,6 +153,27 @@ def test_a_retry_has_the_options_of_its_parent_but_for_those_that_are_given(
     assert fleet.run(result["run_id"])["maxAttempts"] == 5
 
 
+def test_a_retry_has_another_spec_where_one_is_given_and_begins_anew(
+    fleet: Any, by_hand: Callable[[str, str], Any]
+) -> None:
+    run_id = fleet.submit(spec={"seconds": 5, "events": 3, "review": "human"}, max_attempts=1)
+    by_hand("runs", "probe/cpu/any").settle(End("failed", code="BROKEN", message="broken"))
+    retry = f"/api/runs/{run_id}/retry"
+    again = fleet.client.post(retry, json={"spec": {"seconds": 7, "review": None}, "priority": 2}).json()
+    told = {name: again["spec"].get(name) for name in ("seconds", "events", "review")}
+    assert told == {"seconds": 7, "events": 3, "review": fleet.run(fleet.submit())["spec"].get("review")}
+    assert (again["parentRunId"], again["priority"], again["attempt"]) == (run_id, 2, 0)
+    for body, code in (
+        ({"spec": {"seconds": "long"}}, "invalid_spec"),
+        ({"spec": {"sceonds": 1}}, "invalid_spec"),
+        ({"spec": {"seconds": 1}, "from_stage": "probe"}, "two_beginnings"),
+    ):
+        refused = fleet.client.post(retry, json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, code), refused.text
+    by_cli = within(fleet.url, "runs", "retry", run_id[-8:], "-p", "seconds=9")
+    assert fleet.run(by_cli.stdout.strip())["spec"]["seconds"] == 9, by_cli.stderr
+
+
 def test_many_waiting_runs_are_changed_at_once(fleet: Any) -> None:
     ids = [fleet.submit(labels={"batch": "b"}) for _ in range(3)]
     fleet.client.post(f"/api/runs/{ids[0]}/cancel")

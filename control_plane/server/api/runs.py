@@ -240,6 +240,7 @@ def _add_steering(routes: APIRouter, deps: Deps) -> None:
             run_id,
             by=principal.name,
             from_stage=again.from_stage,
+            patch=again.spec,
             changes=again.changes(),
             named_by=principal.name,
         )

@@ -243,9 +243,13 @@ class NewReset(Body):
 
 
 class Again(ChangesBody):
-    """A retry, with other options if given; it begins at `from_stage`, from the checkpoints before it."""
+    """A retry, with other options if given; it begins at `from_stage`, from the checkpoints before it.
+
+    `spec` is a merge patch (RFC 7396) of the specification: what it names differs, null leaves a field out.
+    """
 
     from_stage: Annotated[ShortText, Storable] | None = None
+    spec: Json = Field(default_factory=dict)
 
 
 class NoteBody(Body):
