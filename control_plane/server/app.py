@@ -51,6 +51,7 @@ from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders
 from control_plane.server.http.asked_from import AskedFrom
 from control_plane.server.http.body_limit import BodyLimit
+from control_plane.server.http.compression import Compression
 from control_plane.server.http.head_limits import HeadLimits
 from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.leaving import Leaving
@@ -207,6 +208,7 @@ def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     app.add_middleware(Watched, watchdog=watchdog)
     app.add_middleware(Audited, audit_log=deps.audit_log, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
+    app.add_middleware(Compression)  # not of files of the storage, which pass further out
     if deps.blobs.public is not None:  # with its own limits on bodies, which are files
         app.add_middleware(AskedFrom)
         app.add_middleware(StoredFiles, files=deps.blobs.public, clock=deps.blobs.clock)
