@@ -95,7 +95,7 @@ from control_plane.upkeep import (
 )
 from control_plane.upkeep.keeping import deleter, retainer
 from control_plane.upkeep.memory_return import MemoryReturn
-from control_plane.upkeep.notifications import deliverer, gatherer
+from control_plane.upkeep.notifications import deliverer, gatherer, usage_watcher
 
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads, trees, archives),
@@ -193,6 +193,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (watcher.TICK_S, "live_watcher", deps.live.watcher.run_once),
         (live_texts.TICK_S, "live_texts", deps.live.texts.run_once),
         (gatherer.TICK_S, "gatherer", deps.notifications.gatherer.run_once),
+        (usage_watcher.TICK_S, "usage_watcher", deps.notifications.usage.run_once),
         (deliverer.TICK_S, "deliverer", deps.notifications.deliverer.run_once),
         (dependencies.TICK_S, "dependencies", deps.dependencies.run_once),
         (dependencies.WATCH_S, "mongodb", deps.dependencies.watch),
