@@ -139,6 +139,10 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("gatherer, test, deliverer", "lastStatus", "lastAt"),
     },
     "notification_cursors": _by("gatherer", "since", "revision"),
+    "usage_levels": {
+        **_by("usage watcher", "subject", "measure", "path", "level", "crossings"),
+        **_by("usage watcher", "revision", "updatedAt", "expiresAt"),
+    },
     "boards": _by(
         "author", "page", "query", "createdBy", "createdAt", "updatedBy", "updatedAt", "revision",
     ),

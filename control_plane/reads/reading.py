@@ -16,9 +16,10 @@ from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, plain, shown
 from control_plane.model.result_replication import ELSEWHERE, believed, borne_out
 from control_plane.model.views.document_mapping import from_document
+from control_plane.model.views.ended_pods import Start, folded
 from control_plane.model.views.notes import answered
 from control_plane.model.views.pods import pod
-from control_plane.model.views.readable import UnreadableDocument, readable, reading_of, typed
+from control_plane.model.views.readable import UnreadableDocument, readable, reading_of, those_readable, typed
 from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
@@ -71,6 +72,7 @@ from events.text.truncation import brief_fields, brief_list
 Json = dict[str, Any]
 Item = TypeVar("Item")
 
+ENDED_SHOWN: Final = 50  # on one page, below those that live
 SILENT_AFTER: Final = timedelta(seconds=6 * REPORT_EVERY_S)
 SAMPLED_PODS_MAX: Final = 64
 FORGOTTEN_AFTER: Final = timedelta(days=1)
@@ -485,6 +487,26 @@ class Reading:
         rules = await self.pod_rules.in_force()
         return listing("pods", found, partial(self._pod, rules))
 
+    async def ended_pods(self, region: str | None = None) -> tuple[list[tuple[Pod, int]], int]:
+        """Return the last start of each pod and slot where none lives, with the number of its starts.
+
+        Those are `ENDED_SHOWN` at most, the last first; the second value says how many there are.
+        """
+        since = self.clock.now() - SILENT_AFTER
+        ended = folded(
+            Start(
+                str(each["_id"]), each.get("state") != "stopped" and _is_after(each.get("reportedAt"), since)
+            )
+            for each in await self.pod_reads.starts(region)
+        )
+        starts = {each.id: each.starts for each in ended[:ENDED_SHOWN]}
+        if not starts:
+            return [], 0
+        rules = await self.pod_rules.in_force()
+        rows = await self.pod_reads.of_ids([*starts])
+        shown = {pod.id: pod for pod in those_readable("pod", rows, partial(self._pod, rules))}
+        return [(shown[each], starts[each]) for each in starts if each in shown], len(ended)
+
     async def worst_pod_clock_s(self) -> float:
         """Return how far the worst clock of a live pod is from the store's; 0 without any."""
         return await self.pod_reads.worst_clock_s(self.clock.now() - SILENT_AFTER)
@@ -579,6 +601,10 @@ class Reading:
         now = self.clock.now()
         with reading_of("pod", document.get("_id")):
             return typed(pod(document, now - SILENT_AFTER, rules, now))
+
+
+def _is_after(moment: Any, since: datetime) -> bool:
+    return isinstance(moment, datetime) and moment >= since
 
 
 def _samples(found: Sequence[Json]) -> list[Sample]:

@@ -51,6 +51,7 @@ from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders
 from control_plane.server.http.asked_from import AskedFrom
 from control_plane.server.http.body_limit import BodyLimit
+from control_plane.server.http.compression import Compression
 from control_plane.server.http.head_limits import HeadLimits
 from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.leaving import Leaving
@@ -94,7 +95,7 @@ from control_plane.upkeep import (
 )
 from control_plane.upkeep.keeping import deleter, retainer
 from control_plane.upkeep.memory_return import MemoryReturn
-from control_plane.upkeep.notifications import deliverer, gatherer
+from control_plane.upkeep.notifications import deliverer, gatherer, usage_watcher
 
 NOUNS: Final = (
     *(bulk, runs, boards, results, artifacts, uploads, trees, archives),
@@ -192,6 +193,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (watcher.TICK_S, "live_watcher", deps.live.watcher.run_once),
         (live_texts.TICK_S, "live_texts", deps.live.texts.run_once),
         (gatherer.TICK_S, "gatherer", deps.notifications.gatherer.run_once),
+        (usage_watcher.TICK_S, "usage_watcher", deps.notifications.usage.run_once),
         (deliverer.TICK_S, "deliverer", deps.notifications.deliverer.run_once),
         (dependencies.TICK_S, "dependencies", deps.dependencies.run_once),
         (dependencies.WATCH_S, "mongodb", deps.dependencies.watch),
@@ -207,6 +209,7 @@ def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     app.add_middleware(Watched, watchdog=watchdog)
     app.add_middleware(Audited, audit_log=deps.audit_log, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
+    app.add_middleware(Compression)  # not of files of the storage, which pass further out
     if deps.blobs.public is not None:  # with its own limits on bodies, which are files
         app.add_middleware(AskedFrom)
         app.add_middleware(StoredFiles, files=deps.blobs.public, clock=deps.blobs.clock)

@@ -83,6 +83,7 @@ from control_plane.store.access.keys import Keys
 from control_plane.store.access.projects import Projects
 from control_plane.store.access.secrets import Secrets
 from control_plane.store.access.sessions import Sessions
+from control_plane.store.access.usage_levels import UsageLevels
 from control_plane.store.catalogue.models import ModelEntries
 from control_plane.store.catalogue.schedules import Schedules
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
@@ -129,6 +130,7 @@ from control_plane.upkeep.notifications.gatherer import Gatherer
 from control_plane.upkeep.notifications.mailer import Mailer
 from control_plane.upkeep.notifications.sender import Sender
 from control_plane.upkeep.notifications.service import WebhookService
+from control_plane.upkeep.notifications.usage_watcher import UsageWatcher
 from control_plane.upkeep.pod_expirer import PodExpirer
 from control_plane.upkeep.quarantiner import Quarantiner
 from control_plane.upkeep.releaser import Releaser
@@ -163,6 +165,7 @@ class NotificationParts:
 
     gatherer: Gatherer
     deliverer: Deliverer
+    usage: UsageWatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,8 +429,12 @@ def _notifications(settings: Settings, db: Database, clock: Clock, ids: Ids) -> 
     hooks, deliveries, cipher = Webhooks(db), Deliveries(db), Cipher.of(db.name, settings.secrets_keys)
     senders = Sender(settings.egress), Mailer(settings.mail)
     return NotificationParts(
-        Gatherer(NotificationSources(db), RuleStore(db), hooks, deliveries, clock, settings.site_url),
+        Gatherer(
+            *(NotificationSources(db), RuleStore(db), UsageLevels(db), hooks, deliveries, clock),
+            settings.site_url,
+        ),
         Deliverer(hooks, deliveries, cipher, *senders, clock, ids),
+        UsageWatcher(UsageLevels(db), Projects(db), Pods(db)),
     )
 
 

@@ -17,6 +17,7 @@ HOURS_MAX: Final = 24
 SPANS_MAX: Final = (HOURS_MAX + 1) * SPANS_PER_HOUR
 
 LIVE_MAX: Final = 2_000
+STARTS_MAX: Final = 5_000  # that one look folds; rows of a week, after which they go
 
 _NEWEST: Final[Order] = (("startedAt", -1), ("_id", -1))
 
@@ -55,12 +56,29 @@ class Pods:
         reported_since: datetime | None,
         region: str | None = None,
     ) -> Slice:
-        """Return a page of pods, the last started first; of a region, and reported since, where asked."""
-        residual: Document = {} if reported_since is None else {"reportedAt": {"$gte": reported_since}}
+        """Return a page of pods, the last started first; of a region, and reported since, where asked.
+
+        Those that said goodbye have not reported since any moment.
+        """
+        residual: Document = {}
+        if reported_since is not None:
+            residual = {"reportedAt": {"$gte": reported_since}, "state": {"$ne": "stopped"}}
         if region is not None:
             residual["region"] = region
         wanted = Wanted(collection="pods", residual=residual, order=_NEWEST, after=after, limit=limit)
         return await read_page(self.db, wanted)
+
+    async def starts(self, region: str | None) -> list[Document]:
+        """Return id, state and last report of the last `STARTS_MAX` starts of workers, the last first."""
+        fields = dict.fromkeys(("state", "reportedAt"), 1)
+        async with answers():
+            cursor = self.db.pods.find({} if region is None else {"region": region}, fields)
+            return await cursor.sort(list(_NEWEST)).limit(STARTS_MAX).to_list()
+
+    async def of_ids(self, pods: Sequence[str]) -> list[Document]:
+        """Return the pods of these ids, in no order."""
+        async with answers():
+            return await self.db.pods.find({"_id": {"$in": list(pods)}}).limit(len(pods)).to_list()
 
     async def find(self, pod_id: str) -> Document | None:
         """Return one pod."""

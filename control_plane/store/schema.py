@@ -158,6 +158,10 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
     ),
     "notification_cursors": (),
+    "usage_levels": (
+        _index("by_change", ("updatedAt", _UP)),
+        _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
+    ),
     "boards": (),
     "models": (),
     "model_syncs": (),

@@ -87,11 +87,24 @@ class GroupMember(Answer, frozen=True, kw_only=True):
     run: RunRow
 
 
+class GroupBudget(Answer, frozen=True, kw_only=True):
+    """The budget of a group in dollars: what ended members of its round have cost, and what others may.
+
+    `reserved_usd` is null where nobody knows; with `is_partial` the cost of some that have ended is in it.
+    """
+
+    usd: Amount
+    spent_usd: Amount
+    reserved_usd: Amount | None
+    is_partial: bool
+
+
 class Group(GroupRow, frozen=True, kw_only=True):
     """A group with its decisions, and its earlier rounds; `slots` is how many a round has.
 
     Of its round so many slots were `pruned`, which count as canceled, and so many are `infeasible`. `race` is
-    how its lanes stand, where its plan is a race, `study` how the search stands, where it is a study.
+    how its lanes stand, where its plan is a race, `study` how the search stands, where it is a study,
+    `budget` what was spent, where it has one.
     """
 
     slots: Count
@@ -101,3 +114,4 @@ class Group(GroupRow, frozen=True, kw_only=True):
     rounds: list[GroupRound]
     race: RaceStanding | UnsetType = UNSET
     study: StudyStanding | UnsetType = UNSET
+    budget: GroupBudget | UnsetType = UNSET

@@ -442,9 +442,11 @@ def launch(
     return Call("POST", "/api/hypotheses/{hypothesis_id}/runs", Run, place, body=body)
 
 
-def pods(*, region: str | None = None, limit: int = PAGE, after: str | None = None) -> Call[Listing[Pod]]:
-    """Return a page of pods, the last started first."""
-    query = {"region": region, "limit": limit, "after": after}
+def pods(
+    *, region: str | None = None, live: bool | None = None, limit: int = PAGE, after: str | None = None
+) -> Call[Listing[Pod]]:
+    """Return a page of pods, the last started first; with `live` without those that report no more."""
+    query = {"region": region, "live": live, "limit": limit, "after": after}
     return Call("GET", "/api/pods", Listing[Pod], query=query)
 
 

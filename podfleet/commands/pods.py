@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated, Final
@@ -9,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from events.answers.pods import Cordon, Cuda, Gpu, Pod, PodCheck, PodModel, PodStanding, Quarantine, Reset
+from events.text.worker_id import place_of
 from podfleet.client.synchronous import Client
 from podfleet.commands.access.join import join
 from podfleet.commands.access.keys import seconds_of
@@ -92,18 +94,12 @@ def folded(pods: Sequence[Pod]) -> list[Pod]:
     `pods` are in the order of their starts, the last first.
     """
     live = [pod for pod in pods if pod.state not in ENDED]
-    named = {_place(pod) for pod in live}
+    named = {place_of(pod.id) for pod in live}
     newest: dict[tuple[str, ...], Pod] = {}
     for pod in pods:
-        if _place(pod) not in named:
-            newest.setdefault(_place(pod), pod)
+        if place_of(pod.id) not in named:
+            newest.setdefault(place_of(pod.id), pod)
     return [*live, *newest.values()]
-
-
-def _place(pod: Pod) -> tuple[str, ...]:
-    """Return where a worker works: its pod, and the slot of that, over all starts."""
-    name, _, *slot = pod.id.split("/") if pod.id.count("/") else (pod.id, "")
-    return (name, *slot)
 
 
 @app.command("list")
@@ -114,11 +110,24 @@ def list_pods(
     ids_only: IdsOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the live workers, then the last one of each pod that has none."""
-    found = list(islice(client().pods(), SHOWN_MAX))
-    pods = found if everything else folded(found)
+    """List the live workers, then the last one of each pod that has none, with the number of its starts."""
+    control_plane = client()
+    found = list(islice(control_plane.pods(), SHOWN_MAX))
+    if everything:
+        pods = found
+    else:  # however many others were started after them
+        live = list(islice(control_plane.pods(live=True), SHOWN_MAX))
+        known = {pod.id for pod in live}
+        found = [*live, *(pod for pod in found if pod.id not in known)]
+        pods = folded(found)
+    starts = Counter(place_of(pod.id) for pod in found)
+    count = Column("STARTS", lambda pod: starts[place_of(pod.id)], is_spare=True)
     print_items(
-        pods, COLUMNS, as_json=as_json, ids_only=ids_only, none="no workers: `podfleet up` starts one"
+        pods,
+        (*COLUMNS, *(() if everything else (count,))),
+        as_json=as_json,
+        ids_only=ids_only,
+        none="no workers: `podfleet up` starts one",
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import timedelta
 from typing import Any
 
 import psutil
 import pytest
 
+from events.runtime.clock import SystemClock
 from events.runtime.exits import EXIT_LEFT
 from tests.integration.command_line import podfleet
 
@@ -53,6 +56,51 @@ def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     assert (again.returncode, json.loads(again.stdout)[0]["state"]) == (0, "stopped")
     by_pod = podfleet(fleet.url, "pods", "drain", "w1")
     assert (by_pod.returncode, by_pod.stdout) == (0, "w1: no live worker, nothing to drain\n")
+
+
+def test_those_that_live_come_first_and_the_dead_are_folded(fleet: Any, database: Any) -> None:
+    now = SystemClock().now()
+    row = {
+        "kinds": ["probe"],
+        "mode": "experiment",
+        "capabilities": {"cpus": 1, "memoryMib": 1.0, "gpus": []},
+    }
+
+    def rows(name: str, count: int, state: str, started: timedelta, reported: timedelta) -> list[Any]:
+        return [
+            {
+                "_id": f"{name}/{number:03}",
+                "pod": name,
+                "state": state,
+                "startedAt": now - started + timedelta(seconds=number),
+                "reportedAt": now - reported,
+                **row,
+            }
+            for number in range(count)
+        ]
+
+    old, soon, far = timedelta(days=3), timedelta(minutes=-10), timedelta(hours=1)
+    living = [each for name in ("a", "b", "c") for each in rows(name, 1, "idle", old, soon)]
+    dead = [*rows("b", 100, "stopped", far, far), *rows("d", 150, "idle", far, far)]
+    database.pods.insert_many([*living, *dead, *rows("e", 50, "stopped", far, soon)])
+
+    def listed(*options: str) -> list[str]:
+        answer = podfleet(fleet.url, "pods", "list", "--json", *options)
+        assert answer.returncode == 0, answer.stderr
+        return [each["id"] for each in json.loads(answer.stdout)]
+
+    def shown(**query: str) -> list[str]:
+        page = fleet.client.get("/pods", params=query).text
+        return re.findall(r'<tr id="p-([^"]+)"', page)
+
+    assert sorted(shown()[:3]) == ["a/000", "b/000", "c/000"]
+    assert shown()[3:] == ["d/149", "e/049"]
+    assert "150 starts" in fleet.client.get("/pods").text
+    assert (sorted(listed()[:3]), listed()[3:]) == (sorted(shown()[:3]), ["d/149", "e/049"])
+    assert len(listed("--all")) == 303
+    assert shown(all="true", limit="200")[0] not in ("a/000", "b/000", "c/000")
+    assert sorted(shown(live="true")) == ["a/000", "b/000", "c/000"]
+    assert shown(region="nowhere") == []
 
 
 def test_an_unknown_pod_is_named_with_those_that_are_there(fleet: Any, database: Any, until: Any) -> None:

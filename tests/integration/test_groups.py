@@ -35,6 +35,7 @@ from events.catalog import StageMetric, type_of
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Conflict, Rejected
 from tests.integration.dying import Died, DiesAt
+from tests.integration.in_process import application
 from tests.integration.research import IDEA
 
 RUN = {"kind": "probe", "spec": {"events": 1}, "labels": {"team": "vision"}}
@@ -194,6 +195,14 @@ async def test_members_share_the_budget_of_their_group_and_what_one_leaves_is_fo
             await one.deps.submitter.retry(first, by="ada")
         await asyncio.gather(one.advance(), two.advance())
         assert await parts() == [1.0, 1.0, pytest.approx((6 - 1 - 0.2) / 4)], "the second one keeps its own"
+        async with application(two.deps) as asking:
+            told = (await asking.get("/api/groups/g")).json()["budget"]
+            page = (await asking.get("/groups/g")).text
+        rest = (6 - 1 - 0.2) / 4
+        assert told == {
+            "usd": 6.0, "spentUsd": 0.2, "reservedUsd": pytest.approx(1 + rest), "isPartial": False,
+        }  # fmt: skip
+        assert "Budget: $0.2 of $6.00 spent; $2.20 are reserved" in page
         await cost(second, 3.0, "FAILED")
         third = (await one.runs())[2]["_id"]
         await cost(third, 0.0, "CANCELED")

@@ -494,3 +494,40 @@ def test_commands_and_pages_make_show_and_replay(fleet: Fleet, receiver: Receive
     assert fleet.client.post(f"/webhooks/{id_}/remove").status_code == 303
     assert fleet.client.get(f"/api/webhooks/{id_}").json()["code"] == "unknown_webhook"
     assert fleet.client.get("/webhooks/none").status_code == 404
+
+
+async def test_a_quota_and_a_disk_are_told_once_each_time_that_they_fill(
+    deps: Deps, receiver: Receiver
+) -> None:
+    await subscribe(deps, receiver.url, types=["project", "pod.disk_filling"])
+    other = replace(deps.notifications.usage)  # of another control plane
+    store = deps.notifications.usage.projects
+    await store.put("vision", {"weight": 1.0, "quotas": {"usd": 10.0, "gpuHours": None, "gpus": None}})
+
+    async def at(usd: float, free: float) -> list[str]:
+        now = await store.now()
+        await store.tell([{"name": "vision", "usd": usd, "gpuS": 9e9}], now)
+        disk = {"path": "/data", "totalMib": 100.0, "freeMib": free}
+        row = {"state": "idle", "reportedAt": now, "startedAt": now, "capabilities": {"disks": [disk]}}
+        for slot in (0, 1):
+            await deps.db.pods.replace_one({"_id": f"pod/1/{slot}"}, row, upsert=True)
+        before = len(receiver.got)
+        await asyncio.gather(*(each.run_once() for each in (deps.notifications.usage, other) * 3))
+        await deliver(deps)
+        return sorted(each.told["type"] for each in receiver.got[before:])
+
+    assert await at(7.9, 30.0) == []
+    assert await at(8.0, 30.0) == ["project.quota_neared"]
+    assert await at(7.6, 20.0) == ["pod.disk_filling"]
+    assert await at(8.5, 21.0) == []
+    assert await at(10.0, 1.0) == ["project.quota_reached"]
+    assert await at(0.1, 50.0) == []  # a new month
+    assert await at(11.0, 5.0) == ["pod.disk_filling", "project.quota_reached"]
+    await store.put("vision", {"weight": 1.0, "quotas": {"usd": 100.0}})
+    assert await at(11.0, 5.0) == []
+    assert await at(81.0, 5.0) == ["project.quota_neared"]
+    told = receiver.got[-1].told
+    assert told["data"] == {
+        "id": "vision", "measure": "usd", "level": 80, "used": 81.0, "limit": 100.0,
+        "url": "http://127.0.0.1:8700/projects",
+    }  # fmt: skip

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from markupsafe import escape
 
+from control_plane.kinds.experiment.code_change import with_changes
 from control_plane.kinds.experiment.parts import NODES_MAX, TREE, page_of_nodes
 from control_plane.kinds.experiment.picture import tree_picture
 from control_plane.kinds.experiment.tree import TEXTS
@@ -26,7 +28,8 @@ async def _search_tree(page: RunPage) -> Mapping[str, Any] | None:
     whole = await _with_code(page.deps.reading, page.run.id, nodes)
     return {
         "picture": tree_picture(nodes),
-        "tree": by_stage(whole),
+        # beside the event loop: pods wrote the codes
+        "tree": by_stage(await asyncio.to_thread(with_changes, whole)),
         "figures": figures(await page.visible(), nodes),
     }
 

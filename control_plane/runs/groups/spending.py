@@ -32,6 +32,15 @@ class Costs(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Dollars of the members of a group: the cost of those that have ended, and what the others may cost."""
+
+    ended: float
+    reserved: float
+    is_partial: bool  # of some that have ended the cost is not known yet: their budgets are reserved
+
+
 @dataclass(slots=True)
 class Spending:
     """Counts what members cost; what those cost that have ended is kept in memory."""
@@ -45,16 +54,27 @@ class Spending:
 
         It is infinite where a member has no budget and has not ended, or its cost is not known.
         """
+        found = await self.spent(group_id, first, since)
+        return found.ended + found.reserved
+
+    async def spent(self, group_id: str, first: int, since: datetime, most: int | None = None) -> Spent:
+        """Return what the members from slot `first` on have cost, and may still cost.
+
+        Of at most `most` members more than before the cost is looked up.
+        """
         known = self._of(group_id, since)
         statuses = await self.groups.statuses(group_id, first)
         ended = [run_id for run_id, status in statuses.items() if Status(status) in FINAL]
-        missing = [run_id for run_id in ended if run_id not in known]
+        missing = [run_id for run_id in ended if run_id not in known][:most]
         for at in range(0, len(missing), LOOKED_AT_ONCE):  # one that is not looked up counts with its budget
             known |= await self._costs(missing[at : at + LOOKED_AT_ONCE])
         open_ones = [run_id for run_id in statuses if run_id not in known]
         budgets = await self.groups.budgets(open_ones)
-        used = sum(known[run_id] for run_id in statuses if run_id in known)
-        return used + sum(_bound(budgets.get(run_id)) for run_id in open_ones)
+        return Spent(
+            ended=sum(known[run_id] for run_id in statuses if run_id in known),
+            reserved=sum(_bound(budgets.get(run_id)) for run_id in open_ones),
+            is_partial=any(run_id not in known for run_id in ended),
+        )
 
     async def _costs(self, run_ids: list[str]) -> Mapping[str, float]:
         """Return what these runs, which have ended, have cost, without those of which it is not known."""

@@ -49,6 +49,7 @@ class PodFilters(Page):
     """The filters of pods."""
 
     region: str | None = None
+    live: bool = False  # without those that have ended, or fallen silent
 
 
 class LedgerWanted(BaseModel):
@@ -78,7 +79,9 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/api/pods")
     async def pods(_: MayRead, wanted: Annotated[PodFilters, Query()]) -> Listing[Pod]:
-        return await deps.reading.pods(wanted.limit, wanted.after, region=wanted.region)
+        return await deps.reading.pods(
+            wanted.limit, wanted.after, live_only=wanted.live, region=wanted.region
+        )
 
     @routes.get("/api/pods/{pod_id:path}/telemetry")
     async def telemetry(pod_id: str, _: MayRead, hours: Hours = 1, live: Live = False) -> Listing[Sample]:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from control_plane.model.views.readable import those_readable
+from control_plane.store.access.usage_levels import UsageLevels
 from control_plane.store.database import Document
 from control_plane.store.log.deliveries import PENDING, Deliveries
 from control_plane.store.log.notification_sources import BATCH_MAX, NotificationSources
@@ -24,6 +25,7 @@ from control_plane.upkeep.notifications.notification import (
     Notification,
     of_end,
     of_group,
+    of_level,
     of_quarantines,
     of_review,
     of_schedule,
@@ -52,6 +54,7 @@ class Gatherer:
 
     sources: NotificationSources
     rules: RuleStore
+    levels: UsageLevels
     webhooks: Webhooks
     deliveries: Deliveries
     clock: Clock
@@ -88,6 +91,7 @@ class Gatherer:
             (self.sources.completed_attempts, "endedAt", self._of_reviews),
             (self.sources.closed_groups, "updatedAt", self._of_groups),
             (self.sources.failed_schedules, "updatedAt", self._of_schedules),
+            (self.levels.moved, "updatedAt", self._of_levels),
         )
 
     async def _gather(
@@ -129,6 +133,10 @@ class Gatherer:
 
     async def _of_schedules(self, schedules: Sequence[Document]) -> list[Notification]:
         return _those("schedule", schedules, lambda each: of_schedule(each, self.site))
+
+    async def _of_levels(self, levels: Sequence[Document]) -> list[Notification]:
+        found = those_readable("usage level", levels, lambda each: of_level(each, self.site))
+        return [each for several in found for each in several]
 
     async def _owners(self, runs: Sequence[Document]) -> dict[str, str]:
         """Return who submitted these runs: by their journals, where the log does not have it yet."""

@@ -17,13 +17,15 @@ from control_plane.model.groups.status import CLOSED
 from control_plane.model.presentation import plain
 from control_plane.model.quarantine.decision import Quarantine
 from control_plane.reads.ledger.documents import project_of
+from control_plane.upkeep.notifications.usage_level import NEAR, REACHED
 from events.lifecycle import Status
 from events.runtime.clock import timestamp
 
 Type = Literal[
     "run.completed", "run.failed", "run.canceled", "run.review_wanted",
     "group.completed", "group.failed", "group.canceled",
-    "pod.quarantined", "schedule.failed", "webhook.test",
+    "pod.quarantined", "pod.disk_filling", "pod.disk_full",
+    "project.quota_neared", "project.quota_reached", "schedule.failed", "webhook.test",
 ]  # fmt: skip
 TYPES: Final[tuple[str, ...]] = get_args(Type)
 
@@ -40,6 +42,12 @@ _ENDS: Final[Mapping[Status, Type]] = {
     Status.HUMAN_REJECTED: "run.completed",
     Status.FAILED: "run.failed",
     Status.CANCELED: "run.canceled",
+}
+_LEVELS: Final[Mapping[tuple[str, int], Type]] = {
+    ("project", NEAR): "project.quota_neared",
+    ("project", REACHED): "project.quota_reached",
+    ("pod", NEAR): "pod.disk_filling",
+    ("pod", REACHED): "pod.disk_full",
 }
 _GROUP_ENDS: Final[Mapping[str, Type]] = {
     "COMPLETED": "group.completed",
@@ -169,6 +177,33 @@ def of_quarantines(quarantines: Sequence[Quarantine], site: str) -> list[Notific
         for each in quarantines
         if each.is_held
     ]
+
+
+def of_level(stored: Mapping[str, Any], site: str) -> list[Notification]:
+    """Return what the stored level of a use tells of each time that it rose, as far as those are kept."""
+    family, _, name = str(stored["subject"]).partition("/")
+    found = []
+    for each in stored["crossings"]:
+        if stored["updatedAt"] - each["at"] > LATE:
+            continue
+        data = {
+            "id": name,
+            "measure": stored["measure"],
+            "path": _cut(stored.get("path")),
+            "level": each["level"],
+            "used": each["used"],
+            "limit": each["most"],
+            "url": f"{site}/projects" if family == "project" else f"{site}/pods",
+        }
+        found.append(
+            Notification(
+                key=f"level/{stored['_id']}/{each['n']}/{timestamp(each['at'])}",
+                type=_LEVELS[family, each["level"]], at=each["at"], subject=str(stored["subject"]),
+                data={field: value for field, value in data.items() if value is not None},
+                project=name if family == "project" else None,
+            )
+        )  # fmt: skip
+    return found
 
 
 def of_schedule(schedule: Mapping[str, Any], site: str) -> Notification | None:

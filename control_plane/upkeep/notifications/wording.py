@@ -59,10 +59,22 @@ def subject_of(body: str) -> str:
             return f"Run failed: {_line(data.get('kind'))} {named} ({_line(error.get('code')) or 'no code'})"
         case "pod.quarantined":
             return f"Pod in quarantine: {named} ({_line(data.get('reason'))})"
+        case "project.quota_neared" | "project.quota_reached":
+            unit = "GPU hours" if data.get("measure") == "gpuHours" else "USD"
+            return f"Project {named} has used {_share(data)} of its {unit} of this month"
+        case "pod.disk_filling" | "pod.disk_full":
+            return f"Pod {named}: {_share(data)} of the disk {_line(data.get('path'))} is in use"
         case "webhook.test":
             return "Test: podfleet can reach this receiver"
         case _:
             return f"{family.capitalize()} {what}: {_line(data.get('kind'))} {named}".replace("  ", " ")
+
+
+def _share(data: Mapping[str, Any]) -> str:
+    used, most = data.get("used"), data.get("limit")
+    if not isinstance(used, int | float) or not isinstance(most, int | float) or most <= 0:
+        return "all"
+    return f"{used / most:.0%}"
 
 
 def text_of(body: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from msgspec import UNSET
 
-from events.answers.groups import Group, GroupCounts, GroupMember
+from events.answers.groups import Group, GroupBudget, GroupCounts, GroupMember
 from events.formatting import in_one_line
 from podfleet.commands.groups.lanes import show_race
 from podfleet.commands.groups.trials import show_study
@@ -102,6 +102,7 @@ def show(group: Name, as_json: AsJson = False) -> None:
             ("round", f"{found.round}, since {found.since}"),
             ("slots", f"{found.next - found.first} of {found.slots} submitted"),
             ("members", counts_shown(found.counts)),
+            ("budget", None if found.budget is UNSET else _budget(found.budget)),
             ("pruned", str(found.pruned) if found.pruned else None),
             ("infeasible", str(found.infeasible) if found.infeasible else None),
             ("runs", found.run.get("kind")),
@@ -162,3 +163,9 @@ def _say(group: Group, *, as_json: bool) -> None:
         print_json(group)
     else:
         say(f"{group.id} {group.status}")
+
+
+def _budget(budget: GroupBudget) -> str:
+    reserved = budget.reserved_usd
+    words = "" if not reserved else f"; {reserved:.4g} USD are reserved for members that have not ended"
+    return f"{budget.spent_usd:.4g} of {budget.usd:g} USD spent{words}"

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from control_plane.reads.reading import SEARCH_CHARS_MAX
 from control_plane.reads.studies import study_view, with_study
+from control_plane.runs.groups.budget import with_budget
 from control_plane.runs.groups.service import WantedGroup
 from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GroupEdit, GroupPause, NewGroup, posted
@@ -34,6 +35,7 @@ def router(deps: Deps) -> APIRouter:
 
     async def told(group_id: str, response: Response) -> Group:
         group = await with_race(deps.reading, reading.groups, await reading.group(group_id))
+        group = await with_budget(reading.groups, deps.groups.advancer.spending, group)
         group = await with_study(reading.groups, group)
         response.headers["ETag"] = f'"{group.revision}"'
         return group

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 from msgspec import structs
+from pydantic import Field
 
 from control_plane.runs.pods.steering import REASON_CHARS_MAX
 from control_plane.server.api.contract.struct_routes import Routes
@@ -45,19 +46,41 @@ ForHours = Annotated[int, Form(ge=0, le=365 * 24)]  # 0 is without end
 Stretch = Annotated[int, Query(ge=1, le=HOURS_MAX)]
 
 
+class PodsView(PodFilters):
+    """The filters of the page: with `all` every start of a worker, the last started first."""
+
+    every: Annotated[bool, Field(alias="all")] = False
+
+
 @dataclass(frozen=True, slots=True)
 class PodPages:
     """The pages of pods, with their reads."""
 
     site: Site
 
-    async def listed(self, wanted: PodFilters) -> HTMLResponse:
-        live = self.site.live("pods")
-        region = wanted.region or None
-        page = await self.site.deps.reading.pods(wanted.limit, wanted.after, region=region)
-        page = structs.replace(page, items=sorted(page.items, key=lambda each: each.state in ENDED))
-        chosen = wanted.model_dump(exclude={"after"}, exclude_none=True, exclude_defaults=True)
-        return await self.site.show("pods.html", live=live, page=page, wanted=wanted, chosen=chosen)
+    async def listed(self, wanted: PodsView) -> HTMLResponse:
+        """Show those that live, and on the first page below them what has ended, folded."""
+        live, reading = self.site.live("pods"), self.site.deps.reading
+        region, is_whole = wanted.region or None, wanted.every and not wanted.live
+        page = await reading.pods(wanted.limit, wanted.after, live_only=not is_whole, region=region)
+        ended: list[tuple[Pod, int]] = []
+        places = 0
+        if is_whole:
+            page = structs.replace(page, items=sorted(page.items, key=lambda each: each.state in ENDED))
+        elif wanted.after is None and not wanted.live:
+            ended, places = await reading.ended_pods(region)
+        chosen = wanted.model_dump(exclude={"after"}, exclude_none=True, exclude_defaults=True, by_alias=True)
+        rows = [*((each, 1) for each in page.items), *ended]
+        return await self.site.show(
+            "pods.html",
+            live=live,
+            page=page,
+            rows=rows,
+            ended=ended,
+            places=places,
+            wanted=wanted,
+            chosen=chosen,
+        )
 
     async def one(self, pod_id: str, hours: int, after: str | None) -> HTMLResponse:
         live = self.site.live(f"pod/{pod_id}")
@@ -157,7 +180,7 @@ def router(site: Site) -> APIRouter:
     pages = PodPages(site)
 
     @routes.get("/pods")
-    async def listed(_: MayRead, wanted: Annotated[PodFilters, Query()]) -> HTMLResponse:
+    async def listed(_: MayRead, wanted: Annotated[PodsView, Query()]) -> HTMLResponse:
         return await pages.listed(wanted)
 
     @routes.get("/pods/{pod_id:path}")

@@ -22,6 +22,7 @@ from control_plane.model.groups.study import Study
 from control_plane.reads.groups import Best, Cause
 from control_plane.reads.reading import Json
 from control_plane.reads.studies import study_view, told_with
+from control_plane.runs.groups.budget import with_budget
 from control_plane.runs.groups.standing import with_race
 from control_plane.server.api.contract.group_bodies import GOAL, GroupPause
 from control_plane.server.api.contract.struct_routes import Routes, add_routes
@@ -131,6 +132,7 @@ async def _overview(site: Site, group_id: str, wanted: GroupView) -> HTMLRespons
     """Show a group with the history of its goal, its parameters, and a page of its members."""
     since, reading = site.live().since, site.deps.groups.reading
     group = await with_race(site.deps.reading, reading.groups, await reading.group(group_id))
+    group = await with_budget(reading.groups, site.deps.groups.advancer.spending, group)
     if (view := await study_view(reading.groups, group)) is not None:
         group = told_with(group, view)
     names, plan = await reading.headline(group), plan_of(group.plan)
