@@ -39,11 +39,13 @@ from pod_worker.isolation.confinement import (
     Method,
 )
 from pod_worker.isolation.containers import remove_containers
+from pod_worker.machine.update import update
 from pod_worker.slots.division import FOLDER as SLOTS
 from pod_worker.slots.division import SHARE, Slot, devices_of, problem_with, share_of, slots_of
 from pod_worker.slots.parent import die_with
 from pod_worker.slots.supervisor import (
     EXIT_LEFT_UNDELIVERED,
+    EXIT_RESTART,
     Outcome,
     Supervisor,
     held,
@@ -61,16 +63,20 @@ CONNECT_S: Final = 3.0
 def main() -> int:
     """Run a worker; return 0 after an orderly stop, 2 for a configuration that cannot work.
 
-    It returns 3 where it left for good, or sleeps until it is stopped, and claims nothing, or has the rented
-    pod ended by its provider.
+    It returns 0 also where it is to be started again. It returns 3 where it left for good, or sleeps until it
+    is stopped, and claims nothing, or has the rented pod ended by its provider.
     """
     hide()
     try:
-        wishes, stop = _wishes(), stop_on_signals()
+        environ = dict(os.environ)  # as whoever started it has made it
+        wishes, stop, restart = _wishes(), stop_on_signals(), threading.Event()
         settings = read_settings(os.environ, wishes, dotenv=Path(".env"))
         configure_logs(_log_options(settings), sys.stderr)
         if settings.slot is not None:
-            return _run_slot(settings, settings.slot, wishes, stop)
+            return _run_slot(settings, settings.slot, wishes, stop, restart)
+        if wishes.update is not None:
+            _update(settings, wishes.update)
+            return 0
         if warning := objection(sys.version_info[:3]):
             log.warning("start.old_python", extra={"why": warning})
         if "image" in brought(settings.environ):
@@ -86,19 +92,40 @@ def main() -> int:
                 leave(settings, not ended.is_delivered, stop)
             if stop.is_set():
                 os._exit(ended.status)  # on a busy machine the usual end takes a second
+            if ended.restarts:
+                _start_again(settings, environ, stop)
             return ended.status
-        undelivered = _work(settings, wishes, stop)
+        undelivered = _work(settings, wishes, stop, restart)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG
     if undelivered is None:
+        if restart.is_set():
+            _start_again(settings, environ, stop)
         return 0
     log.info("pod.left", extra={"then": settings.on_leave, "undelivered": undelivered})
     leave(settings, undelivered, stop)
     return EXIT_LEFT
 
 
-def _work(settings: Settings, wishes: Wishes, stop: threading.Event) -> int | None:
+def _update(settings: Settings, extras: str) -> None:
+    update(settings.control_plane_url, extras, settings.environ, settings.secrets)
+
+
+def _start_again(settings: Settings, environ: Mapping[str, str], stop: threading.Event) -> None:
+    """Install what the control plane serves, and become that program, where a worker is to do so itself.
+
+    A signal that came meanwhile ends it. Nothing of this process is left: its children have ended.
+    """
+    log.info("pod.restarts", extra={"update": settings.update})
+    if settings.update is None:
+        return
+    _update(settings, settings.update)
+    if not stop.is_set():
+        os.execve(sys.executable, own_command(), dict(environ))  # noqa: S606 - no shell is wanted
+
+
+def _work(settings: Settings, wishes: Wishes, stop: threading.Event, restart: threading.Event) -> int | None:
     """Run one worker, and return what `serve` returns. Raises `ConfigError`."""
     if is_alone(settings):
         log.info("start.waits", extra={"for": settings.control_plane_url, "why": "nobody answers there"})
@@ -111,17 +138,19 @@ def _work(settings: Settings, wishes: Wishes, stop: threading.Event) -> int | No
         fork_server.prestart()
         from pod_worker.program import World, serve  # takes a while, in which the child loads, too
 
-        return serve(settings, World(stop=stop, pipeline_user=user), fork_server)
+        return serve(settings, World(stop=stop, restart=restart, pipeline_user=user), fork_server)
 
 
-def _run_slot(settings: Settings, slot: Slot, wishes: Wishes, stop: threading.Event) -> int:
+def _run_slot(
+    settings: Settings, slot: Slot, wishes: Wishes, stop: threading.Event, restart: threading.Event
+) -> int:
     """Run the worker of one slot; what is done where the pod has left is its supervisor's."""
     die_with(slot, stop)
     if settings.containers:
         remove_containers(settings.pod, settings.environ, settings.containers, settings.place)
-    undelivered = _work(settings, wishes, stop)
+    undelivered = _work(settings, wishes, stop, restart)
     if undelivered is None:
-        return 0
+        return EXIT_RESTART if restart.is_set() else 0
     return EXIT_LEFT_UNDELIVERED if undelivered else EXIT_LEFT
 
 
@@ -261,6 +290,11 @@ def _wishes() -> Wishes:
         metavar="N",
         help="runs at a time, with a share of the GPUs each (default: PODFLEET_SLOTS, else one a GPU)",
     )
+    parser.add_argument(
+        "--update",
+        metavar="EXTRAS",
+        help="install what the control plane serves, such as pod,models, and end",
+    )
     parser.add_argument("--slot", help=argparse.SUPPRESS)  # which one this is: only we ourselves say that
     arguments = parser.parse_args()
     return Wishes(
@@ -271,6 +305,7 @@ def _wishes() -> Wishes:
         tuple(arguments.label),
         arguments.slots,
         arguments.slot,
+        arguments.update,
     )
 
 

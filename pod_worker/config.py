@@ -32,6 +32,8 @@ from pod_worker.files.folder_cache import TREE_CACHE_BYTES
 from pod_worker.machine.address import SETTING as ADDRESS_SETTING
 from pod_worker.machine.address import Address
 from pod_worker.machine.cards import StrayUse
+from pod_worker.machine.update import EXTRAS
+from pod_worker.machine.update import SETTING as UPDATE_SETTING
 from pod_worker.rental.provider import NEEDED, Rental, rental_of
 from pod_worker.services.allowed import SETTING as SERVICES_SETTING
 from pod_worker.services.allowed import services_of
@@ -65,6 +67,7 @@ class Wishes:
     labels: tuple[str, ...] = ()
     slots: str | None = None
     slot: str | None = None
+    update: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,7 @@ class Settings:
     gpu_usd_per_hour: float | None = None
     isolation: str
     on_leave: OnLeave = "exit"
+    update: str | None = None  # extras that are installed where it is to be started again
     tree_cache_bytes: int = TREE_CACHE_BYTES
     environment_cache_bytes: int = ENVIRONMENT_CACHE_BYTES
     containers: str | None = None  # the client by which jobs run in containers
@@ -142,6 +146,9 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
     labels, unfit = operators_labels(values.get("PODFLEET_LABELS"), wishes.labels)
     services, odd = _services(values.get(SERVICES_SETTING))
     problems += [*unfit, *odd, *_problems_of_tools(values)]
+    for name, wanted in (("--update", wishes.update), (UPDATE_SETTING, values.get(UPDATE_SETTING))):
+        if wanted and not EXTRAS.fullmatch(wanted):
+            problems.append(f"{name} is {wanted[:100]!r}; it names extras, such as pod,models")
     if problems:
         raise ConfigError(problems)
     price = _number(values.get(PRICE_SETTING))
@@ -168,6 +175,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         gpu_usd_per_hour=price,
         isolation=values.get("PODFLEET_ISOLATION") or ISOLATIONS[0],
         on_leave=on_leave,
+        update=wishes.update or values.get(UPDATE_SETTING) or None,
         tree_cache_bytes=_gib(values, "PODFLEET_TREE_CACHE_GIB", TREE_CACHE_BYTES),
         environment_cache_bytes=_gib(values, "PODFLEET_ENVIRONMENT_CACHE_GIB", ENVIRONMENT_CACHE_BYTES),
         containers=values.get(CONTAINERS_SETTING) or None,

@@ -86,6 +86,7 @@ class World:
     """The parts of a worker that a fault test can replace."""
 
     stop: threading.Event = field(default_factory=threading.Event)
+    restart: threading.Event = field(default_factory=threading.Event)  # set where it is to be started again
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=SystemIds)
     threads: Threads = start_thread
@@ -99,10 +100,10 @@ class World:
 
 
 def serve(settings: Settings, world: World, fork_server: ForkServer) -> int | None:
-    """Run one worker until `world.stop` is set, the fleet drains it, or its limit is reached.
+    """Run one worker until `world.stop` is set, the fleet sends it off, or its limit is reached.
 
-    Returns how many events could not be delivered where it left for good, so that nobody is to start it
-    again; None where it did not.
+    Where the fleet wants it started again, `world.restart` is set. Returns how many events could not be
+    delivered where it left for good, so that nobody is to start it again; None where it did not.
     """
     world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -262,14 +263,17 @@ def _identity(settings: Settings, pod: Pod, world: World, stores: MeasuredClock)
 def _work(
     worker: Worker, sender: Sender, health: Health, look: InventoryLook, quiet: threading.Event, world: World
 ) -> bool:
-    """Run the worker beside its loops; return whether it left for good."""
+    """Run the worker beside its loops; return whether it left for good, and note whether it is to restart."""
     roster, loop = worker.roster, partial(run_every, stop=quiet, clock=world.clock)
     report = partial(loop, roster.pause_s, roster.run_once)
     world.threads("inventory", lambda: look.run(quiet, world.clock, roster.hurry.set))
     world.threads("health", lambda: health.run(quiet))
     world.threads("sender", lambda: sender.run(quiet, worker.heed))
     world.threads("roster", partial(report, hurry=health.changed))
-    return worker.run()
+    has_left = worker.run()
+    if roster.restarted and not world.stop.is_set():
+        world.restart.set()
+    return has_left
 
 
 def _resets(settings: Settings, roster: Roster, world: World, stores: MeasuredClock) -> Resetter:

@@ -144,7 +144,7 @@ class Worker:
     state: WorkerState = field(default_factory=WorkerState)
 
     def run(self) -> bool:
-        """Serve until told to stop, until the fleet drains the pod, or until its limit is reached.
+        """Serve until told to stop, until the fleet sends the worker off, or until its limit is reached.
 
         Returns whether it left for good: it was drained, or had no run for its time.
         """
@@ -175,8 +175,8 @@ class Worker:
                 heartbeat.hurry()
 
     def _leaves(self) -> bool:
-        """Say whether the worker ends now; a drain is asked for anew, since it may have been taken back."""
-        if self.roster.drained and not self.ports.stop.is_set():
+        """Say whether the worker ends now; an order is asked for anew, since it may have been taken back."""
+        if self.roster.is_sent_off and not self.ports.stop.is_set():
             try:
                 self.roster.run_once()
             except Transient as error:
@@ -184,7 +184,7 @@ class Worker:
         return self._is_over()
 
     def _is_over(self) -> bool:
-        return self.ports.stop.is_set() or self.roster.drained or self._has_reached_its_limit()
+        return self.ports.stop.is_set() or self.roster.is_sent_off or self._has_reached_its_limit()
 
     def _has_reached_its_limit(self) -> bool:
         if self.pod.runs_max is not None and self.state.runs >= self.pod.runs_max:
@@ -292,7 +292,7 @@ class Worker:
 
     def _back_off(self) -> None:
         """Wait before the next claim, after a pipeline gave its run back for another pod."""
-        while not (self.ports.stop.is_set() or self.roster.drained):
+        while not (self.ports.stop.is_set() or self.roster.is_sent_off):
             left_s = self.state.backs_off_until_s - self.ports.clock.monotonic_s()
             if left_s <= 0:
                 return

@@ -35,7 +35,7 @@ OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "race": ("podfleet.commands.groups.race", "Run a kind on chosen pods, started together, as a group."),
     "races": ("podfleet.commands.groups.races", "List, show, check, export and repeat races."),
     "schedules": ("podfleet.commands.schedules", "Run at the times of a cron expression."),
-    "pods": ("podfleet.commands.pods", "List, show, cordon and drain the pods of the fleet."),
+    "pods": ("podfleet.commands.pods.pods", "List, show, cordon and drain the pods of the fleet."),
     "queue": ("podfleet.commands.queue", "Show the queue: waiting runs per class, and their wait."),
     "ledger": ("podfleet.commands.maintenance.ledger", "Show what pods spent their time on, and its cost."),
     "keys": ("podfleet.commands.access.keys", "Create, list, rotate and revoke API keys."),

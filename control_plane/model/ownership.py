@@ -103,7 +103,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
             "capabilities", "labels", "telemetry", "checks", "resets", "clockOffsetS", "delivery",
             "reportedAt", "startedAt", "keyId", "usdPerHour",
         ),
-        **_by("drain, reset", "orders"),
+        **_by("drain, restart, reset", "orders"),
         **_by("look", "lookedUntil"),
     },
     "pod_lives": _by(

@@ -172,7 +172,7 @@ class Claimer:
             raise _foreign(pod_id)
         rules = await self.rules.in_force()
         with reading_of("pod", pod_id):
-            orders = rules.orders(pod_id, key_id, drain=bool(document["orders"]["drain"]))
+            orders = rules.orders(pod_id, key_id, document)
             told = {"reportEveryS": report_every_s(document), "resets": resets_due(document)}
         return {**orders, **told, "now": document["reportedAt"]}
 

@@ -11,6 +11,7 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 from control_plane.store.queue.run_counts import COUNT_MAX
 from events.queue.roster import SPANS_PER_HOUR, span_of
+from events.queue.rules import TO_LEAVE
 
 HOURS_MAX: Final = 24
 
@@ -165,7 +166,8 @@ class Pods:
         pipeline: list[Document] = [
             {"$match": {"reportedAt": {"$gte": since}}},
             {"$limit": COUNT_MAX},
-            {"$match": {"state": {"$nin": ["stopped", "draining"]}, "orders.drain": {"$ne": True}}},
+            {"$match": {"state": {"$nin": ["stopped", "draining"]}}},
+            {"$match": {f"orders.{each}": {"$ne": True} for each in TO_LEAVE}},
             {"$match": {"pod": {"$nin": list(barred)}}},
             {"$set": {"kinds": _CLAIMED}},
             {"$unwind": "$kinds"},
@@ -195,11 +197,12 @@ class Pods:
         async with answers():
             return await self.db.pods.count_documents(query, limit=COUNT_MAX)
 
-    async def order_drain(self, boot: str, *, drain: bool) -> None:
-        """Ask a worker to leave, or to stay, with all slots of its start; they hear it when they report."""
+    async def order(self, boot: str, **orders: bool) -> None:
+        """Set orders of `TO_LEAVE` for a worker and all slots of its start; they hear it when they report."""
         async with answers():
             wanted = {"$or": _workers(boot)} if "/" in boot else {"_id": boot}
-            await self.db.pods.update_many(wanted, {"$set": {"orders.drain": drain}})
+            fields = {f"orders.{name}": holds for name, holds in orders.items()}
+            await self.db.pods.update_many(wanted, {"$set": fields})
 
     async def order_resets(self, pod_id: str, before: Any, orders: Sequence[Document]) -> bool:
         """Keep the orders to reset services; False if they are others than `before`."""

@@ -143,15 +143,17 @@ class ResetOrder(Answer, frozen=True, kw_only=True):
 
 
 class PodOrders(Answer, frozen=True, kw_only=True):
-    """The orders of the fleet for a pod: with `drain` it takes no other run, and leaves.
+    """The orders of the fleet for a pod: with `drain` it takes no other run, and leaves for good.
 
-    With a `cordon` or a `quarantine` it claims nothing, and stays. `suspects` are the names of checks that
-    other pods report as failing; `now`, in the answer to a report, is when the store took that, and
-    `report_every_s` how often the pod shall report, which is more often while somebody looks at it. `resets`
-    are orders to reset services of it, each to be carried out once.
+    With `restart` it takes no other run either, and leaves to be started again. With a `cordon` or a
+    `quarantine` it claims nothing, and stays. `suspects` are the names of checks that other pods report as
+    failing; `now`, in the answer to a report, is when the store took that, and `report_every_s` how often the
+    pod shall report, which is more often while somebody looks at it. `resets` are orders to reset services of
+    it, each to be carried out once.
     """
 
     drain: bool
+    restart: bool = False
     cordon: Cordon | None = None
     quarantine: Quarantine | None = None
     suspects: list[str] = msgspec.field(default_factory=list)

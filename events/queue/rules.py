@@ -14,6 +14,7 @@ from typing import Any, Final
 Document = dict[str, Any]
 
 FLEET: Final = "fleet"  # the id of the one document that holds every quarantine
+TO_LEAVE: Final = ("drain", "restart")  # orders to a worker: to leave for good, or to be started again
 
 
 def pod_name(pod_id: str) -> str:
@@ -41,6 +42,12 @@ def quarantine_of(stored: Mapping[str, Any] | None, pod: str, key_id: str | None
     return None
 
 
+def wanted(line: Mapping[str, Any], order: str) -> bool:
+    """Say whether a worker's line in the roster has one of the orders `TO_LEAVE`."""
+    orders = line.get("orders")
+    return isinstance(orders, Mapping) and bool(orders.get(order))
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The cordons in force, by the names of pods, and the stored quarantines."""
@@ -48,11 +55,12 @@ class Rules:
     cordons: Mapping[str, Document] = field(default_factory=dict)
     quarantines: Document | None = None
 
-    def orders(self, pod_id: str, key_id: str | None, *, drain: bool = False) -> Document:
-        """Return the orders for a worker that reports with this key."""
+    def orders(self, pod_id: str, key_id: str | None, line: Mapping[str, Any] | None = None) -> Document:
+        """Return the orders for a worker that reports with this key; `line` is its own in the roster."""
         name = pod_name(pod_id)
         quarantine = quarantine_of(self.quarantines, name, key_id)
-        return {"drain": drain, "cordon": self.cordons.get(name), "quarantine": quarantine}
+        own = {each: wanted(line or {}, each) for each in TO_LEAVE}
+        return {**own, "cordon": self.cordons.get(name), "quarantine": quarantine}
 
     def bar(self, pod_id: str, key_id: str | None) -> bool:
         """Say whether a worker claims nothing by them."""

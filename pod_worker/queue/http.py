@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 class _PodOrders(msgspec.Struct, frozen=True, rename="camel"):
     drain: bool
+    restart: bool = False
     suspects: tuple[str, ...] = ()
     cordon: dict[str, Any] | None = None
     quarantine: dict[str, Any] | None = None
@@ -125,7 +126,7 @@ class HttpQueue:
                 answer = self.control_plane.send("POST", "/api/pods", json=body, timeout_s=CALL_S)
         told = answer.read(_PodOrders)
         return orders_of(
-            told.drain,
+            {"drain": told.drain, "restart": told.restart},
             told.cordon,
             told.quarantine,
             told.suspects,

@@ -257,8 +257,8 @@ class MongoQueue:
             quarantines = self.db.quarantines.find_one(rules.naming(name))
         now = document["reportedAt"]
         quarantine = rules.quarantine_of(quarantines, name, document.get("keyId"))
-        drain, every_s = bool(document["orders"]["drain"]), roster.report_every_s(document)
-        return orders_of(drain, cordon, quarantine, suspected, now, every_s, roster.resets_due(document))
+        own, every_s = document["orders"], roster.report_every_s(document)
+        return orders_of(own, cordon, quarantine, suspected, now, every_s, roster.resets_due(document))
 
     def _suspects(self, pod_id: str, now: datetime) -> tuple[str, ...]:
         wanted, fields = pod_checks.failing(now)

@@ -61,11 +61,14 @@ class PodReport:
 class PodOrders:
     """The orders for a pod: to leave, and why it shall claim nothing, None where it may.
 
+    It leaves for good with `drain`, else with `restart` to be started again.
+
     `suspects` are the names of checks that other pods report as failing, `now` is the store's moment, which
     old control planes do not tell. It reports every `report_every_s`, while somebody looks at it more often.
     """
 
     drain: bool
+    restart: bool = False
     cordon: str | None = None
     quarantine: str | None = None
     suspects: tuple[str, ...] = ()
@@ -152,8 +155,18 @@ class Roster:
 
     @property
     def drained(self) -> bool:
-        """Say whether the fleet wants the worker to leave."""
+        """Say whether the fleet wants the worker to leave for good."""
         return self.orders is not None and self.orders.drain
+
+    @property
+    def restarted(self) -> bool:
+        """Say whether the fleet wants the worker to leave, and to be started again."""
+        return self.orders is not None and self.orders.restart and not self.orders.drain
+
+    @property
+    def is_sent_off(self) -> bool:
+        """Say whether the fleet wants the worker to leave, for good or not."""
+        return self.drained or self.restarted
 
     def pause_s(self) -> float:
         """Return how long it waits until the next report: an order makes that shorter, within bounds."""
@@ -182,7 +195,7 @@ class Roster:
         report = PodReport(
             **self.identity,
             kinds=now.kinds,
-            state="draining" if self.drained and now.state == "busy" else now.state,
+            state="draining" if self.is_sent_off and now.state == "busy" else now.state,
             run_id=None if now.claim is None else now.claim.run_id,
             attempt=None if now.claim is None else now.claim.attempt,
             device=now.device,
@@ -229,7 +242,7 @@ class Roster:
 
 
 def orders_of(
-    drain: bool,
+    own: Mapping[str, Any],
     cordon: Mapping[str, Any] | None,
     quarantine: Mapping[str, Any] | None,
     suspects: Sequence[str] = (),
@@ -237,9 +250,12 @@ def orders_of(
     report_every_s: float = REPORT_EVERY_S,
     resets: object = (),
 ) -> PodOrders:
-    """Return the orders that the fleet has for a pod."""
+    """Return the orders that the fleet has for a pod; `own` are those to its worker."""
     cordoned, quarantined = (None if each is None else str(each["reason"]) for each in (cordon, quarantine))
-    return PodOrders(drain, cordoned, quarantined, tuple(suspects), now, report_every_s, reset_orders(resets))
+    drain, restart = bool(own.get("drain")), bool(own.get("restart"))
+    return PodOrders(
+        drain, restart, cordoned, quarantined, tuple(suspects), now, report_every_s, reset_orders(resets)
+    )
 
 
 def source_of(pod_id: str, claim: Claim) -> str:

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 EXIT_CONFIG: Final = 2
 EXIT_LEFT_UNDELIVERED: Final = 4  # of a slot: it left for good, and still has events
+EXIT_RESTART: Final = 5  # of a slot: the fleet wants the pod started again
+ENDS: Final = frozenset({0, EXIT_LEFT, EXIT_LEFT_UNDELIVERED, EXIT_RESTART})
 LOOK_S: Final = 0.2
 LEAVING_LOOK_S: Final = 0.02
 LEAVE_S: Final = 4.85  # the slots take less, and one provider kills a pod five seconds after its signal
@@ -61,10 +63,14 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the slots of a pod have ended: the status of the pod's process, and whether all was delivered."""
+    """How the slots of a pod have ended: the status of the pod's process, and whether all was delivered.
+
+    Where it `restarts`, the fleet wants the pod started again.
+    """
 
     status: int
     is_delivered: bool = True
+    restarts: bool = False
 
 
 @dataclass(slots=True)
@@ -128,7 +134,7 @@ class Supervisor:
     def _ended(self, place: _Place, status: int, now_s: float) -> None:
         """Note how a slot ended; who did not end by itself is started again, alone, later each time."""
         is_wrong = status == EXIT_CONFIG and place.starts == 1
-        if status in (0, EXIT_LEFT, EXIT_LEFT_UNDELIVERED) or is_wrong or self._stopped_s is not None:
+        if status in ENDS or is_wrong or self._stopped_s is not None:
             place.status = status
             return
         if now_s - place.begun_s >= STEADY_S:
@@ -161,7 +167,8 @@ class Supervisor:
         if EXIT_CONFIG in statuses:
             return Outcome(EXIT_CONFIG)
         has_left = bool(statuses) and all(each in (EXIT_LEFT, EXIT_LEFT_UNDELIVERED) for each in statuses)
-        return Outcome(EXIT_LEFT if has_left else 0, EXIT_LEFT_UNDELIVERED not in statuses)
+        is_delivered = EXIT_LEFT_UNDELIVERED not in statuses
+        return Outcome(EXIT_LEFT if has_left else 0, is_delivered, restarts=EXIT_RESTART in statuses)
 
 
 def slots_to_run(count: int, boot: str, data: Path) -> list[Slot]:

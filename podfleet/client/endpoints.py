@@ -478,6 +478,11 @@ def drain(pod_id: str) -> Call[Pod]:
     return Call("POST", "/api/pods/{pod_id}/drain", Pod, {"pod_id": pod_id})
 
 
+def restart(pod_id: str) -> Call[Pod]:
+    """Have a worker leave after its run, with all slots of its start, to be started again."""
+    return Call("POST", "/api/pods/{pod_id}/restart", Pod, {"pod_id": pod_id})
+
+
 def undrain(pod_id: str) -> Call[Pod]:
     """Let a worker that has not left yet stay and claim again."""
     return Call("POST", "/api/pods/{pod_id}/undrain", Pod, {"pod_id": pod_id})

@@ -298,6 +298,7 @@ class Client(Connected):
     pod_telemetry = _asks(endpoints.pod_telemetry)
     pod_attempts = _lists(endpoints.pod_attempts)
     drain = _asks(endpoints.drain)
+    restart = _asks(endpoints.restart)
     undrain = _asks(endpoints.undrain)
     cordon = _asks(endpoints.cordon)
     reset_service = _asks(endpoints.reset_service)

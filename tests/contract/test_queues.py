@@ -302,6 +302,18 @@ REPORT = PodReport(
 )  # fmt: skip
 
 
+def test_an_order_to_restart_is_told_to_the_worker_until_it_is_taken_back(house: House) -> None:
+    pod = f"pod-2/{type(house.queue).__name__.lower()}"
+    report = replace(REPORT, id=pod, pod="pod-2")
+    assert not house.queue.report(report).restart
+    assert house.fleet.client.post(f"/api/pods/{pod}/restart").json()["orders"]["restart"]
+    told = house.queue.report(report)
+    assert (told.drain, told.restart, told.held_back) == (False, True, None)
+    assert not house.queue.report(replace(report, id=f"{pod}x")).restart, "another start of the pod"
+    assert house.fleet.client.post(f"/api/pods/{pod}/undrain").status_code == 200
+    assert not house.queue.report(report).restart
+
+
 def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
     pod = f"pod-1/{type(house.queue).__name__.lower()}"  # a process remembers whom it has looked at
     report = replace(REPORT, id=pod)

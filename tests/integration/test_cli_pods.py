@@ -103,6 +103,33 @@ def test_those_that_live_come_first_and_the_dead_are_folded(fleet: Any, database
     assert shown(region="nowhere") == []
 
 
+def test_a_restarted_worker_finishes_its_run_takes_no_other_and_ends_to_be_started_again(
+    fleet: Any, database: Any, until: Any
+) -> None:
+    worker = fleet.start_quick_worker(name="w1")
+    until(lambda: database.pods.count_documents({"state": "idle"}) == 1, seconds=60)
+    (child,) = children_of(worker)
+    child.suspend()  # the run lasts until the order has come
+    first = fleet.submit(spec={"seconds": 0})
+    fleet.wait_for(first, "SCHEDULED")
+    second = fleet.submit(spec={"seconds": 0})
+    until(lambda: database.pods.count_documents({"runId": first}) == 1)
+
+    sent = podfleet(fleet.url, "pods", "restart", "w1")
+    assert (sent.returncode, f"ends after run {first}" in sent.stdout) == (0, True), sent.stderr
+    assert "restarts" in podfleet(fleet.url, "pods", "list").stdout
+    until(lambda: database.pods.count_documents({"runId": first, "state": "draining"}) == 1)  # it has heard
+    child.resume()
+    assert worker.wait(60) == 0, "whatever started it starts it again"
+    done = fleet.wait_for(first, "COMPLETED")
+    assert [attempt["outcome"] for attempt in done["attempts"]] == ["completed"]
+    assert fleet.run(second)["status"] == "QUEUED"
+    again = fleet.client.post(f"/api/pods/{database.pods.find_one({})['_id']}/restart")
+    assert (again.status_code, again.json()["code"]) == (409, "pod_left")
+    fleet.start_quick_worker(name="w1")
+    assert fleet.wait_for(second, "COMPLETED")["claimedBy"].startswith("w1/"), "nothing is left of the order"
+
+
 def test_an_unknown_pod_is_named_with_those_that_are_there(fleet: Any, database: Any, until: Any) -> None:
     fleet.start_worker(name="w1")
     until(lambda: database.pods.count_documents({}) == 1, seconds=60)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 import sysconfig
 import venv
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,49 @@ def test_a_machine_that_ran_the_line_claims_and_completes_a_run(fleet: Any, tmp_
             worker.wait()
     where = [str(target / "bin" / "python"), "-c", "import pod_worker; print(pod_worker.__file__)"]
     assert subprocess.check_output(where, text=True, cwd=tmp_path).startswith(str(target))
+
+
+def made_older(target: Path) -> None:
+    """Make the podfleet of an environment an older one, from another wheel."""
+    (about,) = target.glob("lib/python*/site-packages/podfleet-*.dist-info")
+    metadata, noted = about / "METADATA", about / "direct_url.json"
+    metadata.write_text(re.sub(r"(?m)^Version: .*$", "Version: 0.0.1", metadata.read_text(), count=1))
+    told = json.loads(noted.read_text())
+    noted.write_text(json.dumps({**told, "archive_info": {"hash": f"sha256={'0' * 64}"}}))
+    record = (about / "RECORD").read_text().replace(about.name, "podfleet-0.0.1.dist-info")
+    (about / "RECORD").write_text(record)
+    about.rename(about.with_name("podfleet-0.0.1.dist-info"))
+
+
+@pytest.mark.slow("pip installs the wheel twice, and a worker from it starts twice")
+def test_a_worker_that_joined_and_is_rolled_installs_what_is_served_and_comes_back(
+    fleet: Any, database: Any, until: Any, tmp_path: Path
+) -> None:
+    found = joined(fleet, "--pod", "rented", "--slots", "1", "--mode", "hybrid", "--extras", "pod")
+    target = machine_at(tmp_path)
+    installed = install(target, found["line"])
+    assert installed.returncode == 0, installed.stderr
+    made_older(target)
+    *values, program = found["start"].split(" podfleet-pod/")
+    words = shlex.split(f"{target.parent}/podfleet-pod/{program}")
+    settings = dict(each.split("=", 1) for each in shlex.split(values[0]))
+    assert settings["PODFLEET_UPDATE"] == "pod"
+    environment = {"PATH": os.defpath, "HOME": str(tmp_path), **settings}
+    with (tmp_path / "worker.log").open("wb") as log:
+        command = [*words, "--data", str(tmp_path / "data")]
+        worker = subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=log)
+        try:
+            until(
+                lambda: database.pods.count_documents({"state": "idle", "version": "0.0.1"}) == 1, seconds=90
+            )
+            rolled = within(fleet.url, "pods", "roll", "--back", "3m")
+            assert rolled.returncode == 0, f"{rolled.stderr}\n{(tmp_path / 'worker.log').read_text()}"
+            assert worker.poll() is None, "it became the new program"
+            now = {"state": "idle", "version": version("podfleet")}
+            assert database.pods.count_documents({"pod": "rented", **now}) == 1
+        finally:
+            worker.kill()
+            worker.wait()
 
 
 @pytest.mark.long("the whole line, with its packages from where pip is told to look")

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from events.runtime.exits import EXIT_LEFT
+from pod_worker.machine.update import ASK_S, INSTALL_S
 from pod_worker.program import LEAVE_S
 from podfleet.commands.maintenance.config import KNOWN, SECRET
 from podfleet.embedded.stack import CONTROL_PLANE_GRACE_S, WORKER_GRACE_S
@@ -25,7 +26,7 @@ DEPLOY = ROOT / "deploy"
 CONTAINERFILES = sorted(DEPLOY.glob("Containerfile.*"))
 UNITS = sorted(DEPLOY.glob("systemd/*.service"))
 OWN_IMAGES = {"podfleet-control-plane", "podfleet-pod"}
-OPTIONS_OF_WORKERS = {"--mode", "--data", "--max-runs", "--idle-exit", "--label", "--slots"}
+OPTIONS_OF_WORKERS = {"--mode", "--data", "--max-runs", "--idle-exit", "--label", "--slots", "--update"}
 
 
 def compose() -> dict[str, Any]:
@@ -109,6 +110,7 @@ def test_services_and_containers_wait_for_a_worker_to_leave() -> None:
     assert int(worker["TimeoutStopSec"]) >= WORKER_GRACE_S
     assert int(control["TimeoutStopSec"]) >= CONTROL_PLANE_GRACE_S
     assert str(EXIT_LEFT) in worker["RestartPreventExitStatus"].split()
+    assert int(worker["TimeoutStartSec"]) > INSTALL_S + ASK_S
     assert worker["KillMode"] == control["KillMode"] == "mixed"
     assert {worker["Restart"], control["Restart"]} == {"always"}
 

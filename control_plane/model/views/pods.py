@@ -13,7 +13,7 @@ from control_plane.model.views.resets import resets_of
 from events.answers.pods import Pod
 from events.kinds.results import is_measured
 from events.queue.abilities import Abilities
-from events.queue.rules import Rules, pod_name
+from events.queue.rules import TO_LEAVE, Rules, pod_name, wanted
 from events.text.truncation import brief_fields
 
 MIB_A_GIB: Final = 1024
@@ -67,7 +67,7 @@ def cards_of(document: Mapping[str, Any]) -> int:
 
 def is_leaving(document: Mapping[str, Any]) -> bool:
     """Say whether a worker claims nothing more, by its own word or by the fleet's order."""
-    return document["state"] == "draining" or bool((document.get("orders") or {}).get("drain"))
+    return document["state"] == "draining" or any(wanted(document, each) for each in TO_LEAVE)
 
 
 def pod(
@@ -76,8 +76,7 @@ def pod(
     """Return a pod with its orders; one that has not reported since then, nor said goodbye, is gone."""
     found = brief_fields(document)
     is_gone = document["reportedAt"] < silent_since and found["state"] != "stopped"
-    drain = bool(document.get("orders", {}).get("drain"))  # into null no order can be written
-    found["orders"] = rules.orders(document["_id"], document.get("keyId"), drain=drain)
+    found["orders"] = rules.orders(document["_id"], document.get("keyId"), document)
     found.pop("resets", None)
     resets = resets_of(document, now or document["reportedAt"])
     return from_document(Pod, found, resets=resets, state="gone" if is_gone else found["state"])

@@ -1,4 +1,4 @@
-"""What people decide about a pod: cordon, drain and release, and how each is taken back.
+"""What people decide about a pod: cordon, drain, restart and release, and how each is taken back.
 
 Law: an order to a pod's name outlives its worker; an order to a worker ends with it.
 """
@@ -22,6 +22,7 @@ from events.runtime.errors import Conflict, Transient
 REASON_CHARS_MAX: Final = 500
 TRIES_MAX: Final = 20
 DRAINED: Final = "drained"
+ENDED: Final = ("stopped", "gone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +58,29 @@ class PodSteering:
         if known is None or known["until"] is not None:
             # Before the drain: the worker that leaves may be started again at once.
             await self.rules.store.cordon(pod_name(pod_id), DRAINED, by, None, None)
-        await self.pods.order_drain(boot_of(pod_id), drain=True)
+        await self.pods.order(boot_of(pod_id), drain=True)
         self.rules.changed()
         return await self.reading.pod(pod_id)
 
-    async def undrain(self, pod_id: str) -> Pod:
-        """Take a drain back, with its cordon. Raises `Conflict` where the worker has left."""
+    async def restart(self, pod_id: str) -> Pod:
+        """Let the worker leave after its run, with all slots of its start, to be started again.
+
+        A drain of it stays: then nobody starts it again. Raises `Conflict` where the worker has left.
+        """
         pod = await self.reading.pod(pod_id)
-        if pod.state in ("stopped", "gone"):
+        if pod.state in ENDED:
+            raise Conflict("pod_left", f"{pod_id} has left: whoever started it starts it again")
+        await self.pods.order(boot_of(pod_id), restart=True)
+        return await self.reading.pod(pod_id)
+
+    async def undrain(self, pod_id: str) -> Pod:
+        """Take a drain back, with its cordon, and a restart. Raises `Conflict` where the worker has left."""
+        pod = await self.reading.pod(pod_id)
+        if pod.state in ENDED:
             raise Conflict(
                 "pod_left", f"{pod_id} has left; uncordon {pod_name(pod_id)} before its next start"
             )
-        await self.pods.order_drain(boot_of(pod_id), drain=False)
+        await self.pods.order(boot_of(pod_id), drain=False, restart=False)
         if pod.orders.cordon is not None and pod.orders.cordon.reason == DRAINED:
             await self.rules.store.uncordon(pod_name(pod_id))
         self.rules.changed()

@@ -136,6 +136,12 @@ def _add_orders(routes: APIRouter, steering: PodSteering, resets: PodResets, loo
     async def drain(pod_id: str, principal: MaySteer) -> Pod:
         return await steering.drain(pod_id, by=principal.name)
 
+    @routes.post("/api/pods/{pod_id:path}/restart")
+    async def restart(pod_id: str, _: MaySteer) -> Pod:
+        """Have the worker leave after its run, to be started again by whoever started it."""
+        await looks.look([pod_id])  # so that the end of its run is told soon
+        return await steering.restart(pod_id)
+
     @routes.post("/api/pods/{pod_id:path}/undrain")
     async def undrain(pod_id: str, _: MaySteer) -> Pod:
         return await steering.undrain(pod_id)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Header, Query
-from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.runs import MayRead
@@ -26,6 +26,7 @@ from events.runtime.errors import NotFound
 PART_BYTES: Final = 64 << 10
 # The same name has other bytes after an upgrade, so whoever keeps them asks whether they still are.
 KEPT: Final = {"Cache-Control": "no-cache"}
+ABOUT: Final = "wheel.json"  # for workers, which install the wheel where it is another than theirs
 MEDIA_TYPE: Final = "application/octet-stream"
 PAGE: Final = """podfleet {version}: what a machine installs to become a pod of this fleet.
 
@@ -67,8 +68,12 @@ def router(deps: Deps) -> APIRouter:
     @routes.get("/install/{name}", include_in_schema=False)
     async def file(name: str, known: Known = None) -> Response:
         wheel = await own.read()
+        if name == ABOUT:
+            return JSONResponse(
+                {"wheel": wheel.name, "version": wheel.version, "sha256": wheel.sha256}, headers=KEPT
+            )
         if name != wheel.name:
-            raise NotFound("unknown_file", f"there are {wheel.name} and requirements.txt here")
+            raise NotFound("unknown_file", f"there are {wheel.name}, {ABOUT} and requirements.txt here")
         tag = f'"{wheel.sha256}"'
         headers = {**KEPT, "ETag": tag}
         if known is not None and tag in (each.strip().removeprefix("W/") for each in known.split(",")):

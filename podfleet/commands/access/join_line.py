@@ -54,6 +54,7 @@ def start_of(wanted: Joining) -> str:
     """Return the last step, which starts the worker; the key is in its environment, and in no argument."""
     settings = {"CONTROL_PLANE_URL": wanted.url, "PODFLEET_API_KEY": wanted.key}
     settings |= {} if wanted.pod is None else {"PODFLEET_POD_ID": wanted.pod}
+    settings |= {"PODFLEET_UPDATE": ",".join(wanted.extras)}  # a restart is an update
     command = [f"{FOLDER}/bin/python", "-m", "pod_worker"]
     command += [] if wanted.mode is None else ["--mode", wanted.mode]
     command += [] if wanted.slots is None else ["--slots", str(wanted.slots)]

@@ -66,6 +66,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_ISOLATION": "strict",
     "PODFLEET_JOB_ISOLATION": "user",
     "PODFLEET_ON_LEAVE": "exit",
+    "PODFLEET_UPDATE": None,
     "RUNPOD_API_KEY": None,
     "CONTAINER_API_KEY": None,
     "PODFLEET_DATASETS": None,

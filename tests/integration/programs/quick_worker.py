@@ -34,5 +34,8 @@ if __name__ == "__main__":
     parser.add_argument("--beat", type=float, default=1.0, help="seconds between two renewals")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--slot", help="which slot it is")
+    parser.add_argument("--packages", help="a folder whose packages count more than those that are installed")
     arguments = parser.parse_args()
+    if arguments.packages:
+        sys.path.insert(0, arguments.packages)
     sys.exit(main(arguments.lease, arguments.beat, arguments.data, arguments.slot))

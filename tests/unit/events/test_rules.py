@@ -48,7 +48,9 @@ def test_a_pod_that_is_started_again_is_barred_as_before_and_others_are_not() ->
     assert barred == ["burns/1", "burns/2", "fails/9"]
     assert not rules.bar("fails/9", "stolen"), "with another key it is another pod"
     assert rules.held_back() == {"cordon": ["burns"], "quarantine": ["fails"]}
-    assert rules.orders("burns/1", "k", drain=True) == {"drain": True, "cordon": CORDON, "quarantine": None}
+    assert rules.orders("burns/1", "k", {"orders": {"drain": True}}) == {
+        "drain": True, "restart": False, "cordon": CORDON, "quarantine": None,
+    }  # fmt: skip
 
 
 def test_a_name_is_what_stands_before_the_mark_of_a_start() -> None:

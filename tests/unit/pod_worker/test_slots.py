@@ -30,6 +30,7 @@ from pod_worker.slots.supervisor import (
     AGAIN_FIRST_S,
     EXIT_CONFIG,
     EXIT_LEFT_UNDELIVERED,
+    EXIT_RESTART,
     LEAVE_S,
     LOCK,
     STEADY_S,
@@ -323,6 +324,8 @@ def test_a_signal_goes_to_all_slots_once_and_who_does_not_leave_in_time_is_kille
         ((3, 3), Outcome(3)),
         ((3, EXIT_LEFT_UNDELIVERED), Outcome(3, is_delivered=False)),
         ((3, 0), Outcome(0)),
+        ((EXIT_RESTART, 0), Outcome(0, restarts=True)),
+        ((EXIT_RESTART, EXIT_RESTART), Outcome(0, restarts=True)),
     ],
 )
 def test_a_pod_has_left_when_all_its_slots_have(statuses: tuple[int, int], outcome: Outcome) -> None:

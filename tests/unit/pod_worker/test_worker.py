@@ -385,10 +385,10 @@ def test_a_pod_that_makes_way_hears_that_it_is_drained(
     [(NO_ORDERS, 3), (PodOrders(drain=True), 0), (Transient("mongodb_unreachable", "nobody answers"), 0)],
     ids=["taken back", "in force", "unknown"],
 )
-def test_a_worker_leaves_only_by_a_drain_that_nobody_has_taken_back(
-    tmp_path: Path, answer: PodOrders | Transient, asked: int
+@pytest.mark.parametrize("heard", [PodOrders(drain=True), PodOrders(drain=False, restart=True)])
+def test_a_worker_leaves_only_by_an_order_that_nobody_has_taken_back(
+    tmp_path: Path, heard: PodOrders, answer: PodOrders | Transient, asked: int
 ) -> None:
-    heard = PodOrders(drain=True)
     queue = asked_by_a_worker(tmp_path, [WHOLE], most=3, orders=heard, reports=Told(answer))
     assert len(queue.asked) == asked
 

@@ -24,9 +24,9 @@ def test_the_line_installs_by_hashes_and_then_starts_the_worker() -> None:
         *("-r", f"{URL}/install/requirements.txt"),
         f"podfleet @ {URL}/install/podfleet-1.0-py3-none-any.whl#sha256={'ab' * 32}",
     ]
-    assert start.startswith(
-        f"CONTROL_PLANE_URL={URL} PODFLEET_API_KEY=k podfleet-pod/bin/python -m pod_worker"
-    )
+    settings, program = start.split(" podfleet-pod/bin/python ")
+    assert settings == f"CONTROL_PLANE_URL={URL} PODFLEET_API_KEY=k PODFLEET_UPDATE=pod,models"
+    assert program.startswith("-m pod_worker ")
     assert shlex.split(start)[-4:] == ["--mode", "hybrid", "--slots", "2"]
 
 
@@ -37,6 +37,7 @@ def test_what_an_operator_wrote_reaches_the_worker_as_one_word_each() -> None:
     assert shlex.split(line)[0] == "/opt/my python/bin/python3"
     assert shlex.split(start_of(wanted)) == [
         *(f"CONTROL_PLANE_URL={URL}", "PODFLEET_API_KEY=k$(id)", "PODFLEET_POD_ID=p q"),
+        "PODFLEET_UPDATE=pod,models",
         *("podfleet-pod/bin/python", "-m", "pod_worker", "--label", odd),
     ]
 

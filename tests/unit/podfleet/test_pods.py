@@ -6,7 +6,7 @@ import pytest
 
 from control_plane.model.views.document_mapping import from_document
 from events.answers.pods import Pod
-from podfleet.commands.pods import Unknown, folded, meant
+from podfleet.commands.pods.pods import Unknown, folded, meant
 
 
 def pod(identity: str, state: str = "idle") -> Pod:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.metadata import version
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -54,9 +55,10 @@ class PodsView(PodFilters):
 
 @dataclass(frozen=True, slots=True)
 class PodPages:
-    """The pages of pods, with their reads."""
+    """The pages of pods, with their reads; `version` is the control plane's, which pods should have."""
 
     site: Site
+    version: str
 
     async def listed(self, wanted: PodsView) -> HTMLResponse:
         """Show those that live, and on the first page below them what has ended, folded."""
@@ -80,6 +82,7 @@ class PodPages:
             places=places,
             wanted=wanted,
             chosen=chosen,
+            version=self.version,
         )
 
     async def one(self, pod_id: str, hours: int, after: str | None) -> HTMLResponse:
@@ -95,6 +98,7 @@ class PodPages:
             "pod.html",
             live=live,
             pod=pod,
+            version=self.version,
             run=await self._run(pod),
             now=glances(pod, samples),
             charts=[chart_figure(chart) for chart in charts],
@@ -177,7 +181,7 @@ def router(site: Site) -> APIRouter:
     """Return the routes of the pages of pods."""
     routes = Routes(include_in_schema=False)
     _add_orders(routes, site)
-    pages = PodPages(site)
+    pages = PodPages(site, version("podfleet"))
 
     @routes.get("/pods")
     async def listed(_: MayRead, wanted: Annotated[PodsView, Query()]) -> HTMLResponse:
@@ -197,6 +201,10 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     async def drain(pod_id: str, principal: MaySteer) -> Response:
         await steering.drain(pod_id, by=principal.name)
         return see("/pods")
+
+    @routes.post("/pods/{pod_id:path}/restart")
+    async def restart(pod_id: str, _: MaySteer) -> Response:
+        return await carried_out(site, steering.restart(pod_id), _page(pod_id))
 
     @routes.post("/pods/{pod_id:path}/undrain")
     async def undrain(pod_id: str, _: MaySteer) -> Response:

@@ -14,12 +14,14 @@ from events.text.worker_id import place_of
 from podfleet.client.synchronous import Client
 from podfleet.commands.access.join import join
 from podfleet.commands.access.keys import seconds_of
+from podfleet.commands.pods.roll import roll
 from podfleet.connection import EXIT_FAILED, client, fail
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_fields, print_items, print_json, say
 
 app = noun("pods")
 app.command()(join)
+app.command()(roll)
 
 NO_ORDERS: Final = "–"
 SHOWN_MAX: Final = 1_000
@@ -67,6 +69,7 @@ def ordered(pod: Pod) -> str:
     orders = pod.orders
     words = (
         ("drains", orders.drain),
+        ("restarts", orders.restart),
         ("cordoned", orders.cordon is not None),
         ("quarantine", orders.quarantine is not None),
     )
@@ -145,7 +148,7 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
         print_fields(
             [
                 ("id", each.id),
-                ("state", each.state + (" (drains)" if each.orders.drain else "")),
+                ("state", each.state + _sent_off(each)),
                 ("claims", _claims(each)),
                 ("cordoned", _cordoned(each.orders.cordon)),
                 ("in quarantine", _quarantined(each.orders.quarantine)),
@@ -201,8 +204,25 @@ def drain(
 
 
 @app.command()
+def restart(pod: PodName, as_json: AsJson = False) -> None:
+    """Restart a worker, with all slots of its pod: they finish their runs, and end with status 0.
+
+    Whatever started the worker starts it again, in the version that it finds there.
+    """
+    control_plane = client()
+    sent = [control_plane.restart(each.id) for each in _chosen(control_plane, pod)]
+    if as_json:
+        print_json(sent)
+        return
+    for each in sent:
+        say(f"{each.id}: {_farewell(each)}")
+    if not sent:
+        fail(f"{pod} has no live worker", EXIT_FAILED)
+
+
+@app.command()
 def undrain(pod: PodName, as_json: AsJson = False) -> None:
-    """Take a drain back: a worker that has not left yet stays, and claims again."""
+    """Take a drain or a restart back: a worker that has not left yet stays, and claims again."""
     control_plane = client()
     kept = [control_plane.undrain(each.id) for each in _chosen(control_plane, pod)]
     if as_json:
@@ -291,6 +311,12 @@ def _chosen(control_plane: Client, name: str) -> list[Pod]:
         return meant(list(islice(control_plane.pods(), SHOWN_MAX)), name)
     except Unknown as unknown:
         fail(str(unknown), EXIT_FAILED)
+
+
+def _sent_off(pod: Pod) -> str:
+    if pod.orders.drain:
+        return " (drains)"
+    return " (restarts)" if pod.orders.restart and pod.state not in ENDED else ""
 
 
 def _farewell(pod: Pod) -> str:

@@ -1,0 +1,1 @@
+"""The commands on pods: which there are, what is ordered of them, and a rolling update of them."""
