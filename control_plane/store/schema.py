@@ -271,11 +271,21 @@ async def migrate(db: Database, steps: Sequence[Step] = STEPS) -> None:
     await state.record(db, state.VERSION, state.WORKS_BESIDE)
 
 
-async def _create(db: Database, name: str) -> list[str]:
-    if not INDEXES[name]:
+@answers()
+async def build(db: Database, name: str, *, within: str) -> None:
+    """Create the indexes of the collection `name` on another one, which shall take its name.
+
+    Raises `ConfigError`.
+    """
+    if problems := await _create(db, name, within):
+        raise ConfigError(problems)
+
+
+async def _create(db: Database, name: str, within: str | None = None) -> list[str]:
+    if not INDEXES.get(name):
         return []
     try:
-        await db[name].create_indexes(
+        await db[within or name].create_indexes(
             list(INDEXES[name]), commitQuorum="majority", maxTimeMS=int(BUILD_S * 1000)
         )
     except OperationFailure as error:

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from control_plane.store.database import Database, answers
 from events.runtime.errors import ConfigError
+from events.runtime.guarantees import RESTORE, STATE
 
-STATE: Final = "store_state"
 SCHEMA: Final = "schema"
-RESTORE: Final = "restore"
 VERSION: Final = 1  # what this program makes of a store; a store without a record has the first one
 WORKS_BESIDE: Final = 1  # the oldest version whose programs may work on the store beside this one
 VERSION_MAX: Final = 1_000_000

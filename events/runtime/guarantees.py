@@ -23,6 +23,10 @@ TOKEN_INDEX: Final = "token"  # noqa: S105 - the name of an index
 TOKEN_KEY: Final = (("lease.tokenHash", 1),)
 TOKEN_CONDITION: Final[Mapping[str, Any]] = {"lease.tokenHash": {"$type": "string"}}
 
+# The record by which a store says that it is being restored: until it is gone nobody claims from it.
+STATE: Final = "store_state"
+RESTORE: Final = "restore"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:

@@ -44,6 +44,8 @@ from events.runtime.errors import ConfigError, LeaseLost, Transient
 from events.runtime.guarantees import (
     DATABASE_DEFAULT,
     KILLED,
+    RESTORE,
+    STATE,
     deployment_of,
     weak_options,
     weak_token_index,
@@ -56,6 +58,7 @@ log = logging.getLogger(__name__)
 Document = dict[str, Any]
 
 CALL_S: Final = 20.0  # the longest that one call may take
+NOT_ALLOWED: Final = 13
 
 
 def connect(url: str) -> Database[Document]:
@@ -84,8 +87,9 @@ def connect(url: str) -> Database[Document]:
 def require_guarantees(db: Database[Document], collections: Sequence[str]) -> datetime:
     """Refuse a store that could give one run to two pods; return its moment.
 
-    Raises `ConfigError` that lists every reason, `Transient` while nobody answers.
+    Raises `ConfigError` that lists every reason, `Transient` while nobody answers or a backup is restored.
     """
+    require_whole(db)
     with _calls():
         try:
             hello = db.client.admin.command("hello")
@@ -105,6 +109,22 @@ def require_guarantees(db: Database[Document], collections: Sequence[str]) -> da
         raise ConfigError([*problems, *missing])
     now: datetime = hello["localTime"]  # commands are read without a time zone
     return now.replace(tzinfo=UTC)
+
+
+def require_whole(db: Database[Document]) -> None:
+    """Raise `Transient` while a backup is restored: what the store lacks by then says nothing of a run."""
+    with _calls():
+        try:
+            mark = db[STATE].find_one({"_id": RESTORE})
+        except OperationFailure as error:
+            if error.code != NOT_ALLOWED:
+                raise
+            log.info(
+                "restore.not_told", extra={"code": error.code}
+            )  # the user has an earlier form of the role
+            return
+    if mark is not None:
+        raise Transient("restoring", "the store is being restored: nothing is claimed until that is over")
 
 
 def _answer_to(db: Database[Document], command: str) -> Document | None:
@@ -137,7 +157,11 @@ class MongoQueue:
         return require_guarantees(self.db, collections(mode))
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
-        """Take the head of the first class that has one and that the pod can serve."""
+        """Take the head of the first class that has one and that the pod can serve.
+
+        Raises `Transient`, also while a backup is restored: the mark is looked at with the shares, and the
+        runs of a restored store appear last, so that a claim between two looks takes one that is whole.
+        """
 
         def first_of(waiting: Sequence[WaitingClass]) -> Claim | None:
             for each in candidates(waiting, seeker, self._shares()) if waiting else ():
@@ -164,6 +188,7 @@ class MongoQueue:
         """Return the shares of projects, read at most once a second; none where they cannot be read."""
         now_s = self.clock.monotonic_s()
         if not self.shares.is_fresh(now_s):
+            require_whole(self.db)
             try:
                 with pymongo.timeout(CALL_S):
                     document = self.db.shares.find_one({"_id": FLEET})
@@ -208,6 +233,7 @@ class MongoQueue:
                 )
                 if document is not None:
                     return self._claimed(name, document, token)
+        require_whole(self.db)
         return None
 
     def renew(self, claim: Claim) -> Orders:
@@ -220,6 +246,7 @@ class MongoQueue:
                 return_document=ReturnDocument.AFTER,
             )
         if document is None:
+            require_whole(self.db)
             raise LeaseLost(claim.attempt_id)
         return claims.orders_of(document, extended_s=self.ttl_s)
 
@@ -230,6 +257,7 @@ class MongoQueue:
             with _calls():
                 run = self._runs(claim).find_one(own)
                 if run is None:
+                    require_whole(self.db)
                     raise LeaseLost(claim.attempt_id)
                 if run["settled"] is not None:
                     return

@@ -17,11 +17,12 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import BulkWriteError, OperationFailure
 
 from control_plane.store.database import Database, Document, answers
-from control_plane.store.state import STATE
 from events.runtime.errors import ConfigError, Rejected
+from events.runtime.guarantees import STATE
 
 BATCH_DOCUMENTS: Final = 1_000
 LOADED_MAX: Final = 1_000  # documents of an insert
+DRAFT: Final = "restored."  # before the name of a collection that is not whole yet
 NOT_ALLOWED: Final = 13
 DUPLICATE: Final = 11000
 POSITION_LOST: Final = 136
@@ -46,7 +47,13 @@ Moment = tuple[int, int]  # seconds, and the number within them: the time of the
 
 def is_backed_up(collection: str) -> bool:
     """Say whether the documents of a collection are part of a backup."""
-    return not collection.startswith("system.") and collection not in LEFT_OUT
+    is_own = collection.startswith(("system.", DRAFT))
+    return not is_own and collection not in LEFT_OUT
+
+
+def draft_of(collection: str) -> str:
+    """Return the name under which a collection is restored, which nobody else reads or writes."""
+    return f"{DRAFT}{collection}"
 
 
 def unpacked(raw: bytes) -> Document:
@@ -136,23 +143,22 @@ class Dumps:
 
     @answers()
     async def load(self, name: str, documents: Sequence[bytes]) -> None:
-        """Store documents as they are. Raises `Rejected` for those that the store refuses."""
-        collection = self._raw(name)
+        """Store documents as they are in a draft. Raises `Rejected` for those that the store refuses."""
+        collection = self._draft(name)
         for at in range(0, len(documents), LOADED_MAX):
             some = documents[at : at + LOADED_MAX]
-            try:
-                await collection.insert_many([RawBSONDocument(each, RAW) for each in some], ordered=False)
-            except BulkWriteError:  # a pod that nobody stopped has written one of them again
-                await self.replace(name, {packed({"_id": unpacked(each)["_id"]}): each for each in some})
+            await _written(
+                collection.insert_many([RawBSONDocument(each, RAW) for each in some], ordered=False)
+            )
 
     @answers()
     async def found(self, name: str, ids: Sequence[Any]) -> list[bytes]:
-        """Return the documents with these ids that there are."""
-        return [bytes(each.raw) async for each in self._raw(name).find({"_id": {"$in": [*ids]}})]
+        """Return the documents with these ids that a draft has."""
+        return [bytes(each.raw) async for each in self._draft(name).find({"_id": {"$in": [*ids]}})]
 
     @answers()
     async def replace(self, name: str, documents: Mapping[bytes, bytes | None]) -> None:
-        """Give each id, as a document `{_id}`, its document; None removes it. Raises `Rejected`."""
+        """Give each id, as a document `{_id}`, its document in a draft; None: none. Raises `Rejected`."""
         ids = {key: decode(key, AS_STORED)["_id"] for key in documents}
         writes: list[Any] = [
             DeleteOne({"_id": {"$eq": ids[key]}})
@@ -161,15 +167,26 @@ class Dumps:
             for key, new in documents.items()
         ]
         for at in range(0, len(writes), LOADED_MAX):
-            await _written(self._raw(name).bulk_write(writes[at : at + LOADED_MAX], ordered=False))
+            await _written(self._draft(name).bulk_write(writes[at : at + LOADED_MAX], ordered=False))
 
     @answers()
     async def drop(self, name: str) -> None:
-        """Drop one collection."""
-        await self._db.drop_collection(name)
+        """Drop one draft."""
+        await self._db.drop_collection(draft_of(name))
 
-    def _raw(self, name: str) -> AsyncCollection[Any]:
-        return self._fast.get_collection(name, RAW)
+    @answers()
+    async def drafts(self) -> list[str]:
+        """Return the collections of which there is a draft."""
+        found = await self._db.list_collection_names(filter={"type": "collection"})
+        return sorted(name.removeprefix(DRAFT) for name in found if name.startswith(DRAFT))
+
+    @answers()
+    async def publish(self, name: str) -> None:
+        """Give a draft its name, at one moment, in the place of what has it."""
+        await self._db[draft_of(name)].rename(name, dropTarget=True)
+
+    def _draft(self, name: str) -> AsyncCollection[Any]:
+        return self._fast.get_collection(draft_of(name), RAW)
 
 
 async def _written(write: Any) -> None:

@@ -93,7 +93,7 @@ class Folder:
             raise Rejected("bad_backup", why) from error
 
     def conclude(self, found: Manifest) -> None:
-        """Write the manifest, by which the backup is one, and remove the documents of earlier ones."""
+        """Write the manifest, by which the backup is one; remove what earlier ones left."""
         raw = msgspec.json.encode(found)
         if self.key:
             pieces: list[bytes] = []
@@ -106,6 +106,8 @@ class Folder:
         for each in self.path.glob("dump-*"):
             if each.name != folder_of(found.id) and not each.is_symlink():
                 shutil.rmtree(each, ignore_errors=True)
+        for each in (self.path / OBJECTS).glob("*/.*.new"):
+            each.unlink(missing_ok=True)
 
     def packer(self, backup: str, name: str) -> Packer:
         """Return what writes a file of documents."""

@@ -1,7 +1,9 @@
 """Restores a backup: checks all of it, then loads the documents, what changed, the indexes and the objects.
 
 Law: nothing is written before the last byte was compared with the manifest. From the first write to the last
-the store has a mark, by which control planes refuse it, and by which a restore that was cut off is repeated.
+the store has a mark, by which control planes and pods refuse it, and by which a restore that was cut off is
+repeated. Documents get the names of their collections when all are there, with their indexes, the queues
+last: a pod that goes on meanwhile finds no run, and whatever it writes is replaced.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from typing import Final
 from control_plane.files.blobs import Blobs
 from control_plane.store import schema, state
 from control_plane.store.database import Database
-from control_plane.store.verify.dumps import Dumps, is_backed_up, packed, unpacked
+from control_plane.store.verify.dumps import Dumps, draft_of, is_backed_up, packed, unpacked
 from control_plane.upkeep.backup.changes import Change, Drop, Patch, Put, Remove, changes, patched
 from control_plane.upkeep.backup.folder import CHANGES, LIST, Folder
 from control_plane.upkeep.backup.manifest import Manifest, Packed
 from control_plane.upkeep.backup.objects import Row, Tally, check, put_back, rows
+from events.kinds.declaring.queues import QUEUES
 from events.runtime.clock import Clock
 from events.runtime.errors import ConfigError, Conflict, Rejected
 
@@ -60,13 +63,21 @@ class Restore:
         for name, file in made.collections.items():
             await self._load(made.id, name, file)
         await self._apply(made)
-        await state.reset(self.db, made.schema)
-        await schema.migrate(self.db)
         tally = Tally()
         if made.objects is not None and self.blobs is not None:
             tally = await put_back(self._rows(made, made.objects), self.folder, self.blobs)
+        await state.reset(self.db, made.schema)
+        await self._publish()
+        await schema.migrate(self.db)
         await state.end_restore(self.db)
         return made, tally
+
+    async def _publish(self) -> None:
+        drafts = await self.dumps.drafts()
+        for name in drafts:
+            await schema.build(self.db, name, within=draft_of(name))
+        for name in sorted(drafts, key=lambda each: each in QUEUES):
+            await self.dumps.publish(name)
 
     async def _require_room(self) -> None:
         if self.replaces or await state.restoring(self.db) is not None:

@@ -18,6 +18,7 @@ app = noun("backup", has_verbs=False)
 
 Storage = Literal["copy", "reference", "none"]
 MINIO: Final = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
+NICE: Final = 15  # claims have the processor first where a database shares it
 NOT_IN_IT: Final = (
     "not in it: the key for secrets (PODFLEET_SECRETS_KEY): without it the secrets stay encrypted"
 )
@@ -38,10 +39,12 @@ def backup(
 ) -> None:
     """Back up a database and its files while the fleet works; the latest backup of a folder counts."""
     import asyncio
+    import os
 
     from events.runtime.errors import ConfigError, Rejected, Transient
 
     try:
+        os.nice(NICE)
         if data is None:
             missing = asyncio.run(_backup(database.variables(), folder, storage, encrypts=encrypt))
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,9 +14,14 @@ from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE,
 from podfleet.nouns import noun
 from podfleet.output import clean
 
+if TYPE_CHECKING:
+    from control_plane.store.database import Database
+
 app = noun("restore", has_verbs=False)
 
 STORAGE: Final = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
+LOOKS: Final = 2  # the first one only sees where each run stands
+NEVER_S: Final = 100 * 365 * 86_400.0  # a pod may still have what a log lacks: no log is given up here
 PATIENCE_S: Final = 12.0  # longer than every loop of the control plane needs
 TOLD_MAX: Final = 20
 AGAIN: Final = "control planes refuse the database until it is restored: call it again"
@@ -84,9 +89,32 @@ async def _restore(settings: Mapping[str, str], path: Path, *, replaces: bool) -
         _say(f"{tally.counts['objects']:,} objects: {put:,} put into the storage, {present:,} there already")
         for each in tally.examples:
             _say(each)
+        await catch_up(db)
         findings = await _verified(db, blobs)
     _say(KEY)
     return findings + tally.counts["missing"] + tally.counts["changed"]
+
+
+async def catch_up(db: Database) -> None:
+    """Apply what the log had at the backup's moment and the documents not yet, as a control plane does."""
+    from control_plane.log.catch_up import CatchUp
+    from control_plane.log.journal_flush import JournalFlush
+    from control_plane.log.projector import Projector
+    from control_plane.log.unclaimed_lines import UnclaimedLines
+    from control_plane.store.database import stores_clock
+    from control_plane.store.log.documents import Documents
+    from control_plane.store.log.events import Events
+    from control_plane.store.log.unclaimed_lines import UnclaimedStore
+    from control_plane.store.queue.runs import Runs
+    from events.runtime.clock import SystemClock, SystemIds
+
+    clock, ids = await stores_clock(db, SystemClock()), SystemIds()
+    runs, events, documents = Runs(db), Events(db), Documents(db)
+    projector = Projector(runs, events, documents, JournalFlush(events, documents, clock, ids), clock, ids)
+    unclaimed = UnclaimedLines(UnclaimedStore(db), runs, events, documents, clock, ids)
+    catch_up = CatchUp(runs, events, unclaimed, projector, log_grace_s=NEVER_S)
+    for _ in range(LOOKS):
+        await catch_up.run_once()
 
 
 async def _verified(db: object, blobs: object) -> int:
