@@ -51,6 +51,7 @@ def show_run(run: Run, reasons: Sequence[Reason] = ()) -> None:
         ("took", lasted(run, SystemClock().now()) if run.started_at else None),
         ("hypothesis", run.hypothesis_id),
         ("retry of", run.parent_run_id),
+        ("imported", _imported(run)),
         ("after", ", ".join(run.after) if run.after else None),
         ("canceled", _vain_wait(run)),
         ("before", ", ".join(run.successors) or None),
@@ -70,6 +71,14 @@ def show_run(run: Run, reasons: Sequence[Reason] = ()) -> None:
     if run.status == "AWAITING_HUMAN":
         say(f"\nDo you confirm this verdict? podfleet reviews pass {run.id} (or fail)")
     _show_parts(run)
+
+
+def _imported(run: Run) -> str | None:
+    origin = run.imported_from
+    if not origin:
+        return None
+    there = "".join(f", {name} {as_text(value)}" for name, value in origin.references.items() if value)
+    return f"from the fleet {origin.fleet} by {origin.by}, {_moment(origin.at)}{there}"
 
 
 def _vain_wait(run: Run) -> str | None:

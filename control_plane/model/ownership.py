@@ -13,6 +13,8 @@ from events.kinds.declaring.queues import QUEUES
 from events.kinds.results import SORT_NAMES
 
 Writers = Mapping[str, str]  # field to writer
+# The mark of what came with an imported run, and would else count as time or money of this fleet.
+IMPORTED: Final = "imported"
 
 
 def _by(writer: str, *fields: str) -> dict[str, str]:
@@ -49,7 +51,8 @@ CLAIMABLE: Final[Writers] = {
     **_by("claim, settle, application, catch-up, review", "logOpen", "logIncomplete"),
     **_by("heartbeat", "lastHeartbeat"),
     **_by("repair", "lostEvents"),
-    **_by("retention", "taken"),
+    **_by("retention, import", "taken"),
+    **_by("import", "importedFrom"),
 }  # fmt: skip
 
 OWNERS: Final[Mapping[str, Writers]] = {
@@ -66,6 +69,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("decision, catch-up", "watchedUntil"),
         **_by("application", "currentStage", "startedAt", "validation", "error", "endSeq", "lastEventSeq"),
         **_by("application", "summary", "marks"),
+        **_by("import", IMPORTED),
     },
     "stages": _by(
         "application", "runId", "attempt", "name", "index", "total", "status", "progress", "activity",
@@ -93,10 +97,14 @@ OWNERS: Final[Mapping[str, Writers]] = {
         noun.collection: {name: writer for writer, names in noun.writers.items() for name in names}
         for noun in NOUNS
     },
-    "events": _by(
-        "ingest, sweeper", "position", "runId", "attempt", "sequence", "revision", "ceId", "source", "type",
-        "time", "data", "hash", "receivedAt", "traceparent", "expiresAt", "orphan",
-    ),
+    "events": {
+        **_by(
+            "ingest, sweeper", "position", "runId", "attempt", "sequence", "revision", "ceId", "source",
+            "type", "time", "data", "hash", "receivedAt", "traceparent", "expiresAt", "orphan",
+        ),
+        **_by("import", IMPORTED),
+    },
+    "imports": _by("import", "digest", "by", "at"),
     "pods": {
         **_by(
             "report", "pod", "mode", "region", "kinds", "state", "runId", "attempt", "version",

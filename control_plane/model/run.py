@@ -162,6 +162,7 @@ class Run:
     waits_for_runs: bool = False
     node: Mapping[str, Any] | None = None  # of a job of several: what an attempt was told
     preempt: Mapping[str, Any] | None = None  # which attempt gives its pod back
+    is_imported: bool = False  # another fleet ran it
 
     @property
     def attempt_id(self) -> AttemptId:

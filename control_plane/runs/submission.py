@@ -156,6 +156,11 @@ class Submitter:
         spec = await self.queue.spec(run_id)
         if found is None or spec is None or found.collection != RUNS.collection:
             raise NotFound("unknown_run", f"there is no run {run_id!r}")
+        if found.run.is_imported:
+            message = (
+                "another fleet ran it: its limits, inputs and project are not those of this one; submit anew"
+            )
+            raise Conflict("imported_run", message)
         if spec.get("barrier"):
             group = found.run.group_id
             message = f"the run starts with others: run all of them again, `podfleet groups again {group}`"

@@ -93,6 +93,7 @@ from control_plane.upkeep import (
     sweeper,
     timekeeper,
 )
+from control_plane.upkeep.archives import importer
 from control_plane.upkeep.keeping import deleter, retainer
 from control_plane.upkeep.memory_return import MemoryReturn
 from control_plane.upkeep.notifications import deliverer, gatherer, usage_watcher
@@ -184,6 +185,7 @@ def _loops(deps: Deps) -> list[Loop]:
         (memory_return.TICK_S, "memory_return", MemoryReturn().run_once),
         (deleter.TICK_S, "deleter", deps.deleter.run_once),
         (retainer.TICK_S, "retainer", deps.retainer.run_once),
+        (importer.TICK_S, "importer", deps.importer.run_once),
         (tree_sweeper.TICK_S, "tree_sweeper", deps.tree_sweeper.run_once),
         (pod_expirer.TICK_S, "pod_expirer", deps.pod_expirer.run_once),
         (upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once),

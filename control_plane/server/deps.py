@@ -24,6 +24,7 @@ from control_plane.files.blobs import Blobs, open_blobs
 from control_plane.files.inputs import KnownInputs
 from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
+from control_plane.files.transfer import send
 from control_plane.files.tree_sweeper import TreeSweeper
 from control_plane.files.trees import TreeStore
 from control_plane.files.uploads.upload_budget import UploadBudget
@@ -89,6 +90,7 @@ from control_plane.store.catalogue.schedules import Schedules
 from control_plane.store.changes import LIVE_TEXTS, STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
 from control_plane.store.files.archives import ArchiveReads
+from control_plane.store.files.imports import Imports
 from control_plane.store.files.tree_removals import TreeRemovals
 from control_plane.store.files.trees import Trees
 from control_plane.store.log.byte_counts import ByteCounts
@@ -122,6 +124,7 @@ from control_plane.store.queue.submissions import Submissions
 from control_plane.store.queue.successors import Successors
 from control_plane.store.reads import RunReads
 from control_plane.store.results import ResultReads
+from control_plane.upkeep.archives.importer import Importer
 from control_plane.upkeep.fair_sharer import FairSharer
 from control_plane.upkeep.keeping.deleter import Deleter
 from control_plane.upkeep.keeping.retainer import Retainer
@@ -261,6 +264,11 @@ class Deps:
     def exporter(self) -> Exporter:
         """What writes archives of runs."""
         return Exporter(ArchiveReads(self.db), self.blobs, self.db.name)
+
+    @property
+    def importer(self) -> Importer:
+        """What imports archives of runs."""
+        return Importer(Imports(self.db), self.exporter, partial(send, self.blobs), self.clock)
 
     @property
     def tree_store(self) -> TreeStore:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pymongo.errors import OperationFailure
 
+from control_plane.model.ownership import IMPORTED
 from control_plane.model.positions.lag import Look
 from control_plane.model.presentation import finite
 from control_plane.store.database import Database, Document, answers
@@ -24,6 +25,7 @@ CODES_MAX: Final = 50
 HELD_LOOKED_AT: Final = 50  # runs whose newest events are looked at
 
 _USAGE: Final = "by_usage"
+_IMPORTED_USAGE: Final = "imported_usage"
 _FINISHED: Final = "by_finish"
 
 
@@ -63,8 +65,18 @@ class NumberReads:
 
     @answers()
     async def spent(self, since: datetime, until: datetime) -> Spent:
-        """Return the costs that events reported which arrived in that time."""
-        query = {"type": type_of(RunUsage), "receivedAt": {"$gte": since, "$lt": until}}
+        """Return the costs that events reported which arrived in that time, without those of other fleets."""
+        arrived: Document = {"receivedAt": {"$gte": since, "$lt": until}}
+        all_of_it = await self._spent({"type": type_of(RunUsage), **arrived}, _USAGE)
+        foreign = await self._spent({IMPORTED: True, **arrived}, _IMPORTED_USAGE)
+        return Spent(
+            max(0.0, all_of_it.gpu_s - foreign.gpu_s),
+            max(0.0, all_of_it.cost_usd - foreign.cost_usd),
+            max(0, all_of_it.events - foreign.events),
+            is_partial=all_of_it.is_partial or foreign.is_partial,
+        )
+
+    async def _spent(self, query: Document, hint: str) -> Spent:
         pipeline: list[Document] = [
             {"$match": query},
             {"$limit": USAGE_MAX},
@@ -79,7 +91,7 @@ class NumberReads:
                 }
             },
         ]
-        cursor = await self.db.events.aggregate(pipeline, hint=_USAGE)
+        cursor = await self.db.events.aggregate(pipeline, hint=hint)
         for group in await cursor.to_list():
             return Spent(group["gpu"], group["usd"], group["events"], group["events"] >= USAGE_MAX)
         return Spent(0.0, 0.0, 0, is_partial=False)

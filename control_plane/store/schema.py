@@ -104,6 +104,9 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         # money and GPU time of a day, from the keys alone
         _index("by_usage", ("type", _UP), ("receivedAt", _UP), ("data.gpu_s", _UP), ("data.cost_usd", _UP),
                **_partial(type=type_of(RunUsage))),
+        # the part of it that other fleets have spent
+        _index("imported_usage", ("imported", _UP), ("receivedAt", _UP), ("data.gpu_s", _UP),
+               ("data.cost_usd", _UP), **_partial(imported=True)),
         _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
         _index("orphans", ("orphan", _UP), ("runId", _UP), **_partial(orphan=True)),
     ),
@@ -129,6 +132,7 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
     "lanes": (_index("by_run", ("runId", _UP), ("attempt", _UP)),),
     "retention": (),
     "retention_sweeps": (),
+    "imports": (_index("by_time", ("at", _UP)),),
     "tombstones": (
         _index("due", ("dueAt", _UP), **_partial(dueAt={"$type": "date"})),
         _index("by_slot", ("groupId", _UP), ("slot", _UP), ("status", _UP),

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from events.answers.access.keeping import Taken
+from events.answers.access.keeping import ImportedFrom, Taken
 from events.answers.answer import Amount, Answer, Count, Listing, Moment
 from events.answers.artifacts import Artifact
 from events.answers.attempts import Attempt, CurrentStage, Failure, Stage
@@ -144,7 +144,7 @@ class RunRow(Answer, frozen=True, kw_only=True):
     those of the newest attempt that said any. A member of a group has its `slot`. `columns` are the values of
     the columns that were asked for, by name; one that is a list or an object is JSON, cut short. A run with
     `after` began behind these runs; while one of them has not completed, it `waits_for_runs`.
-    `taken` says what rules of retention took.
+    `taken` says what rules of retention took, `imported_from` of an imported run which fleet ran it.
     """
 
     id: str
@@ -194,6 +194,7 @@ class RunRow(Answer, frozen=True, kw_only=True):
     after: list[str] | UnsetType = UNSET
     waits_for_runs: bool | UnsetType = UNSET
     taken: dict[str, Taken] | UnsetType = UNSET
+    imported_from: ImportedFrom | UnsetType = UNSET
 
 
 class RunPage(Listing[RunRow], frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any, Final, Unpack
 
 from events.answers.access.audit_log import AuditEntry
-from events.answers.access.keeping import Deletion, RetentionPreview, RetentionRule, Tombstone
+from events.answers.access.keeping import ArchivedRun, Deletion, RetentionPreview, RetentionRule, Tombstone
 from events.answers.access.keys import Key, MadeKey
 from events.answers.access.projects import Project
 from events.answers.access.secrets import RotatedSecrets, Secret
@@ -349,6 +349,11 @@ def export_results(
     """Return all rows of a result set: one JSON object a line, or a file of `format`."""
     query = {"set": set, "sort": sort, "filter": list(filters), "q": q, "format": format}
     return Call("GET", "/api/runs/{run_id}/results/export", ResultRow, {"run_id": run_id}, query)
+
+
+def import_archive() -> Call[ArchivedRun]:
+    """Import the archive of a run that another fleet ran; its content is the body."""
+    return Call("POST", "/api/archives", ArchivedRun)
 
 
 def archive_run(run_id: str, *, artifacts: bool = True) -> Call[None]:

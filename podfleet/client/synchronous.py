@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, Unpack
@@ -112,9 +112,13 @@ class Client(Connected):
 
     @contextmanager
     def sent(
-        self, call: Call[Any], headers: Mapping[str, str] | None = None, timeout_s: float | None = None
+        self,
+        call: Call[Any],
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        content: Iterable[bytes] | None = None,
     ) -> Iterator[Any]:
-        """Send a request; within the block its answer of httpx is read."""
+        """Send a request, with a `content` of any length; within the block its answer of httpx is read."""
         import httpx
 
         try:
@@ -123,6 +127,7 @@ class Client(Connected):
                 call.address,
                 params=call.parameters,
                 json=call.body,
+                content=content,
                 headers={**call.headers, **(headers or {})},
                 timeout=timeout_s or self.target.timeout_s,
             ) as response:

@@ -260,6 +260,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
     "admin": (
         "DELETE /api/runs/{run_id}",
         "DELETE /api/hypotheses/{hypothesis_id}",
+        "POST /api/archives",
         "PUT /api/retention/{rule_id}",
         "DELETE /api/retention/{rule_id}",
         "GET /runs/{run_id}/delete",

@@ -2,18 +2,20 @@
 
 Law: the same run gives the same bytes. Nothing that grants anything is in it: no token, no lease, no name of
 a secret. What is held at once is one part of a list, or one piece of a file. A file whose bytes are not
-those that were registered breaks the archive off; nothing in its place says that it is whole.
+those that were registered breaks the archive off; nothing in its place says that it is whole. A run that was
+imported is written as its own fleet wrote it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final, Protocol
 
+from control_plane.model.ownership import IMPORTED
 from control_plane.store.files.archives import LISTS, ArchiveReads
 from control_plane.store.log.inspections import Version
 from events.files.archive import event_lines, extended_json, tape
@@ -25,8 +27,14 @@ from events.lifecycle import FINAL
 from events.runtime.errors import Conflict, NotFound, Rejected, Transient
 
 # What of a run is of one fleet alone, or grants something.
-LEFT_OUT: Final = frozenset({"tokens", "lease", "secrets", "userId", "idempotency", "journal"})
+LEFT_OUT: Final = frozenset(
+    {"tokens", "lease", "secrets", "userId", "idempotency", "journal", "importedFrom"}
+)
 SPEC_LEFT_OUT: Final = frozenset({"unchecked"})
+MARKS: Final = frozenset({IMPORTED})
+# What an imported run has as text alone: names of another fleet.
+MOVED: Final = ("hypothesisId", "parentRunId", "groupId", "slot", "after", "submittedBy")
+NOT_BROUGHT: Final = "import:no-files"  # who took the files that an imported archive does not have
 
 Document = Mapping[str, Any]
 
@@ -52,6 +60,18 @@ class RunArchive:
     has_artifacts: bool
     files: Mapping[str, Document]  # by their members
     left_out: list[str]
+
+    @property
+    def told(self) -> Document:
+        """The run as the archive tells it; an imported one is as its own fleet had it."""
+        run = _without(self.run, LEFT_OUT)
+        origin = self.run.get("importedFrom")
+        if origin is None:
+            return run
+        marks = run.get("taken") or {}
+        taken = {what: mark for what, mark in marks.items() if mark.get("by") != NOT_BROUGHT}
+        run = {**_without(run, frozenset({"taken"})), **origin["references"]}
+        return {**run, "taken": taken} if taken else run
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +112,17 @@ class Exporter:
             return False
         return found is not None and found.size == artifact["size"]
 
-    async def written(self, archive: RunArchive) -> AsyncIterator[bytes]:
+    async def members(self, run_id: str) -> list[Member]:
+        """Return the members that the archive of a run has without its files. Raises as `open`, `written`."""
+        writing = _Writing()
+        async for _ in self.written(await self.open(run_id, has_artifacts=False), writing):
+            pass
+        return writing.members
+
+    async def written(self, archive: RunArchive, writing: _Writing | None = None) -> AsyncIterator[bytes]:
         """Yield the archive piece by piece. Raises `Transient`, `Rejected`: then it is broken off."""
-        run_id, writing, logs = str(archive.run["_id"]), _Writing(), AttemptLogs()
-        yield writing.member(tape.RUN, extended_json.encoded(_without(archive.run, LEFT_OUT)) + b"\n")
+        run_id, writing, logs = str(archive.run["_id"]), writing or _Writing(), AttemptLogs()
+        yield writing.member(tape.RUN, extended_json.encoded(archive.told) + b"\n")
         parts = _Parts(writing, "documents", "run_specs")
         yield b"".join(
             [parts.added(extended_json.encoded(_without(archive.spec, SPEC_LEFT_OUT))), parts.ended()]
@@ -109,14 +136,15 @@ class Exporter:
             yield piece
         parts = _Parts(writing, "events", "others")
         async for event in self.reads.others(run_id):
-            yield parts.added(event_lines.encoded(event))
+            yield parts.added(event_lines.encoded(_without(event, MARKS)))
         yield parts.ended()
         for name, artifact in archive.files.items():
             async for piece in self._content(writing, name, artifact):
                 yield piece
+        origin = archive.run.get("importedFrom") or {"podfleet": version("podfleet"), "fleet": self.fleet}
         said = Manifest(
-            podfleet=version("podfleet"),
-            fleet=self.fleet,
+            podfleet=str(origin["podfleet"]),
+            fleet=str(origin["fleet"]),
             run_id=run_id,
             kind=str(archive.run["kind"]),
             status=str(archive.run["status"]),
@@ -185,11 +213,10 @@ async def _listed(
     writing: _Writing,
     name: str,
     documents: AsyncGenerator[Document, None],
-    encoded: Callable[[Document], bytes] = extended_json.encoded,
 ) -> AsyncIterator[bytes]:
     parts = _Parts(writing, "documents", name)
     async for document in documents:
-        if piece := parts.added(encoded(document)):
+        if piece := parts.added(extended_json.encoded(_without(document, MARKS))):
             yield piece
     yield parts.ended()
 
@@ -206,7 +233,7 @@ async def _numbered(
             attempt = event["attempt"]
             parts = _Parts(writing, "events", f"{NUMBERED}{attempt}")
         logs.add(event)
-        if piece := parts.added(event_lines.encoded(event)):
+        if piece := parts.added(event_lines.encoded(_without(event, MARKS))):
             yield piece
     if parts is not None:
         yield parts.ended()

@@ -23,6 +23,8 @@ RETRY_AFTER_S: Final = 2
 PAIRS_MAX: Final = 1_000  # of a form; an empty one is counted by nobody else, and costs as much
 URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/"
+# Their bodies are files, which they bound themselves after they know who sends them.
+OF_FILES: Final = frozenset({("POST", "/api/archives")})
 # the rest of a body is not wanted, and a kept connection would have to swallow it
 LAST: Final = {"Connection": "close"}
 # Read and dropped before such an answer: a connection that is closed over unread bytes is reset, and the
@@ -43,6 +45,9 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
+            return
+        if (scope.get("method"), scope.get("path")) in OF_FILES:
+            await self._file(scope, receive, send)
             return
         taken = 0
         is_whole = False
@@ -82,6 +87,24 @@ class BodyLimit:
             await self.app(scope, bounded, last)
         finally:
             self._held_bytes -= taken
+
+    async def _file(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a route whose body is a file; where it is answered before its end, the rest is not wanted."""
+        is_whole = False
+
+        async def noted() -> Message:
+            nonlocal is_whole
+            message = await receive()
+            is_whole = not message.get("more_body", False)
+            return message
+
+        async def last(message: Message) -> None:
+            if message["type"] == "http.response.start" and not is_whole:
+                message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+                await drain(noted)
+            await send(message)
+
+        await self.app(scope, noted, last)
 
 
 def _is_last(answer: Message) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
+from control_plane.model.ownership import IMPORTED
 from control_plane.model.views.pods import cards_of
 from control_plane.store.database import Database, Document, answers, moment
 from control_plane.store.log.pod_lives import with_lives
@@ -109,13 +110,14 @@ class Projects:
     async def ended(self, after: datetime, until: datetime) -> list[Document]:
         """Return the attempts that ended after one moment and by another, the oldest first."""
         fields = dict.fromkeys(("runId", "pod", "claimedAt", "endedAt"), 1)
-        found = self.db.attempts.find({"endedAt": {"$gt": after, "$lte": until}}, fields)
+        wanted = {"endedAt": {"$gt": after, "$lte": until}, IMPORTED: None}
+        found = self.db.attempts.find(wanted, fields)
         return await found.sort("endedAt", 1).limit(BATCH_MAX).to_list()
 
     @answers()
     async def costs(self, after: datetime, until: datetime) -> list[Document]:
         """Return the usage that was told after one moment and by another, the oldest first."""
-        wanted = {"type": _USAGE, "receivedAt": {"$gt": after, "$lte": until}}
+        wanted = {"type": _USAGE, "receivedAt": {"$gt": after, "$lte": until}, IMPORTED: None}
         fields = {"runId": 1, "receivedAt": 1, "data.cost_usd": 1}
         return await self.db.events.find(wanted, fields).sort("receivedAt", 1).limit(BATCH_MAX).to_list()
 

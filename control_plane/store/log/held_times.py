@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from control_plane.model.ownership import IMPORTED
 from control_plane.model.run import Entry
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.log.pod_lives import with_lives
@@ -41,7 +42,7 @@ class HeldTimes:
     @answers()
     async def held(self, since: datetime, until: datetime) -> list[Document]:
         """Return the attempts that were held in a window, at most `HELD_MAX`, the open ones first."""
-        begun: Document = {"claimedAt": {"$lt": until}}
+        begun: Document = {"claimedAt": {"$lt": until}, IMPORTED: None}
         found: list[Document] = []
         for ended in (None, {"$gte": since, "$lt": until + AFTER}):
             cursor = self.db.attempts.find({"endedAt": ended, **begun}, _HELD).limit(HELD_MAX - len(found))

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pymongo.errors import DuplicateKeyError
 
 from control_plane.model.groups.status import CLOSED
+from control_plane.model.ownership import IMPORTED
 from control_plane.store.database import Database, Document, answers, moment
 from events.kinds.declaring.queues import RUNS
 from events.lifecycle import Status
@@ -51,13 +52,14 @@ class NotificationSources:
     @answers()
     async def ended(self, since: datetime, until: datetime) -> list[Document]:
         """Return the runs that ended in this time, the oldest first, at most `BATCH_MAX`."""
-        found = self.db[RUNS.collection].find({"finishedAt": {"$gte": since, "$lte": until}}, _RUN)
+        wanted = {"finishedAt": {"$gte": since, "$lte": until}, "importedFrom": None}
+        found = self.db[RUNS.collection].find(wanted, _RUN)
         return await found.sort("finishedAt", 1).limit(BATCH_MAX).to_list()
 
     @answers()
     async def completed_attempts(self, since: datetime, until: datetime) -> list[Document]:
         """Return the attempts that completed in this time, the oldest first, at most `BATCH_MAX`."""
-        wanted = {"endedAt": {"$gte": since, "$lte": until}, "outcome": "completed"}
+        wanted = {"endedAt": {"$gte": since, "$lte": until}, "outcome": "completed", IMPORTED: None}
         found = self.db.attempts.find(wanted, {"runId": 1, "endedAt": 1})
         return await found.sort("endedAt", 1).limit(BATCH_MAX).to_list()
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from control_plane.model.ownership import IMPORTED
 from control_plane.store.database import Database, Document, answers
 from events.kinds.declaring.queues import QUEUES
 
@@ -23,7 +24,8 @@ class AttemptEnds:
     async def newest(self, since: datetime) -> list[Document]:
         """Return the attempts that ended since then, the newest first, at most `ENDS_MAX`."""
         fields = ("runId", "attempt", "pod", "claimedAt", "endedAt", "outcome", "code")
-        cursor = self.db.attempts.find({"endedAt": {"$gte": since}}, dict.fromkeys(fields, 1))
+        wanted = {"endedAt": {"$gte": since}, IMPORTED: None}
+        cursor = self.db.attempts.find(wanted, dict.fromkeys(fields, 1))
         return await cursor.sort("endedAt", -1).limit(ENDS_MAX).to_list()
 
     @answers()

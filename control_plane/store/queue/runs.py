@@ -311,6 +311,7 @@ def decode(document: Mapping[str, Any]) -> Run:
         waits_for_runs=bool(document.get("waitsForRuns")),
         node=document.get("node"),
         preempt=document.get("preempt"),
+        is_imported=document.get("importedFrom") is not None,
     )
 
 

@@ -313,10 +313,17 @@ class VerifyReads:
                 names = [_id_of(raw) for raw in page]
                 known = await self._existing(names)
                 known |= await self._taken(names, collection)
+                known |= await self._coming(names)
                 for run_id in names:
                     if run_id not in known:
                         yield collection, run_id
                 beyond = _beyond(page[-1])
+
+    @answers()
+    async def _coming(self, run_ids: Sequence[str]) -> set[str]:
+        """Return those of these runs whose archives are being imported, and which will be there last."""
+        found = self.db.imports.find({"_id": {"$in": [*run_ids]}}, {"_id": 1})
+        return {each["_id"] for each in await found.to_list()}
 
     @answers()
     async def _told_of(self, collection: str, beyond: Document) -> list[Document]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.concurrency.loops import serve_all
+from control_plane.files.archives.exporter import NOT_BROUGHT
 from control_plane.model.presentation import plain
 from control_plane.model.views.document_mapping import from_document
 from control_plane.store.database import Document
@@ -106,6 +107,8 @@ class Retainer:
         if is_taken({"taken": taken}, what):
             mark = taken[what]
             message = f"{name} was removed by retention rule {mark['by']} on {mark['at']:%Y-%m-%d}"
+            if mark["by"] == NOT_BROUGHT:
+                message = f"{name} was not in the archive from which its run was imported"
             raise Gone("taken", message)
 
     async def run_once(self) -> int:

@@ -66,6 +66,27 @@ class Taken(Answer, frozen=True, kw_only=True):
     removed_at: Moment | None
 
 
+class ImportedFrom(Answer, frozen=True, kw_only=True):
+    """Where an imported run comes from: its fleet, with the version that wrote the archive, who imported it.
+
+    `references` are names of that fleet: of the group, hypothesis, runs and submitter of the run.
+    """
+
+    fleet: str
+    podfleet: str
+    at: Moment
+    by: str
+    references: dict[str, str | int | list[str] | None]
+
+
+class ArchivedRun(Answer, frozen=True, kw_only=True):
+    """The run of an archive that was imported."""
+
+    id: str
+    kind: str
+    status: str
+
+
 class RetentionRule(Answer, frozen=True, kw_only=True):
     """A rule of retention: `what` is taken of runs `days` after their end, null for never.
 

@@ -15,7 +15,7 @@ from events.files.archive import event_lines, extended_json, manifest, tape
 from events.files.archive.attempt_logs import AttemptLogs
 from events.files.archive.manifest import AttemptLog, Manifest, Member
 from events.record_digest import NO_LINES
-from events.runtime.errors import Rejected
+from events.runtime.errors import Conflict, Rejected
 
 PART_BYTES: Final = 1024 * 1024  # a part ends with the line that reaches this
 LINE_BYTES_MAX: Final = 20 * 1024 * 1024  # a stored document has 16 MiB at most, and grows as text
@@ -146,12 +146,21 @@ class _Reading:
         self._tell(lambda receiver: receiver.document("run", self.run))
 
     def _take_lines(self, name: str, content: bytes) -> None:
+        """Take the lines of a member. Raises `Rejected`, which names the member."""
+        try:
+            self._take_each(name, content)
+        except Conflict:
+            raise  # of who takes it, and not of what is read
+        except Rejected as error:
+            raise Rejected(error.code, f"{name}: {error.message}") from error
+
+    def _take_each(self, name: str, content: bytes) -> None:
         place = tape.list_of(name)
         assert place is not None, name
         folder, listed = place
         lines = content.split(b"\n")
         if not content or lines.pop():
-            raise Rejected(tape.BAD, f"{name} does not end with the end of a line")
+            raise Rejected(tape.BAD, "it does not end with the end of a line")
         for line in lines:
             if folder == "events":
                 self._take_event(listed, event_lines.decoded(line, str(self.run["_id"])))

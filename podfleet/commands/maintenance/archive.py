@@ -1,4 +1,4 @@
-"""`podfleet archive`: a run that has ended as one file, which can be verified without a fleet.
+"""`podfleet archive`: a run that has ended as one file, which needs no fleet to be verified, and is imported.
 
 Law: a file is written whole, or not at all.
 """
@@ -6,22 +6,28 @@ Law: a file is written whole, or not at all.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from msgspec import to_builtins
 from typer.core import TyperGroup
 
-from events.files.archive.check import checked
+from events.answers.access.keeping import ArchivedRun
+from events.files.archive.check import PIECE_BYTES, checked
 from events.runtime.errors import Rejected
 from podfleet.client import endpoints
+from podfleet.client.call import Malformed
+from podfleet.client.synchronous import Client
 from podfleet.connection import EXIT_FAILED, client, fail
 from podfleet.id_lookup import RUN, RunName, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_json, say, tell
 
 EXPORT = "export"
+IMPORT_S: Final = 3600.0  # an archive is read, checked and stored before the answer
 
 
 class _Verbs(TyperGroup):
@@ -74,6 +80,46 @@ def export(
     for words in (*found.findings, *found.notes):
         tell(words)
     say(str(target))
+
+
+@app.command("import")
+def import_file(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of `podfleet archive`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Import the run of another fleet, with its log and its files; it takes the scope admin.
+
+    The file is checked here first, and again by the control plane, which takes all of it or nothing. It is a
+    run like any other that has ended: shown, exported, deleted; never run, nor counted in time and money.
+    """
+    try:
+        with open(file, "rb") as opened:
+            found = checked(opened)
+            if found.findings:
+                fail(f"{file}: {found.findings[0]}", EXIT_FAILED)
+            opened.seek(0)
+            size = os.fstat(opened.fileno()).st_size
+            run = _sent(client(), iter(partial(opened.read, PIECE_BYTES), b""), size)
+    except Rejected as error:
+        fail(f"{file}: {error.message}", EXIT_FAILED)
+    except OSError as error:
+        fail(f"{file} cannot be read: {error.strerror or error}", EXIT_FAILED)
+    if as_json:
+        print_json(to_builtins(run))
+    else:
+        say(run.id)
+
+
+def _sent(control_plane: Client, content: Iterator[bytes], size: int) -> ArchivedRun:
+    """Send an archive of so many bytes, and wait until its run is there. Raises as `Client.ask`."""
+    call = endpoints.import_archive()
+    headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
+    with control_plane.sent(call, headers, timeout_s=IMPORT_S, content=content) as response:
+        try:
+            answer = control_plane.target.whole(response)
+            return call.read(response.status_code, answer, response.headers.get("location"))
+        except Malformed as error:
+            raise control_plane.target.foreign(error) from error
 
 
 @app.command()

@@ -51,7 +51,7 @@ class StructRoute(APIRoute):
             content = {JSON: {"schema": reference(*self.answers)}}
             described = {str(status): {"content": content} for status in statuses}
             options |= {"response_model": None, "response_class": Encoded}
-            options["openapi_extra"] = {"responses": described}
+            options["openapi_extra"] = {**(options.get("openapi_extra") or {}), "responses": described}
             endpoint = _encoding(endpoint)
         super().__init__(path, endpoint, **options)
 
