@@ -19,7 +19,7 @@ from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.ended_pods import Start, folded
 from control_plane.model.views.notes import answered
 from control_plane.model.views.pods import pod
-from control_plane.model.views.readable import UnreadableDocument, readable, reading_of, those_readable, typed
+from control_plane.model.views.readable import UnreadableDocument, readable, reading_of, typed
 from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
@@ -94,6 +94,15 @@ LEVELS: Final[Mapping[str, Sequence[str]]] = {
     "warning": ("warn", "warning"),
     "error": ("error",),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class EndedPods:
+    """Pods that have ended: the last start of each place, how many starts it had, and how many places."""
+
+    page: Listing[Pod]
+    starts: Mapping[str, int]
+    places: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -487,11 +496,8 @@ class Reading:
         rules = await self.pod_rules.in_force()
         return listing("pods", found, partial(self._pod, rules))
 
-    async def ended_pods(self, region: str | None = None) -> tuple[list[tuple[Pod, int]], int]:
-        """Return the last start of each pod and slot where none lives, with the number of its starts.
-
-        Those are `ENDED_SHOWN` at most, the last first; the second value says how many there are.
-        """
+    async def ended_pods(self, region: str | None = None) -> EndedPods:
+        """Return the last start of each place where none lives, the last first, `ENDED_SHOWN` at most."""
         since = self.clock.now() - SILENT_AFTER
         ended = folded(
             Start(
@@ -500,12 +506,10 @@ class Reading:
             for each in await self.pod_reads.starts(region)
         )
         starts = {each.id: each.starts for each in ended[:ENDED_SHOWN]}
-        if not starts:
-            return [], 0
+        found = {str(row["_id"]): row for row in await self.pod_reads.of_ids([*starts])} if starts else {}
+        rows = Slice([found[each] for each in starts if each in found], None)
         rules = await self.pod_rules.in_force()
-        rows = await self.pod_reads.of_ids([*starts])
-        shown = {pod.id: pod for pod in those_readable("pod", rows, partial(self._pod, rules))}
-        return [(shown[each], starts[each]) for each in starts if each in shown], len(ended)
+        return EndedPods(listing("pods", rows, partial(self._pod, rules)), starts, len(ended))
 
     async def worst_pod_clock_s(self) -> float:
         """Return how far the worst clock of a live pod is from the store's; 0 without any."""

@@ -63,6 +63,11 @@ def test_those_that_live_come_first_and_the_dead_are_folded(fleet: Any, database
     row = {
         "kinds": ["probe"],
         "mode": "experiment",
+        "version": "1",
+        "telemetry": {},
+        "orders": {"drain": False},
+        "labels": {},
+        "checks": [],
         "capabilities": {"cpus": 1, "memoryMib": 1.0, "gpus": []},
     }
 
@@ -76,7 +81,7 @@ def test_those_that_live_come_first_and_the_dead_are_folded(fleet: Any, database
                 "reportedAt": now - reported,
                 **row,
             }
-            for number in range(count)
+            for number in (range(1, count + 1) if count > 1 else [0])
         ]
 
     old, soon, far = timedelta(days=3), timedelta(minutes=-10), timedelta(hours=1)
@@ -94,13 +99,16 @@ def test_those_that_live_come_first_and_the_dead_are_folded(fleet: Any, database
         return re.findall(r'<tr id="p-([^"]+)"', page)
 
     assert sorted(shown()[:3]) == ["a/000", "b/000", "c/000"]
-    assert shown()[3:] == ["d/149", "e/049"]
+    assert shown()[3:] == ["d/150", "e/050"]
+    assert "Damaged" not in fleet.client.get("/pods").text
     assert "150 starts" in fleet.client.get("/pods").text
-    assert (sorted(listed()[:3]), listed()[3:]) == (sorted(shown()[:3]), ["d/149", "e/049"])
+    assert (sorted(listed()[:3]), listed()[3:]) == (sorted(shown()[:3]), ["d/150", "e/050"])
     assert len(listed("--all")) == 303
     assert shown(all="true", limit="200")[0] not in ("a/000", "b/000", "c/000")
     assert sorted(shown(live="true")) == ["a/000", "b/000", "c/000"]
     assert shown(region="nowhere") == []
+    database.pods.insert_one({**rows("odd", 1, "stopped", far, far)[0], "version": None})
+    assert "odd/000" in fleet.client.get("/pods").text, "what is damaged is named"
 
 
 def test_a_restarted_worker_finishes_its_run_takes_no_other_and_ends_to_be_started_again(

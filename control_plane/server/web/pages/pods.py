@@ -12,9 +12,10 @@ from urllib.parse import quote
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
-from msgspec import structs
+from msgspec import UNSET, structs
 from pydantic import Field
 
+from control_plane.reads.reading import EndedPods
 from control_plane.runs.pods.steering import REASON_CHARS_MAX
 from control_plane.server.api.contract.struct_routes import Routes
 from control_plane.server.api.fleet import MaySteer, PodFilters
@@ -65,21 +66,23 @@ class PodPages:
         live, reading = self.site.live("pods"), self.site.deps.reading
         region, is_whole = wanted.region or None, wanted.every and not wanted.live
         page = await reading.pods(wanted.limit, wanted.after, live_only=not is_whole, region=region)
-        ended: list[tuple[Pod, int]] = []
-        places = 0
+        ended: EndedPods | None = None
         if is_whole:
             page = structs.replace(page, items=sorted(page.items, key=lambda each: each.state in ENDED))
         elif wanted.after is None and not wanted.live:
-            ended, places = await reading.ended_pods(region)
+            ended = await reading.ended_pods(region)
+            damaged = [*(page.unreadable or ()), *(ended.page.unreadable or ())]
+            page = structs.replace(page, unreadable=damaged or UNSET)
         chosen = wanted.model_dump(exclude={"after"}, exclude_none=True, exclude_defaults=True, by_alias=True)
-        rows = [*((each, 1) for each in page.items), *ended]
+        rows = [(each, 1) for each in page.items]
+        if ended is not None:
+            rows += [(each, ended.starts[each.id]) for each in ended.page.items]
         return await self.site.show(
             "pods.html",
             live=live,
             page=page,
             rows=rows,
             ended=ended,
-            places=places,
             wanted=wanted,
             chosen=chosen,
             version=self.version,
