@@ -18,6 +18,7 @@ from testing.bench.comparison import Setting
 from testing.bench.machine import ROOT, facts
 from testing.bench.report import Report, into, table
 from testing.bench.search import searches, task_pages
+from testing.bench.stored import backup, files
 from testing.bench.workloads import (
     artifacts,
     claims,
@@ -41,6 +42,7 @@ _ALL: Final = (
     ingest.SCALING, results.BENCH, lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH,
     sick_pods.BENCH, groups.BENCH, races.BENCH, races.SHOWN, trees.BENCH, evaluation.BENCH,
     agreement.BENCH, load_client.BENCH, prompt_laps.BENCH, searches.BENCH, task_pages.BENCH,
+    backup.BENCH, files.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"

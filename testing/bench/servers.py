@@ -83,7 +83,7 @@ def control_planes(url: str, count: int) -> Iterator[list[str]]:
             ]
             processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
             urls.append(f"http://{LOOPBACK}:{port}")
-            _await(urls[-1])
+            await_healthy(urls[-1])
         yield urls
     finally:
         for process in processes:
@@ -105,7 +105,8 @@ def scripted_engine() -> Iterator[str]:
         process.stdin.close()
 
 
-def _await(url: str) -> None:
+def await_healthy(url: str) -> None:
+    """Wait until a control plane answers. Raises `TimeoutError`."""
     clock = SystemClock()
     until_s = clock.monotonic_s() + START_S
     while clock.monotonic_s() < until_s:

@@ -1,0 +1,1 @@
+"""What is stored: backups beside claims, and files by the control plane's own address."""
