@@ -84,10 +84,10 @@ SHOWN = {
     "tasks": TaskRow,
 }
 HIDDEN = {
-    "attempts": {"marks"},  # of the ledger
+    "attempts": {"marks", "imported"},  # of the ledger
     "pods": {"lookedUntil"},
     "tasks": {"begun"},
-    "events": {"ceId", "hash", "expiresAt", "orphan"},
+    "events": {"ceId", "hash", "expiresAt", "orphan", "imported"},
     "runs": INTERNAL | {"startAt", "node", "preempt", "userId"},  # of its group, and of its user
 }
 
