@@ -31,7 +31,10 @@ NEWEST: Final[Order] = (("_id", -1),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a page shall hold: `leading` names the index, `after` the key that it follows."""
+    """What a page shall hold: `leading` names the index, `after` the key that it follows.
+
+    `index` is the name of the one whose order it is, where the planner could take another and sort.
+    """
 
     collection: str
     leading: Mapping[str, Any] = field(default_factory=dict)
@@ -40,6 +43,7 @@ class Wanted:
     after: Sequence[Any] | None = None
     limit: int
     hidden: Sequence[str] = ()
+    index: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ async def read_page(db: Database, wanted: Wanted) -> Slice:
             .sort(list(wanted.order))
             .limit(wanted.limit + 1)
         )
+        if wanted.index is not None:
+            cursor = cursor.hint(wanted.index)
         documents, is_cut = await read_bounded(db, cursor, PAGE_BYTES_MAX)
     if len(documents) > wanted.limit or is_cut:
         documents = documents[: wanted.limit]

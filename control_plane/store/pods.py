@@ -66,7 +66,9 @@ class Pods:
             residual = {"reportedAt": {"$gte": reported_since}, "state": {"$ne": "stopped"}}
         if region is not None:
             residual["region"] = region
-        wanted = Wanted(collection="pods", residual=residual, order=_NEWEST, after=after, limit=limit)
+        wanted = Wanted(
+            collection="pods", residual=residual, order=_NEWEST, after=after, limit=limit, index="by_start"
+        )
         return await read_page(self.db, wanted)
 
     async def starts(self, region: str | None) -> list[Document]:

@@ -40,7 +40,7 @@ UNASKED = {
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound
 BRANCHES = 10  # of a cursor, each of which may look one too far
 COMMANDS = {
-    "/": 17, "/api/queue": 7, "/metrics": 17, "/numbers": 14, "/reviews": 5, "/hypotheses": 5, "/pods": 3,
+    "/": 18, "/api/queue": 7, "/metrics": 18, "/numbers": 16, "/reviews": 5, "/hypotheses": 5, "/pods": 6,
     "/runs all": 3, "/api/runs all": 1, "/runs/ long": 10, "/api/runs/ long": 12,
     "/runs/ long/metrics": 5, "/runs/ long/files": 5, "/runs/ long/attempts": 7, "/runs/ long/spec": 4,
 }  # fmt: skip
