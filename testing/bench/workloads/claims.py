@@ -66,7 +66,7 @@ def run(setting: Setting) -> Iterator[Row]:
             backlog.fill_bare(url, depth)
             for claimers in CLAIMERS:
                 ways = {
-                    name: partial(_measured, url, claimer, claimers, seconds)
+                    name: partial(measured, url, claimer, claimers, seconds)
                     for name, claimer in CLAIMING.items()
                 }
                 yield from contest(f"{claimers} claimers, {depth:,} queued", METRICS, ways, setting)
@@ -93,8 +93,8 @@ def run_labelled(setting: Setting) -> Iterator[Row]:
             backlog.fill(server.url(), depth, requires)
         for claimers in CLAIMERS:
             ways = {
-                OURS: partial(_measured, labels.url(), ours_in_a_rack, claimers, seconds),
-                WITHOUT: partial(_measured, plain.url(), ours, claimers, seconds),
+                OURS: partial(measured, labels.url(), ours_in_a_rack, claimers, seconds),
+                WITHOUT: partial(measured, plain.url(), ours, claimers, seconds),
             }
             yield from contest(f"{claimers} claimers, {LABELS} labels", LABELLED, ways, setting)
 
@@ -112,8 +112,8 @@ def run_shared(setting: Setting) -> Iterator[Row]:
             client.get_default_database().shares.insert_one({"_id": FLEET, "projects": told})
         for claimers in CLAIMERS:
             ways = {
-                OURS: partial(_measured, shared.url(), ours, claimers, seconds),
-                ALONE: partial(_measured, plain.url(), ours, claimers, seconds),
+                OURS: partial(measured, shared.url(), ours, claimers, seconds),
+                ALONE: partial(measured, plain.url(), ours, claimers, seconds),
             }
             yield from contest(f"{claimers} claimers, {PROJECTS} projects", SHARED, ways, setting)
 
@@ -199,7 +199,7 @@ def _taken(number: int) -> Document:
     return {"$set": changes, "$inc": {"attempt": 1}}
 
 
-def _measured(url: str, claimer: Claimer, claimers: int, seconds: float) -> Figures:
+def measured(url: str, claimer: Claimer, claimers: int, seconds: float) -> Figures:
     """Let so many processes claim for so long."""
     taken_s = [took_s for _, took_s in _together(url, claimer, claimers, seconds)]
     return {
