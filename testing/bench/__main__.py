@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from testing.bench.comparison import Setting
+from testing.bench.keeping import retention
 from testing.bench.machine import ROOT, facts
 from testing.bench.report import Report, into, table
 from testing.bench.search import searches, task_pages
@@ -40,7 +41,7 @@ from testing.bench.workloads.models import agreement, evaluation, load_client, p
 _ALL: Final = (
     pickup.BENCH, claims.BENCH, claims.LABELLED_BENCH, claims.SHARED_BENCH, noop.BENCH, ingest.BENCH,
     ingest.SCALING, results.BENCH, lists.BENCH, live.BENCH, emit.BENCH, artifacts.BENCH, start.BENCH,
-    sick_pods.BENCH, groups.BENCH, races.BENCH, races.SHOWN, trees.BENCH, evaluation.BENCH,
+    sick_pods.BENCH, retention.BENCH, groups.BENCH, races.BENCH, races.SHOWN, trees.BENCH, evaluation.BENCH,
     agreement.BENCH, load_client.BENCH, prompt_laps.BENCH, searches.BENCH, task_pages.BENCH,
     backup.BENCH, files.BENCH,
 )  # fmt: skip
@@ -61,7 +62,13 @@ def main() -> int:
     for name in arguments.names or BENCHES:
         with tempfile.TemporaryDirectory(prefix=f"podfleet-bench-{name}-") as scratch:
             setting = Setting(
-                arguments.rounds, Path(scratch), _say, arguments.small, arguments.store, arguments.peers
+                arguments.rounds,
+                Path(scratch),
+                _say,
+                arguments.small,
+                arguments.store,
+                arguments.peers,
+                arguments.runs,
             )
             reports[name] = report = Report(name, facts(), list(BENCHES[name].run(setting)))
         if arguments.write:
@@ -88,6 +95,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--small", action="store_true", help="try it out: the figures mean nothing")
     parser.add_argument(
         "--no-peers", dest="peers", action="store_false", help="leave other people's programs out"
+    )
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help="how many old runs, for benches that fill a store with some"
     )
     parser.add_argument("--store", metavar="URL", help="a filled MongoDB, for benches that can use one")
     return parser

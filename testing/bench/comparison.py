@@ -78,7 +78,8 @@ class Setting:
     """What every bench is given: how often to measure, where to put things, and how large to be.
 
     `small` is for trying a bench out: its figures mean nothing. `store` is a filled store to measure on.
-    Without `peers` other people's programs are left out.
+    Without `peers` other people's programs are left out. `runs` is how many old runs a
+    bench fills its store with.
     """
 
     rounds: int
@@ -87,6 +88,7 @@ class Setting:
     small: bool = False
     store: str | None = None
     peers: bool = True
+    runs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

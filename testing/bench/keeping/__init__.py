@@ -1,0 +1,1 @@
+"""What keeping and letting go costs those who work beside it."""
