@@ -203,14 +203,13 @@ class Pods:
         """Set orders of `TO_LEAVE` for a worker and all slots of its start; they hear it when they report."""
         async with answers():
             wanted = {"$or": _workers(boot)} if "/" in boot else {"_id": boot}
-            fields = {f"orders.{name}": holds for name, holds in orders.items()}
-            await self.db.pods.update_many(wanted, {"$set": fields})
+            await self.db.pods.update_many(wanted, _ordering(orders))
 
     async def order_resets(self, pod_id: str, before: Any, orders: Sequence[Document]) -> bool:
         """Keep the orders to reset services; False if they are others than `before`."""
         async with answers():
             wanted = {"_id": pod_id, "orders.resets": before}
-            result = await self.db.pods.update_one(wanted, {"$set": {"orders.resets": list(orders)}})
+            result = await self.db.pods.update_one(wanted, _ordering({"resets": list(orders)}))
         return bool(result.matched_count)
 
     async def with_open_resets(self, since: datetime) -> list[Document]:
@@ -242,6 +241,12 @@ def _samples(span: Document, since: datetime) -> list[Document]:
         for each in (samples if isinstance(samples, list) else ())
         if isinstance(each, dict) and isinstance(each.get("at"), datetime) and each["at"] >= since
     ]
+
+
+def _ordering(orders: Mapping[str, Any]) -> list[Document]:
+    """Return the update that sets orders beside those that there are, whatever is in their place."""
+    known = {"$cond": [{"$eq": [{"$type": "$orders"}, "object"]}, "$orders", {}]}
+    return [{"$set": {"orders": {"$mergeObjects": [known, {"$literal": {**orders}}]}}}]
 
 
 def _workers(pod: str) -> list[Document]:

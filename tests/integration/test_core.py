@@ -562,7 +562,7 @@ def test_a_key_adds_few_pods_to_the_roster_at_once_and_known_ones_go_on(emptied_
             SystemIds(),
             Cache(core.clock),
         )
-        free = {"drain": False, "cordon": None, "quarantine": None}
+        free = {"drain": False, "restart": False, "cordon": None, "quarantine": None}
         free |= {"reportEveryS": REPORT_EVERY_S, "resets": []}
         line = {"id": "p/1", "startedAt": core.clock.now(), "telemetry": {"memoryMib": 1.0}}
         first = await claimer.report(line, key_id="stolen")

@@ -69,7 +69,7 @@ ORDER = {
     "isRecorded": False,
 }  # fmt: skip
 ORDERS: list[tuple[str, Any]] = [
-    ("drain", {}), ("resets", {"service": "ollama"}), ("cordon", {"reason": "x"}), ("uncordon", {}),
+    ("drain", {}), ("resets", {"service": "ollama"}), ("cordon", {"reason": "x"}), ("restart", {}),
 ]  # fmt: skip
 RESETS: tuple[Any, ...] = (5, [5], [{}], [{**ORDER, "isRecorded": {}}], [{"isRecorded": False}])
 GPUS: tuple[Any, ...] = ([{}], [{"name": {}}], [{"name": "g", "memoryMib": 1e308}] * 9)
