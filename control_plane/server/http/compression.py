@@ -27,6 +27,7 @@ UNCOMPRESSED: Final = (
     *("application/octet-stream", "application/pdf", "application/vnd.apache.parquet", "application/x-tar"),
 )
 NOT_MODIFIED: Final = 304
+JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,22 @@ class Compression:
         if scope["type"] != "http" or not may_compress(headers := Headers(scope=scope)):
             await self.app(scope, receive, send)
         elif accepts_gzip(", ".join(headers.getlist("accept-encoding"))):
-            zipped = GZipResponder(self.app, SMALL_BYTES, LEVEL, exclude_content_types=UNCOMPRESSED)
-            await zipped(scope, receive, validated(send, is_read=True))
+            zipped = _Zipped(self.app, SMALL_BYTES, LEVEL, exclude_content_types=UNCOMPRESSED)
+            await zipped(scope, receive, validated(send, headers.get("if-none-match", "")))
         else:
             plain = IdentityResponder(self.app, SMALL_BYTES, exclude_content_types=UNCOMPRESSED)
-            await plain(scope, receive, validated(send, is_read=False))
+            await plain(scope, receive, validated(send))
+
+
+class _Zipped(GZipResponder):
+    """Leaves alone JSON with an ETag: that is its revision, and only a strong one fits into an If-Match."""
+
+    async def send_with_compression(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = Headers(raw=message["headers"])
+            if "etag" in headers and headers.get("content-type") == JSON:
+                self.exclude_content_types = (JSON,)
+        await super().send_with_compression(message)
 
 
 def may_compress(headers: Mapping[str, str]) -> bool:
@@ -66,11 +78,11 @@ def _is_zero(parameter: str) -> bool:
     return name.strip() == "q" and weight.strip().rstrip("0") in ("", "0.")
 
 
-def validated(send: Send, *, is_read: bool) -> Send:
-    """Return `send` with the headers that a cache compares right, also without a body; `is_read`: by gzip.
+def validated(send: Send, kept: str = "") -> Send:
+    """Return `send` with the headers that a cache compares right, also without a body.
 
-    A strong ETag names the bytes of the file as it is, so that of compressed ones, or of one that a cache may
-    have compressed, is weak.
+    A strong ETag names the bytes of the file as it is, so that of compressed ones is weak, and so is that of
+    an answer without a body to a cache that has it so, by the ETags of what it has `kept`.
     """
 
     async def told(message: Message) -> None:
@@ -78,10 +90,10 @@ def validated(send: Send, *, is_read: bool) -> Send:
             headers, is_kept = MutableHeaders(raw=message["headers"]), message["status"] == NOT_MODIFIED
             if is_kept:
                 headers.add_vary_header("Accept-Encoding")
-            if headers.get("content-encoding") == GZIP or (is_kept and is_read):
-                tag = headers.get("etag", "")
-                if tag.startswith('"'):
-                    headers["etag"] = f"W/{tag}"
+            weak = f"W/{headers.get('etag', '')}"
+            is_weak = headers.get("content-encoding") == GZIP or (is_kept and weak in kept)
+            if is_weak and weak.startswith('W/"'):
+                headers["etag"] = weak
         await send(message)
 
     return told
