@@ -26,7 +26,7 @@ FILE: Final[dict[int | str, dict[str, Any]]] = {
 BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
-        "content": {TAR: {"schema": {"type": "string", "format": "binary"}}},
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
 AT_ONCE_MAX: Final = 2  # imports of one process: each is read twice, and holds what a run takes in memory
