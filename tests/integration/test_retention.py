@@ -58,7 +58,7 @@ class Later:
 
 def retainer_of(deps: Deps, shelf: Shelf | None = None, days: int = 400) -> Retainer:
     deleter = deps.deleter if shelf is None else replace(deps.deleter, storage=shelf)
-    return replace(deps.retainer, deleter=deleter, clock=Later(days))
+    return replace(deps.retainer, deleter=deleter, clock=Later(days), rest=0.0)
 
 
 def bucket_of(s3: Any) -> Minio:
