@@ -39,7 +39,6 @@ from pod_worker.isolation.confinement import (
     Method,
 )
 from pod_worker.isolation.containers import remove_containers
-from pod_worker.machine.update import update
 from pod_worker.slots.division import FOLDER as SLOTS
 from pod_worker.slots.division import SHARE, Slot, devices_of, problem_with, share_of, slots_of
 from pod_worker.slots.parent import die_with
@@ -109,6 +108,8 @@ def main() -> int:
 
 
 def _update(settings: Settings, extras: str) -> None:
+    from pod_worker.machine.update import update  # takes a while, which no worker waits for that starts
+
     update(settings.control_plane_url, extras, settings.environ, settings.secrets)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 from collections.abc import Mapping
@@ -32,8 +33,6 @@ from pod_worker.files.folder_cache import TREE_CACHE_BYTES
 from pod_worker.machine.address import SETTING as ADDRESS_SETTING
 from pod_worker.machine.address import Address
 from pod_worker.machine.cards import StrayUse
-from pod_worker.machine.update import EXTRAS
-from pod_worker.machine.update import SETTING as UPDATE_SETTING
 from pod_worker.rental.provider import NEEDED, Rental, rental_of
 from pod_worker.services.allowed import SETTING as SERVICES_SETTING
 from pod_worker.services.allowed import services_of
@@ -42,6 +41,8 @@ from pod_worker.slots.division import SLOTS_MAX, Slot
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
 PRICE_SETTING: Final = "PODFLEET_GPU_USD_PER_HOUR"  # of the whole pod
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
+UPDATE_SETTING: Final = "PODFLEET_UPDATE"  # names of extras: installed where the worker is to restart
+EXTRAS: Final = re.compile(r"[a-z][a-z0-9-]{0,39}(,[a-z][a-z0-9-]{0,39}){0,19}\Z")
 CACHES: Final = ("PODFLEET_TREE_CACHE_GIB", "PODFLEET_ENVIRONMENT_CACHE_GIB")
 SERVICES_CHARS_MAX: Final = 20_000
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")

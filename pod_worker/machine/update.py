@@ -6,7 +6,6 @@ Law: what cannot be installed is logged, and the version that is here goes on.
 from __future__ import annotations
 
 import logging
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,14 +23,10 @@ from events.runtime.errors import Transient
 log = logging.getLogger(__name__)
 
 NAME: Final = "podfleet"
-SETTING: Final = (
-    "PODFLEET_UPDATE"  # what is installed where the worker is ordered to restart: names of extras
-)
 ASK_S: Final = 20.0
 INSTALL_S: Final = 1_200.0  # an environment with PyTorch is gigabytes
 SAID_CHARS_MAX: Final = 2_000  # of what pip says in the end
 OPTIONS: Final = ("--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-input")
-EXTRAS: Final = re.compile(r"[a-z][a-z0-9-]{0,39}(,[a-z][a-z0-9-]{0,39}){0,19}\Z")
 
 
 class Served(msgspec.Struct, frozen=True):

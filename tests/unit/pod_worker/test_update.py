@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from pod_worker.config import EXTRAS
 from pod_worker.machine import update as updating
 from pod_worker.machine.update import (
-    EXTRAS,
     Served,
     command_of,
     is_due,
