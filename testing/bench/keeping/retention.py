@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from multiprocessing.connection import Connection
@@ -25,7 +26,7 @@ from control_plane.store.queue.runs import Runs
 from control_plane.upkeep.keeping import deleter, retainer
 from control_plane.upkeep.keeping.deleter import Deleter
 from control_plane.upkeep.keeping.retainer import Retainer
-from control_plane.upkeep.keeping.retention import Rule
+from control_plane.upkeep.keeping.retention import DEFAULTS, Rule
 from events.runtime.clock import SystemClock, SystemIds
 from testing.bench.comparison import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
 from testing.bench.load import backlog
@@ -117,7 +118,9 @@ async def _carry_out(url: str, pipe: Connection) -> None:
 
 async def _set_rule(url: str) -> None:
     async with database.connect(url) as client:
-        await _retainer(client, url).put(RULE, by="bench")
+        mine = _retainer(client, url)
+        for each in (*(replace(default, days=None) for default in DEFAULTS), RULE):
+            await mine.put(each, by="bench")
 
 
 def _retainer(client: AsyncMongoClient[database.Document], url: str) -> Retainer:
