@@ -14,19 +14,15 @@ import typer
 
 from events.runtime.errors import ConfigError
 from podfleet.client.options import OptionChanges, Options, StartOptions
+from podfleet.connection import EXIT_WRONG_USE, fail
 
 SPEC_BYTES_MAX: Final = 4 << 20
 DEPTH_MAX: Final = 64
 LABEL: Final = "labels."
 NOTHING: Final = "nothing"  # as a requirement: any pod will do
 NOW: Final = "now"
-UNITS: Final = {
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-}
+DURATION: Final = re.compile(r"([1-9]\d{0,9})([smhdw])", re.ASCII)
+UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 PROJECT: Final = "PODFLEET_PROJECT"
 FORMS: Final = (".yaml", ".yml", ".json")
 # YAML 1.2's numbers: the library's own idea of them takes 1e-3 for text.
@@ -194,12 +190,20 @@ def since(text: str | None) -> datetime | None:
         return None
     from events.runtime.clock import SystemClock
 
-    if found := re.fullmatch(r"(\d{1,6})([smhdw])\Z", text):
+    if DURATION.fullmatch(text):
         try:
-            return SystemClock().now() - int(found[1]) * UNITS[found[2]]
+            return SystemClock().now() - timedelta(seconds=seconds_of(text, "--since"))
         except OverflowError:
             raise typer.BadParameter(f"{text!r} is before all times", param_hint="--since") from None
     return moment(text)
+
+
+def seconds_of(text: str, option: str) -> int:
+    """Return the seconds in an option's text, such as 30m; a wrong text ends the command."""
+    found = DURATION.fullmatch(text.strip())
+    if found is None:
+        fail(f"{option} is {text!r}; it is a number with a unit, such as 90s, 30m, 2h or 7d", EXIT_WRONG_USE)
+    return int(found[1]) * UNITS_S[found[2]]
 
 
 def labels(pairs: Sequence[str] | None) -> dict[str, str]:

@@ -90,10 +90,10 @@ def changes(
 def of_project(stored: Mapping[str, Any], share: Mapping[str, Any]) -> list[Use]:
     """Return the uses of a stored project in this month, by what pods are told that it has used."""
     subject, quotas = f"project/{stored['_id']}", stored.get("quotas") or {}
-    used = (("gpuHours", float(share.get("gpuS", 0.0)) / HOUR_S), ("usd", float(share.get("usd", 0.0))))
+    hours, usd = float(share.get("gpuS", 0.0)) / HOUR_S, float(share.get("usd", 0.0))
     return [
-        Use(subject=subject, measure=name, used=value, most=_amount(quotas.get(name)))  # type: ignore[arg-type]
-        for name, value in used
+        Use(subject=subject, measure="gpuHours", used=hours, most=_amount(quotas.get("gpuHours"))),
+        Use(subject=subject, measure="usd", used=usd, most=_amount(quotas.get("usd"))),
     ]
 
 

@@ -20,9 +20,9 @@ from podfleet.commands.access.join_line import (
     start_of,
     warning_of_url,
 )
-from podfleet.commands.access.keys import seconds_of
 from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.output import AsJson, print_json
+from podfleet.parameters import seconds_of
 
 PUBLIC_URL: Final = "PODFLEET_PUBLIC_URL"
 SLOTS_MAX: Final = 64

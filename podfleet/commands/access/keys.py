@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import islice
@@ -16,13 +15,12 @@ from events.runtime.clock import SystemClock
 from podfleet.connection import EXIT_UNREACHABLE, EXIT_WRONG_USE, client, fail
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say
+from podfleet.parameters import seconds_of
 
 app = noun("keys")
 
 SHOWN_MAX: Final = 1_000
 HOUR_S: Final = 3_600
-UNITS_S: Final = {"s": 1, "m": 60, "h": HOUR_S, "d": 24 * HOUR_S}
-LIFE: Final = re.compile(r"([1-9]\d{0,9})([smhd])", re.ASCII)
 
 KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Id of the key, as in `podfleet keys list`.")]
 
@@ -118,14 +116,6 @@ def revoke(key: KeyId, as_json: AsJson = False) -> None:
         print_json(revoked)
     else:
         say(f"{revoked.id} ({revoked.name}) is revoked")
-
-
-def seconds_of(text: str, option: str) -> int:
-    """Return the seconds in an option's text, such as 30m; a wrong text ends the command."""
-    found = LIFE.fullmatch(text.strip())
-    if found is None:
-        fail(f"{option} is {text!r}; it is a number with a unit, such as 90s, 30m, 2h or 7d", EXIT_WRONG_USE)
-    return int(found[1]) * UNITS_S[found[2]]
 
 
 def _tell(made: MadeKey, *, as_json: bool) -> None:

@@ -13,11 +13,11 @@ from events.answers.pods import Cordon, Cuda, Gpu, Pod, PodCheck, PodModel, PodS
 from events.text.worker_id import place_of
 from podfleet.client.synchronous import Client
 from podfleet.commands.access.join import join
-from podfleet.commands.access.keys import seconds_of
 from podfleet.commands.pods.roll import roll
 from podfleet.connection import EXIT_FAILED, client, fail
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_fields, print_items, print_json, say
+from podfleet.parameters import seconds_of
 
 app = noun("pods")
 app.command()(join)

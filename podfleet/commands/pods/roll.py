@@ -15,7 +15,6 @@ from events.queue.labels import operators_labels
 from events.runtime.clock import Clock, SystemClock
 from podfleet.client.interrupts import interruptible
 from podfleet.client.problems import Refused, Unreachable
-from podfleet.commands.access.keys import seconds_of
 from podfleet.commands.pods.rolling import (
     ENDED,
     REASON,
@@ -34,6 +33,7 @@ from podfleet.commands.pods.rolling import (
 )
 from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG_USE, client, fail
 from podfleet.output import AsJson, print_json, say, tell
+from podfleet.parameters import seconds_of
 
 PODS_MAX: Final = 10_000  # of all starts that are kept: no fleet of ours has more
 AT_ONCE_MAX: Final = 1_000
